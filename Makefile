@@ -1,0 +1,87 @@
+# Dodona's commands. `make demo` and `make test` are all that a new machine needs:
+# both first prepare .venv, from requirements.lock, when it is missing or out of date.
+# ARGS adds options to the last program that a command runs: make test ARGS='-k locks'.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for it in python3.11 python3; do \
+  $$it -c '$(IS_NEW_ENOUGH)' 2>/dev/null && echo $$it && break; done)
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input
+
+.PHONY: help demo test lint format bench lock clean check-python check-java check-venv
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+demo: $(INSTALLED) ## start a cluster on this machine and show what it can do
+	@$(BIN)/dodona demo $(ARGS)
+
+test: lint ## lint, then run every test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(INSTALLED) ## check the style, the types and the layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## rewrite the code in the house style
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED) ## measure side by side with peers
+	$(BIN)/python -m dodona_loadtest.bench $(ARGS)
+
+lock: $(INSTALLED) ## pin what pyproject.toml asks for (ARGS=--upgrade: the newest that fit)
+	UV_NO_CONFIG=1 $(BIN)/uv pip compile pyproject.toml --output-file requirements.lock \
+	  --universal --python-version 3.11 --all-extras --generate-hashes \
+	  --custom-compile-command 'make lock' --quiet $(ARGS)
+
+clean: ## remove the environment and all else that was generated
+	rm -rf .venv dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find client oracle tablets loadtest tests -name __pycache__ -prune -exec rm -rf {} +
+
+# ---- the environment
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(MAKE) --no-print-directory check-python check-java check-venv
+	@echo "Preparing .venv with $$($(PYTHON) --version); the first time takes a few minutes"
+	@$(PYTHON) -m venv .venv
+	@$(PIP) --use-pep517 --require-hashes -r requirements.lock | $(PROGRESS)
+	@$(PIP) --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Of all that pip says, one line in twenty, and those that come before a long silence.
+PROGRESS := { n=0; while read -r word rest; do case "$$word $$rest" in \
+  Collecting*|Processing*) n=$$((n + 1)); if ((n % 20 == 0)); then echo "  $$n packages collected"; fi;; \
+  'Building wheels'*) echo "  building$${rest\#*:}";; \
+  'Installing collected'*) echo "  installing them";; esac; done; }
+
+check-python:
+	@$(or $(PYTHON),false) -c '$(IS_NEW_ENOUGH)' 2>/dev/null || { \
+	  echo "Dodona needs Python 3.11 or newer: install python3.11 and python3.11-venv," \
+	    "or name another with PYTHON=..." >&2; exit 1; }
+
+check-java:
+	@version=$$($(JAVA) -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p') || true; \
+	(($${version:-0} >= 17)) || { \
+	  echo "Dodona needs Java 17 or newer, for Spark: install openjdk-17-jre-headless," \
+	    "or set JAVA_HOME" >&2; exit 1; }
+
+# Debian and Ubuntu keep the means to make an environment in a package of its own.
+check-venv:
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null && exit; \
+	package=python$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv; \
+	if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then \
+	  echo "Installing $$package"; \
+	  apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package >/dev/null; \
+	else \
+	  echo "Dodona needs the package $$package: run apt-get install $$package" >&2; exit 1; \
+	fi

@@ -1,0 +1,88 @@
+"""Dodona: a timestamp oracle and the transactional tablets that live by its timestamps.
+
+    import dodona
+
+    db = dodona.connect("http://127.0.0.1:8500")    # or dodona.open("./data"): no server at all
+
+`dodona.aio` has the same for asyncio, `dodona.errors` what can go wrong. Importing this imports no
+network library and no server: `connect` and `open` load what they need.
+"""
+
+import logging
+
+from dodona._core.rows import Rows
+from dodona._core.session import Outcome
+from dodona._core.tables import TableInfo, TabletInfo
+from dodona._core.transaction import TransactionState
+from dodona.client import Client, Transaction, connect, open
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    DataCorrupted,
+    DodonaError,
+    FolderInUse,
+    InvalidRequest,
+    LimitExceeded,
+    Overloaded,
+    RowBlocked,
+    SchemaViolation,
+    SnapshotTooOld,
+    TableExists,
+    TableNotFound,
+    TableNotMounted,
+    TabletMoved,
+    TransactionAborted,
+    TransactionClosed,
+    TransactionConflict,
+    Unavailable,
+)
+from dodona.schema import Column, TableSchema
+from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
+from dodona.types import (
+    ASYNC_LAST_COMMITTED,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    SYNC_LAST_COMMITTED,
+    Timestamp,
+)
+
+__all__ = [
+    "ASYNC_LAST_COMMITTED",
+    "MAX_TIMESTAMP",
+    "MIN_TIMESTAMP",
+    "SYNC_LAST_COMMITTED",
+    "Client",
+    "Column",
+    "CommitOutcomeUnknown",
+    "DataCorrupted",
+    "DodonaError",
+    "FolderInUse",
+    "InvalidRequest",
+    "LimitExceeded",
+    "Outcome",
+    "Overloaded",
+    "RowBlocked",
+    "Rows",
+    "SchemaViolation",
+    "SnapshotTooOld",
+    "TableExists",
+    "TableInfo",
+    "TableNotFound",
+    "TableNotMounted",
+    "TableSchema",
+    "TabletInfo",
+    "TabletMoved",
+    "Timestamp",
+    "Transaction",
+    "TransactionAborted",
+    "TransactionClosed",
+    "TransactionConflict",
+    "TransactionState",
+    "Unavailable",
+    "connect",
+    "datetime_from_timestamp",
+    "open",
+    "timestamp_from_datetime",
+]
+
+# A library leaves it to the application what becomes of its log.
+logging.getLogger("dodona").addHandler(logging.NullHandler())

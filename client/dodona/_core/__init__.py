@@ -1,0 +1,1 @@
+"""The client's sans-IO half, and the vocabulary that servers share with it."""

@@ -1,0 +1,156 @@
+"""Rows as Arrow: the mapping of types, and the streams that bulk writes and scans travel in.
+
+Owns: which Arrow type stands for which column type, and the order of columns in a stream: key
+columns, then value columns, in schema order. `any` travels as MessagePack in a binary column.
+pyarrow is imported on first use: the light client works without it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.keys import encode_key
+from dodona.schema import CHECKS, Column, TableSchema
+from dodona.types import Key, Write
+
+
+def arrow_type(column: Column) -> Any:
+    """The Arrow type of a column."""
+    pyarrow = _pyarrow()
+    return {
+        "int64": pyarrow.int64(),
+        "uint64": pyarrow.uint64(),
+        "double": pyarrow.float64(),
+        "boolean": pyarrow.bool_(),
+        "string": pyarrow.binary(),
+        "utf8": pyarrow.string(),
+        "any": pyarrow.binary(),
+    }[column.type]
+
+
+def arrow_schema(schema: TableSchema, column_mask: int | None = None) -> Any:
+    """The `pyarrow.Schema` of the key columns and the masked value columns (all for None)."""
+    mask = schema.full_mask if column_mask is None else column_mask
+    columns = (*schema.key_columns, *schema.columns_of(mask))
+    return _pyarrow().schema(
+        [_pyarrow().field(c.name, arrow_type(c), nullable=not c.required) for c in columns]
+    )
+
+
+def arrow_from_rows(
+    schema: TableSchema, column_mask: int, keys: Sequence[Key], rows: Sequence[tuple[Any, ...]]
+) -> bytes:
+    """An IPC stream of whole keys and the masked value columns."""
+    pyarrow = _pyarrow()
+    key_values = list(zip(*map(schema.decode_key, keys), strict=True)) or [
+        () for _ in schema.key_columns
+    ]
+    columns = schema.columns_of(column_mask)
+    values = list(zip(*rows, strict=True)) or [() for _ in columns]
+    arrays = [
+        pyarrow.array(_packed(column, data), arrow_type(column))
+        for column, data in zip(
+            (*schema.key_columns, *columns), [*key_values, *values], strict=True
+        )
+    ]
+    return stream_of(
+        pyarrow.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema, column_mask))
+    )
+
+
+def arrow_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
+    """A `pyarrow.Table` of rows that hold these columns' values."""
+    pyarrow = _pyarrow()
+    values = list(zip(*rows, strict=True)) or [() for _ in columns]
+    arrays = [
+        pyarrow.array(_packed(column, data), arrow_type(column))
+        for column, data in zip(columns, values, strict=True)
+    ]
+    fields = [pyarrow.field(it.name, arrow_type(it), nullable=not it.required) for it in columns]
+    return pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
+
+
+def concatenate(tables: Sequence[Any]) -> Any:
+    """One `pyarrow.Table` of several with one schema; nothing is copied."""
+    return _pyarrow().concat_tables(tables)
+
+
+def _packed(column: Column, data: Sequence[Any]) -> Sequence[Any]:
+    if column.type != "any":
+        return data
+    return [None if value is None else msgspec.msgpack.encode(value) for value in data]
+
+
+def stream_of(batch: Any) -> bytes:
+    """A record batch, or a table, as an IPC stream."""
+    pyarrow = _pyarrow()
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write(batch)
+    return bytes(sink.getvalue())
+
+
+def table_of(stream: bytes) -> Any:
+    """An IPC stream as a `pyarrow.Table`. Raises InvalidRequest on anything else."""
+    pyarrow = _pyarrow()
+    try:
+        with pyarrow.ipc.open_stream(stream) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pyarrow.ArrowInvalid, OSError, ValueError) as error:
+        raise InvalidRequest(f"not an Arrow IPC stream: {error}") from error
+    return table
+
+
+def encode_keys(schema: TableSchema, table: Any) -> list[Key]:
+    """The encoded key of each row of a table that has the key columns. Raises SchemaViolation."""
+    columns = []
+    for column in schema.key_columns:
+        data = table.column(column.name).to_pylist()
+        if column.required and None in data:
+            raise SchemaViolation("required column is null", column=column.name)
+        columns.append(data)
+    types = schema.key_types
+    return [encode_key(values, types) for values in zip(*columns, strict=True)]
+
+
+def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
+    """An IPC stream of all columns as overwriting writes.
+
+    Raises InvalidRequest if it is no stream, SchemaViolation if it does not fit the schema.
+    """
+    table = table_of(stream)
+    expected = arrow_schema(schema)
+    if table.schema.names != expected.names or table.schema.types != expected.types:
+        raise SchemaViolation(f"the batch has {table.schema}, the table has {expected}")
+    keys = encode_keys(schema, table)
+    values = [_unpacked(column, table.column(column.name)) for column in schema.value_columns]
+    mask = schema.full_mask
+    return [(key, mask, row) for key, row in zip(keys, zip(*values, strict=True), strict=True)]
+
+
+def _unpacked(column: Column, data: Any) -> list[Any]:
+    values: list[Any] = data.to_pylist()
+    if column.required and None in values:
+        raise SchemaViolation("required column is null", column=column.name)
+    if column.type != "any":
+        return values
+    check = CHECKS["any"]
+    try:
+        return [
+            None if value is None else check(msgspec.msgpack.decode(value), column.name)
+            for value in values
+        ]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SchemaViolation(f"not MessagePack: {error}", column=column.name) from error
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError as error:
+        raise InvalidRequest("Arrow needs pyarrow: pip install 'dodona[server]'") from error
+    return pyarrow

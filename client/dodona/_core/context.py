@@ -1,0 +1,193 @@
+"""What all client protocols share: routes, a clock, dice, limits. Pure; all of it is handed in.
+
+Owns: how a route is found, refreshed and waited for, and how a reply becomes a value or an error.
+A protocol asks the master for a route once, however many of them find it stale at the same time.
+"""
+
+from collections.abc import Callable
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from dodona._core.messages import (
+    CatalogRequest,
+    Cluster,
+    Failure,
+    GetCluster,
+    GetTable,
+    Reply,
+    Table,
+    Tablet,
+)
+from dodona._core.retry import Dice, InstantClock, Patience, backoff_ms
+from dodona._core.routing import MOUNTED, MOUNTING, REFRESH_MS_MAX, Routing, TableRoute
+from dodona._core.steps import MASTER, Calls, Pause, Protocol
+from dodona._core.transaction import TransactionLimits
+from dodona.errors import DodonaError, InvalidRequest, TableNotMounted, Unavailable, error_from_wire
+
+RETRY_MS_MAX: Final = 10_000
+ATTEMPTS_MAX: Final = 64
+POLL_MS_MAX: Final = 100
+STALE_ROUTE_KINDS: Final = ("tablet_moved", "table_not_mounted")
+
+Wanted = TypeVar("Wanted")
+
+
+Acknowledgement = Literal["decided", "prepared"]
+"""When a many-cell commit is reported: once the coordinator's decision is durable, or as soon as
+every participant is prepared, since the outcome can then only be commit."""
+
+
+class SessionLimits(msgspec.Struct, frozen=True):
+    """Every bound of a session. Durations in milliseconds."""
+
+    retry_ms_max: int = RETRY_MS_MAX
+    """How long one operation is tried again before its caller sees the error."""
+    attempts_max: int = ATTEMPTS_MAX
+    transaction: TransactionLimits = TransactionLimits()
+    keys_per_request_max: int = 10_000
+    rows_per_page_max: int = 10_000
+    requests_in_flight_max: int = 16
+    outcomes_remembered_max: int = 10_000
+
+
+class Context:
+    """Handed to every protocol of one session."""
+
+    def __init__(
+        self,
+        routing: Routing,
+        *,
+        instant_us: InstantClock,
+        unix_us: Callable[[], int],
+        dice: Dice,
+        limits: SessionLimits,
+        acknowledgement: Acknowledgement,
+    ) -> None:
+        self.acknowledgement = acknowledgement
+        self.routing = routing
+        self.instant_us = instant_us
+        self.unix_us = unix_us
+        self.dice = dice
+        self.limits = limits
+
+    def patience(self) -> Patience:
+        """Bounds for one operation's retries, from now on."""
+        limits = self.limits
+        return Patience(
+            self.instant_us,
+            self.dice,
+            duration_ms=limits.retry_ms_max,
+            attempts_max=limits.attempts_max,
+        )
+
+    def polling(self, duration_ms: int) -> Patience:
+        """Bounds for waiting until something is so: short pauses, for as long as the caller says.
+        Raises InvalidRequest."""
+        if type(duration_ms) is not int or duration_ms <= 0:
+            raise InvalidRequest(f"a time-out is a positive number of ms, not {duration_ms!r}")
+        return Patience(
+            self.instant_us,
+            self.dice,
+            duration_ms=duration_ms,
+            attempts_max=duration_ms,
+            pause_ms_max=POLL_MS_MAX,
+        )
+
+    # ---- the catalog
+
+    def ask_master(self, request: CatalogRequest, wanted: type[Wanted]) -> Protocol[Wanted]:
+        """One catalog call. Raises the error that it was answered with."""
+        (reply,) = yield Calls(((MASTER, request),))
+        return expect(reply, wanted)
+
+    def ask_master_patiently(
+        self, request: CatalogRequest, wanted: type[Wanted], patience: Patience
+    ) -> Protocol[Wanted]:
+        """As `ask_master`, for a request that is safe to repeat while the master is away."""
+        while True:
+            try:
+                return (yield from self.ask_master(request, wanted))
+            except Unavailable as error:
+                yield from wait_or_raise(patience, error)
+
+    def route(self, path: str, patience: Patience | None = None) -> Protocol[TableRoute]:
+        """The table's route, known or asked for. Raises TableNotFound, Unavailable."""
+        waiting_since_us = None
+        while True:
+            known = self.routing.find(path)
+            if known is not None:
+                return known
+            if not isinstance(path, str):
+                raise InvalidRequest(f"a table's path is a str, not {type(path).__name__}")
+            now_us = self.instant_us()
+            waiting_since_us = waiting_since_us or now_us
+            is_tired = now_us - waiting_since_us >= REFRESH_MS_MAX * 1000
+            if self.routing.begin_refresh(path, now_us) or is_tired:
+                try:
+                    return (yield from self._refresh(path, patience))
+                finally:
+                    self.routing.end_refresh(path)
+            yield Pause(backoff_ms(1, self.dice, 10, 10))
+
+    def _refresh(self, path: str, patience: Patience | None) -> Protocol[TableRoute]:
+        table = yield from self.ask_master_patiently(
+            GetTable(path), Table, patience or self.patience()
+        )
+        return self.routing.learn(table)
+
+    def find_cells(self) -> Protocol[None]:
+        """Learn where cells are now, if the master can be reached: one attempt."""
+        (reply,) = yield Calls(((MASTER, GetCluster()),))
+        if type(reply) is Cluster:
+            self.routing.learn_cells(reply)
+
+    # ---- when a route proved stale, or a cell can't be reached
+
+    def recover_route(
+        self, routes: list[TableRoute], error: DodonaError, patience: Patience
+    ) -> Protocol[None]:
+        """Forget the routes and wait a little. Raises `error` when patience is at its end, or at
+        once if the catalog itself says that a table is not mounted and not about to be."""
+        for route in routes:
+            route.is_stale = True  # a newer one, learnt meanwhile, is another object
+        yield from wait_or_raise(patience, error)
+        if not isinstance(error, TableNotMounted):
+            return
+        for route in routes:
+            fresh = yield from self.route(route.path, patience)
+            if all(it.state not in (MOUNTED, MOUNTING) for it in fresh.tablets):
+                raise not_mounted(fresh, fresh.tablets[0])
+
+
+def expect(reply: Reply, wanted: type[Wanted]) -> Wanted:
+    """The reply, if it is of that type. Raises the error that it describes otherwise."""
+    if isinstance(reply, wanted):
+        return reply
+    if isinstance(reply, Failure):
+        raise error_of(reply)
+    raise Unavailable(f"the server answered with {type(reply).__name__}, not {wanted.__name__}")
+
+
+def error_of(failure: Failure) -> DodonaError:
+    """The error that a failure describes."""
+    return error_from_wire(failure.kind, failure.message, failure.attributes)
+
+
+def was_never_sent(failure: Failure) -> bool:
+    """Whether the request certainly never left this process, so that nothing came of it."""
+    return failure.kind == "unavailable" and failure.attributes.get("is_sent") is False
+
+
+def not_mounted(route: TableRoute, tablet: Tablet) -> TableNotMounted:
+    return TableNotMounted(
+        f"table {route.path} is not mounted", tablet=tablet.tablet, state=tablet.state
+    )
+
+
+def wait_or_raise(patience: Patience, error: DodonaError) -> Protocol[None]:
+    """Pause before the next attempt. Raises `error` when there is to be none."""
+    pause = patience.next_pause()
+    if pause is None:
+        raise error
+    yield pause

@@ -1,0 +1,65 @@
+"""What a core asks its shell to do. Frozen records without behaviour.
+
+The one law: effects are carried out in order, and nothing behind an `Append` leaves the process
+until that append is durable. `ReplyAtOnce` and `AskTimestamps` are outside the law: they must not
+tell anybody anything that a crash could take back.
+"""
+
+from typing import Any
+
+import msgspec
+
+from dodona._core.messages import CellMessage, Heartbeat, Reply
+from dodona.types import CellId
+
+Route = Any
+"""Where a request came from: made by the shell, given back to it unread by the core."""
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """Make the record durable."""
+
+    record: Any
+
+
+class ReplyTo(msgspec.Struct, frozen=True, gc=False):
+    """Answer a request, once all appends before this are durable."""
+
+    route: Route
+    body: Reply
+
+
+class ReplyAtOnce(msgspec.Struct, frozen=True, gc=False):
+    """Answer a request now, whatever is not durable yet."""
+
+    route: Route
+    body: Reply
+
+
+class SendToCell(msgspec.Struct, frozen=True, gc=False):
+    """A one-way message to another cell, once all appends before this are durable."""
+
+    cell: CellId
+    body: CellMessage
+
+
+class AskTimestamps(msgspec.Struct, frozen=True, gc=False):
+    """Ask the oracle for one timestamp now; it comes back with the token, or not at all."""
+
+    token: Any
+
+
+class SendHeartbeat(msgspec.Struct, frozen=True, gc=False):
+    """Tell the master; its Assignment comes back, or nothing does."""
+
+    body: Heartbeat
+
+
+class AskMaster(msgspec.Struct, frozen=True, gc=False):
+    """A proxy's one request in flight; the range comes back with the token, or a failure does."""
+
+    token: int
+    count: int
+
+
+Effect = Append | ReplyTo | ReplyAtOnce | SendToCell | AskTimestamps | SendHeartbeat | AskMaster

@@ -1,0 +1,116 @@
+"""One operation divided among tablets, and repeated where a tablet moved. Pure.
+
+Owns: waves of requests (bounded), and the loop that refreshes a stale route and divides anew only
+what is still undone. What may be repeated is the job's to say: reads always, writes only where
+nothing can have come of the first attempt.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from dodona._core.context import STALE_ROUTE_KINDS, Context, error_of, not_mounted, was_never_sent
+from dodona._core.messages import DataRequest, Failure, Reply, Tablet
+from dodona._core.retry import Patience
+from dodona._core.routing import TableRoute, is_served
+from dodona._core.steps import Calls
+from dodona._core.steps import Protocol as Steps
+from dodona.errors import DodonaError, SchemaViolation
+
+READ_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "unavailable", "overloaded"})
+WRITE_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "overloaded"})
+
+
+class Job(Protocol):
+    """What is to be done in one table, or a part of it."""
+
+    def divide(self, route: TableRoute) -> Sequence[tuple[Tablet, "Job"]]:
+        """By tablet, in key order."""
+        ...
+
+    def request(self, tablet: Tablet) -> DataRequest:
+        """What to ask of the tablet that this job was divided to."""
+        ...
+
+    def accept(self, reply: Reply) -> "Job | None":
+        """Keep a reply that is no failure. → what is left to do."""
+        ...
+
+    def refuse(self, failure: Failure) -> bool:
+        """Note a failure. → whether the job may be done again."""
+        ...
+
+
+Part = tuple[TableRoute, Tablet, Job]
+
+
+def may_read_again(failure: Failure) -> bool:
+    return failure.kind in READ_AGAIN_KINDS
+
+
+def may_write_again(failure: Failure) -> bool:
+    """Only if the first attempt left nothing behind."""
+    return failure.kind in WRITE_AGAIN_KINDS or was_never_sent(failure)
+
+
+def fan_out(context: Context, jobs: Mapping[str, Job]) -> Steps[None]:
+    """Do a job for each table. Raises the first error that can't be waited out."""
+    parts: list[Part] = []
+    for path, job in jobs.items():
+        route = yield from context.route(path)
+        parts += _divide(route, job)
+    patience: Patience | None = None
+    while parts:
+        wave = parts[: context.limits.requests_in_flight_max]
+        undone, stale, error = yield from _do_wave(wave)
+        parts = [*undone, *parts[len(wave) :]]
+        if error is not None:
+            patience = patience or context.patience()
+            yield from context.recover_route(stale, error, patience)
+            parts = yield from _divide_again(context, parts, patience)
+
+
+def _divide(route: TableRoute, job: Job) -> list[Part]:
+    return [(route, tablet, part) for tablet, part in job.divide(route)]
+
+
+def _divide_again(context: Context, parts: list[Part], patience: Patience) -> Steps[list[Part]]:
+    fresh: list[Part] = []
+    for route, tablet, job in parts:
+        if not route.is_stale:
+            fresh.append((route, tablet, job))
+            continue
+        current = yield from context.route(route.path, patience)
+        if route.schema is not current.schema and route.schema != current.schema:
+            raise SchemaViolation("the table's schema changed meanwhile", table=route.path)
+        fresh += _divide(current, job)
+    return fresh
+
+
+def _do_wave(
+    wave: list[Part],
+) -> Steps[tuple[list[Part], list[TableRoute], DodonaError | None]]:
+    """→ what is left of the wave, the routes that seem stale, and the error that says so."""
+    for route, tablet, _ in wave:
+        if not is_served(tablet):
+            return wave, [route], not_mounted(route, tablet)
+    requests: list[tuple[Any, DataRequest]] = [(it.cell, job.request(it)) for _, it, job in wave]
+    replies = yield Calls(tuple(requests))
+    undone: list[Part] = []
+    stale: dict[str, TableRoute] = {}
+    error: DodonaError | None = None
+    final: DodonaError | None = None
+    for (route, tablet, job), reply in zip(wave, replies, strict=True):
+        if isinstance(reply, Failure):
+            error = error_of(reply)
+            if not job.refuse(reply):
+                final = final or error
+            if reply.kind != "overloaded":  # a cell that is busy is where it was
+                stale[route.path] = route
+            undone.append((route, tablet, job))
+        else:
+            rest = job.accept(reply)
+            if rest is not None:
+                undone.append((route, tablet, rest))
+    if final is not None:
+        raise final
+    return undone, list(stale.values()), error

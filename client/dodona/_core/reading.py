@@ -1,0 +1,302 @@
+"""Reads: rows by key, and ranges in key order. Pure.
+
+Owns: how a read is divided among tablets, its pages, and the shape of its result. A read changes
+nothing, so each part of it may be repeated; what has been read stays read.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from dodona._core.arrow import arrow_schema, concatenate, table_of
+from dodona._core.context import Context, expect
+from dodona._core.fan_out import Job, fan_out, may_read_again
+from dodona._core.messages import (
+    ArrowPage,
+    Failure,
+    Lookup,
+    Reply,
+    Scan,
+    ScanArrow,
+    ScanPage,
+    Tablet,
+)
+from dodona._core.messages import (
+    Rows as FoundRows,
+)
+from dodona._core.routing import TableRoute
+from dodona._core.rows import Rows
+from dodona._core.steps import Protocol
+from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona.schema import TableSchema
+from dodona.types import (
+    ASYNC_LAST_COMMITTED,
+    KEY_MAX,
+    KEY_MIN,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    SYNC_LAST_COMMITTED,
+    Key,
+    Timestamp,
+)
+
+LOOKUP_KEYS_MAX: Final = 1_000_000
+
+Page = TypeVar("Page", ScanPage, ArrowPage)
+
+
+def check_timestamp(timestamp: int) -> Timestamp:
+    """Raises InvalidRequest on what is no timestamp to read at."""
+    if type(timestamp) is int:
+        is_special = timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
+        if is_special or MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            return Timestamp(timestamp)
+    raise InvalidRequest(f"Invalid read timestamp {timestamp!r}")
+
+
+class Projection:
+    """Which columns a reader wants, and how key and value tuples become its rows."""
+
+    __slots__ = ("_key_places", "columns", "mask", "names", "schema")
+
+    def __init__(self, schema: TableSchema, columns: Sequence[str] | None) -> None:
+        """All columns for None. Raises SchemaViolation on a name that the schema lacks."""
+        if isinstance(columns, str):
+            raise InvalidRequest("columns are given as a list of names, not as one name")
+        key_names = schema.key_names
+        places = [at for at, it in enumerate(key_names) if columns is None or it in columns]
+        self.schema = schema
+        self.mask = schema.column_mask(columns)
+        self._key_places = places
+        self.columns = (
+            *(schema.key_columns[at] for at in places),
+            *schema.columns_of(self.mask),
+        )
+        """In schema order, whatever order they were asked for in."""
+        self.names = tuple([column.name for column in self.columns])
+
+    def row(self, key: Key, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The wanted columns of one row, in the order of `names`."""
+        if not self._key_places:
+            return values
+        decoded = self.schema.decode_key(key)
+        if len(self._key_places) == len(decoded):
+            return decoded + values
+        return tuple([decoded[at] for at in self._key_places]) + values
+
+
+# ---- by key
+
+
+def lookup(
+    context: Context,
+    path: str,
+    keys: Iterable[Mapping[str, Any]],
+    columns: Sequence[str] | None,
+    timestamp: Timestamp,
+) -> Protocol[list[dict[str, Any] | None]]:
+    """The rows of these keys, in their order, None where no row is."""
+    route = yield from context.route(path)
+    encoded = _encode_keys(route, keys)
+    projection = Projection(route.schema, columns)
+    found: list[tuple[Any, ...] | None] = [None] * len(encoded)
+    places = range(len(encoded))
+    limit = context.limits.keys_per_request_max
+    job = _LookupJob(encoded, places, projection.mask, timestamp, found, limit)
+    yield from fan_out(context, {path: job})
+    names, row = projection.names, projection.row
+    return [
+        None if values is None else dict(zip(names, row(key, values), strict=True))
+        for key, values in zip(encoded, found, strict=True)
+    ]
+
+
+def _encode_keys(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[Key]:
+    if isinstance(keys, Mapping | str | bytes):
+        raise InvalidRequest(f"keys are given as a list of dicts, not as one {type(keys).__name__}")
+    encoded: list[Key] = []
+    try:
+        for key in islice(keys, LOOKUP_KEYS_MAX + 1):
+            if not isinstance(key, Mapping):
+                raise SchemaViolation(f"a key is a dict, not {type(key).__name__}")
+            encoded.append(route.schema.key_of(key))
+    except SchemaViolation as error:
+        error.attributes.update(table=route.path, row_index=len(encoded))
+        raise
+    if len(encoded) > LOOKUP_KEYS_MAX:
+        raise LimitExceeded(f"at most {LOOKUP_KEYS_MAX} keys can be looked up in one call")
+    return encoded
+
+
+class _LookupJob:
+    """Some of a lookup's keys, by their places in the caller's list."""
+
+    __slots__ = ("_found", "_keys", "_limit", "_mask", "_places", "_timestamp")
+
+    def __init__(
+        self,
+        keys: list[Key],
+        places: Sequence[int],
+        mask: int,
+        timestamp: Timestamp,
+        found: list[tuple[Any, ...] | None],
+        limit: int,
+    ) -> None:
+        self._keys = keys
+        self._places = places
+        self._mask = mask
+        self._timestamp = timestamp
+        self._found = found
+        self._limit = limit
+
+    def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
+        by_tablet: dict[int, tuple[Tablet, list[int]]] = {}
+        for place in self._places:
+            tablet = route.tablet_of(self._keys[place])
+            by_tablet.setdefault(tablet.tablet, (tablet, []))[1].append(place)
+        return [
+            (tablet, self._part(places[start : start + self._limit]))
+            for tablet, places in by_tablet.values()
+            for start in range(0, len(places), self._limit)
+        ]
+
+    def _part(self, places: list[int]) -> "_LookupJob":
+        return _LookupJob(self._keys, places, self._mask, self._timestamp, self._found, self._limit)
+
+    def request(self, tablet: Tablet) -> Lookup:
+        keys = tuple([self._keys[place] for place in self._places])
+        return Lookup(tablet.tablet, tablet.revision, self._timestamp, keys, self._mask)
+
+    def accept(self, reply: Reply) -> None:
+        rows = expect(reply, FoundRows).rows
+        for place, values in zip(self._places, rows, strict=True):
+            self._found[place] = values
+
+    def refuse(self, failure: Failure) -> bool:
+        return may_read_again(failure)
+
+
+# ---- by range
+
+
+def select(
+    context: Context,
+    path: str,
+    lower: Sequence[Any] | None,
+    upper: Sequence[Any] | None,
+    columns: Sequence[str] | None,
+    timestamp: Timestamp,
+) -> Protocol[Rows]:
+    """The rows of lower ≤ key < upper, in key order."""
+    route = yield from context.route(path)
+    projection = Projection(route.schema, columns)
+    pages = yield from _scan(context, route, lower, upper, projection, timestamp, ScanPage)
+    row = projection.row
+    return Rows(
+        projection.columns,
+        [
+            row(key, values)
+            for page in pages
+            for key, values in zip(page.keys, page.rows, strict=True)
+        ],
+    )
+
+
+def read_arrow(
+    context: Context,
+    path: str,
+    lower: Sequence[Any] | None,
+    upper: Sequence[Any] | None,
+    columns: Sequence[str] | None,
+    timestamp: Timestamp,
+) -> Protocol[Any]:
+    """As `select`, as a `pyarrow.Table`."""
+    route = yield from context.route(path)
+    projection = Projection(route.schema, columns)
+    empty = arrow_schema(route.schema, projection.mask).empty_table()
+    pages = yield from _scan(context, route, lower, upper, projection, timestamp, ArrowPage)
+    tables = [table_of(page.batch) for page in pages if page.row_count]
+    return concatenate([empty, *tables]).select(list(projection.names))
+
+
+def _scan(
+    context: Context,
+    route: TableRoute,
+    lower: Sequence[Any] | None,
+    upper: Sequence[Any] | None,
+    projection: Projection,
+    timestamp: Timestamp,
+    kind: type[Page],
+) -> Protocol[list[Page]]:
+    schema = route.schema
+    first = KEY_MIN if lower is None else schema.bound_of(_bound(lower))
+    end = KEY_MAX if upper is None else schema.bound_of(_bound(upper))
+    pages: list[tuple[Key, Page]] = []
+    limit = context.limits.rows_per_page_max
+    question = _Question(projection.mask, timestamp, limit, kind)
+    yield from fan_out(context, {route.path: _ScanJob(question, first, end, pages)})
+    pages.sort(key=lambda it: it[0])
+    return [page for _, page in pages]
+
+
+def _bound(values: Sequence[Any]) -> Sequence[Any]:
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence):
+        raise InvalidRequest("an end of a range is a list of leading key column values")
+    return values
+
+
+class _Question:
+    """What all parts of one scan have in common."""
+
+    __slots__ = ("kind", "limit", "mask", "timestamp")
+
+    def __init__(self, mask: int, timestamp: Timestamp, limit: int, kind: type[Any]) -> None:
+        self.mask = mask
+        self.timestamp = timestamp
+        self.limit = limit
+        self.kind = kind
+
+
+class _ScanJob:
+    """A range of keys that is still to be read. Pages remember where they began."""
+
+    __slots__ = ("_lower", "_pages", "_question", "_upper")
+
+    def __init__(
+        self, question: _Question, lower: Key, upper: Key, pages: list[tuple[Key, Any]]
+    ) -> None:
+        self._question = question
+        self._lower = lower
+        self._upper = upper
+        self._pages = pages
+
+    def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
+        parts = route.parts_of(self._lower, self._upper)
+        return [
+            (tablet, _ScanJob(self._question, lower, upper, self._pages))
+            for tablet, lower, upper in parts
+        ]
+
+    def request(self, tablet: Tablet) -> Scan | ScanArrow:
+        question = self._question
+        make = Scan if question.kind is ScanPage else ScanArrow
+        return make(
+            tablet.tablet,
+            tablet.revision,
+            question.timestamp,
+            self._lower,
+            self._upper,
+            question.mask,
+            question.limit,
+        )
+
+    def accept(self, reply: Reply) -> "_ScanJob | None":
+        page = expect(reply, self._question.kind)
+        self._pages.append((self._lower, page))
+        if page.resume is None:
+            return None
+        assert page.resume > self._lower, "a scan must move on"
+        return _ScanJob(self._question, page.resume, self._upper, self._pages)
+
+    def refuse(self, failure: Failure) -> bool:
+        return may_read_again(failure)

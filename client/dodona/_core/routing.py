@@ -1,0 +1,111 @@
+"""Where tables, tablets and cells are, as far as this client knows. Pure.
+
+Owns: the route cache. A route is immutable; it is replaced as a whole. A cell notices a stale one
+by the tablet's revision and says so: then the route is forgotten and asked for again.
+Invariants: a route's pivots rise and the first is empty, so that every key has a tablet.
+Bounded: tables in the cache; the oldest entry makes room. One process may share it among threads:
+every change is a single dict operation.
+"""
+
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from dodona._core.messages import Cluster, Table, Tablet
+from dodona.schema import TableSchema
+from dodona.types import Atomicity, CellId, Key
+
+TABLES_MAX: Final = 10_000
+REFRESH_MS_MAX: Final = 1_000
+"""How long others wait for the one who asks the master for a route already."""
+MOUNTED: Final = "mounted"
+MOUNTING: Final = "mounting"
+UNMOUNTED: Final = "unmounted"
+
+
+class TableRoute:
+    """One table's schema and tablets at one moment. Only `is_stale` ever changes, and once."""
+
+    __slots__ = ("atomicity", "is_stale", "path", "pivots", "schema", "tablets")
+
+    def __init__(self, table: Table, schema: TableSchema) -> None:
+        self.path = table.path
+        self.schema = schema
+        self.atomicity: Atomicity = table.atomicity
+        self.tablets: tuple[Tablet, ...] = table.tablets
+        self.pivots: list[Key] = [tablet.pivot_key for tablet in table.tablets]
+        self.is_stale = False
+        assert self.pivots, "a table has at least one tablet"
+        assert self.pivots[0] == b"", "the first tablet begins below every key"
+
+    def tablet_of(self, key: Key) -> Tablet:
+        """The tablet that a key belongs to."""
+        return self.tablets[bisect_right(self.pivots, key) - 1]
+
+    def parts_of(self, lower: Key, upper: Key) -> list[tuple[Tablet, Key, Key]]:
+        """The tablets that lower ≤ key < upper touches, in key order, each with its share."""
+        if lower >= upper:
+            return []
+        first, end = bisect_right(self.pivots, lower) - 1, bisect_left(self.pivots, upper)
+        lowers = [lower, *self.pivots[first + 1 : end]]
+        uppers = [*self.pivots[first + 1 : end], upper]
+        return list(zip(self.tablets[first:end], lowers, uppers, strict=True))
+
+
+def is_served(tablet: Tablet) -> bool:
+    """Whether the catalog says that a cell answers for the tablet."""
+    return tablet.state == MOUNTED and tablet.cell is not None
+
+
+class Routing:
+    """What the client knows of tables and cells."""
+
+    def __init__(self, tables_max: int = TABLES_MAX) -> None:
+        assert tables_max > 0
+        self._tables_max = tables_max
+        self._tables: dict[str, TableRoute] = {}
+        self._refreshes: dict[str, int] = {}
+        self.addresses: dict[CellId, str] = {}
+        """Where cells are; drivers read it, only `learn` and `learn_cells` write it."""
+
+    def find(self, path: str) -> TableRoute | None:
+        """The route, unless it is unknown or proved stale."""
+        route = self._tables.get(path)
+        return None if route is None or route.is_stale else route
+
+    def learn(self, table: Table) -> TableRoute:
+        """Keep what the master said. An unchanged schema stays the same object."""
+        known = self._tables.pop(table.path, None)
+        if known is not None and known.schema.columns == table.columns:
+            schema = known.schema
+        else:
+            schema = TableSchema(table.columns)
+        route = TableRoute(table, schema)
+        while len(self._tables) >= self._tables_max:
+            oldest, *_ = list(self._tables)  # a copy: other threads may insert meanwhile
+            self._tables.pop(oldest, None)
+        self._tables[table.path] = route
+        self.addresses.update(table.addresses)
+        return route
+
+    def learn_cells(self, cluster: Cluster) -> None:
+        """Keep the addresses of all cells that are alive."""
+        self.addresses.update({it.cell: it.address for it in cluster.cells if it.is_alive})
+
+    def forget(self, path: str) -> None:
+        """The table was changed by this client: what is known of it is stale."""
+        route = self._tables.get(path)
+        if route is not None:
+            route.is_stale = True
+
+    # One asks the master, the others wait for the answer
+
+    def begin_refresh(self, path: str, instant_us: int) -> bool:
+        """Whether the caller is to ask. False: somebody else asked a moment ago."""
+        asked_us = self._refreshes.get(path)
+        if asked_us is not None and instant_us - asked_us < REFRESH_MS_MAX * 1000:
+            return False
+        self._refreshes[path] = instant_us
+        return True
+
+    def end_refresh(self, path: str) -> None:
+        self._refreshes.pop(path, None)

@@ -1,0 +1,86 @@
+"""The rows that a read gave back: a sequence of dicts, and a table for those who want one.
+
+Owns: the result's shape. Rows are kept as tuples and become dicts as they are looked at. Arrow and
+pandas are imported on first use.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, overload
+
+from dodona._core.arrow import arrow_of_tuples
+from dodona.schema import Column
+
+ROWS_SHOWN_MAX: Final = 10
+TEXT_LENGTH_MAX: Final = 32
+
+Row = dict[str, Any]
+
+
+class Rows(Sequence[Row]):
+    """Rows in the order they were read in. Equal to any sequence of equal dicts."""
+
+    __slots__ = ("_columns", "_names", "_tuples")
+    __hash__ = None  # type: ignore[assignment]  # it is compared by what it holds
+
+    def __init__(self, columns: Sequence[Column], tuples: list[tuple[Any, ...]]) -> None:
+        self._columns = tuple(columns)
+        self._names = tuple([column.name for column in columns])
+        self._tuples = tuples
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Column names, in the table's order."""
+        return self._names
+
+    def tuples(self) -> list[tuple[Any, ...]]:
+        """The same rows as tuples of the columns' values."""
+        return self._tuples
+
+    def __len__(self) -> int:
+        return len(self._tuples)
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Rows": ...
+    def __getitem__(self, place: int | slice) -> "Row | Rows":
+        if isinstance(place, slice):
+            return Rows(self._columns, self._tuples[place])
+        return dict(zip(self._names, self._tuples[place], strict=True))
+
+    def __iter__(self) -> Iterator[Row]:
+        names = self._names
+        for values in self._tuples:
+            yield dict(zip(names, values, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Rows):
+            return self._names == other._names and self._tuples == other._tuples
+        if isinstance(other, Sequence) and not isinstance(other, str | bytes):
+            return list(self) == list(other)
+        return NotImplemented
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`. Columns of type any hold MessagePack."""
+        return arrow_of_tuples(self._columns, self._tuples)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`."""
+        import pandas
+
+        return pandas.DataFrame.from_records(self._tuples, columns=list(self._names))
+
+    def __repr__(self) -> str:
+        shown = self._tuples[:ROWS_SHOWN_MAX]
+        cells = [list(self._names), *([_text(value) for value in row] for row in shown)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        count = len(self._tuples)
+        lines.append(f"({count} row{'' if count == 1 else 's'})")
+        return "\n".join(lines)
+
+
+def _text(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - 1] + "…"

@@ -1,0 +1,391 @@
+"""One client's session: every operation as a protocol, whatever drives it. Pure.
+
+Owns: the list of operations that all facades share, and the memory of which cell decided which
+transaction. What an operation consists of is in the module of its topic. Time and dice are handed
+in: the same calls with the same replies give the same steps.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from dodona._core import bulk, catalog, reading
+from dodona._core.committing import ask_until_answered, commit_atomic
+from dodona._core.context import (
+    Acknowledgement,
+    Context,
+    SessionLimits,
+    error_of,
+    expect,
+    wait_or_raise,
+)
+from dodona._core.messages import (
+    Aborted,
+    AskOutcome,
+    Cluster,
+    Committed,
+    Failure,
+    GenerateTimestamps,
+    OutcomeUnknown,
+    TimestampRange,
+)
+from dodona._core.retry import Dice, InstantClock, Rerun
+from dodona._core.routing import Routing
+from dodona._core.rows import Rows
+from dodona._core.steps import ORACLE, Calls, Protocol
+from dodona._core.tables import TableInfo
+from dodona._core.transaction import TransactionBuffer, check_modes
+from dodona._core.writing import commit_non_atomic
+from dodona.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, Unavailable
+from dodona.schema import Column, TableSchema
+from dodona.types import (
+    SYNC_LAST_COMMITTED,
+    Atomicity,
+    CellId,
+    Durability,
+    Timestamp,
+    TransactionId,
+)
+
+Row = Mapping[str, Any]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a transaction. `timestamp` is that of its commit, None otherwise."""
+
+    state: Literal["committed", "aborted", "unknown"]
+    timestamp: Timestamp | None = None
+
+
+class Session:
+    """Every operation of a client. Safe to share among threads and tasks: what an operation
+    needs is in its own protocol; what they share changes by single steps."""
+
+    def __init__(
+        self,
+        *,
+        instant_us: InstantClock,
+        unix_us: Callable[[], int],
+        dice: Dice,
+        routing: Routing | None = None,
+        limits: SessionLimits | None = None,
+        acknowledgement: Acknowledgement = "decided",
+    ) -> None:
+        """`instant_us` and `unix_us` are the clocks of this process, in microseconds: monotonic,
+        and of the wall. `dice` gives numbers from 0 up to 1."""
+        self.routing = Routing() if routing is None else routing
+        self.limits = limits or SessionLimits()
+        self._context = Context(
+            self.routing,
+            instant_us=instant_us,
+            unix_us=unix_us,
+            dice=dice,
+            limits=self.limits,
+            acknowledgement=acknowledgement,
+        )
+        self._outcomes: OrderedDict[TransactionId, Outcome | CellId] = OrderedDict()
+
+    # ---- timestamps
+
+    def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
+        """A fresh timestamp, or the first of `count` in a row. Raises Unavailable."""
+        patience = None
+        while True:
+            (reply,) = yield Calls(((ORACLE, GenerateTimestamps(count)),))
+            if type(reply) is TimestampRange:
+                return reply.first
+            try:
+                expect(reply, TimestampRange)
+            except Unavailable as error:
+                patience = patience or self._context.patience()
+                yield from wait_or_raise(patience, error)
+
+    # ---- tables
+
+    def create_table(
+        self,
+        path: str,
+        schema: Iterable[Column | Row] | TableSchema,
+        atomicity: Atomicity = "full",
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        mount: bool = False,
+    ) -> Protocol[None]:
+        yield from catalog.create_table(
+            self._context, path, schema, atomicity, pivot_keys, tablet_count
+        )
+        if mount:
+            yield from self.mount_table(path)
+
+    def remove_table(self, path: str) -> Protocol[None]:
+        return catalog.remove_table(self._context, path)
+
+    def mount_table(self, path: str, timeout_ms: int = catalog.MOUNT_TIMEOUT_MS) -> Protocol[None]:
+        return catalog.mount_table(self._context, path, timeout_ms)
+
+    def unmount_table(
+        self, path: str, timeout_ms: int = catalog.MOUNT_TIMEOUT_MS
+    ) -> Protocol[None]:
+        return catalog.unmount_table(self._context, path, timeout_ms)
+
+    def list_tables(self, prefix: str = "//") -> Protocol[list[str]]:
+        return catalog.list_tables(self._context, prefix)
+
+    def get_table(self, path: str) -> Protocol[TableInfo]:
+        return catalog.get_table(self._context, path)
+
+    def exists(self, path: str) -> Protocol[bool]:
+        return catalog.exists(self._context, path)
+
+    def get_cluster(self, timeout_ms: int | None = None) -> Protocol[Cluster]:
+        """`timeout_ms` is how long to wait for a master that is away."""
+        return catalog.get_cluster(self._context, timeout_ms)
+
+    # ---- reads
+
+    def lookup_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> Protocol[list[dict[str, Any]]]:
+        """Missing rows are left out, or None with `keep_missing`."""
+        at = reading.check_timestamp(timestamp)
+        rows = yield from reading.lookup(self._context, path, keys, columns, at)
+        if keep_missing:
+            return cast("list[dict[str, Any]]", rows)  # the caller asked for None among them
+        return [row for row in rows if row is not None]
+
+    def select(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> Protocol[Rows]:
+        """The rows of lower ≤ key < upper, in key order."""
+        at = yield from self._scan_timestamp(path, timestamp)
+        return (yield from reading.select(self._context, path, lower, upper, columns, at))
+
+    def read_arrow(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> Protocol[Any]:
+        """As `select`, as a `pyarrow.Table` that never was Python rows here."""
+        at = yield from self._scan_timestamp(path, timestamp)
+        return (yield from reading.read_arrow(self._context, path, lower, upper, columns, at))
+
+    def _scan_timestamp(self, path: str, timestamp: Timestamp) -> Protocol[Timestamp]:
+        """A scan takes many requests, which must see one state. Non-atomic tables have no such
+        state, and their stamps may be ahead of the oracle: there the newest is read."""
+        at = reading.check_timestamp(timestamp)
+        if at != SYNC_LAST_COMMITTED:
+            return at
+        route = yield from self._context.route(path)
+        if route.atomicity == "none":
+            return at
+        return (yield from self.generate_timestamp())
+
+    # ---- transactions
+
+    def begin(
+        self, atomicity: Atomicity = "full", durability: Durability = "sync"
+    ) -> Protocol[TransactionBuffer]:
+        """Raises InvalidRequest, Unavailable."""
+        check_modes(atomicity, durability)
+        begun_us = self._context.instant_us()
+        start = None
+        if atomicity == "full":
+            start = yield from self.generate_timestamp()
+        return TransactionBuffer(
+            start,
+            atomicity=atomicity,
+            durability=durability,
+            begun_us=begun_us,
+            limits=self.limits.transaction,
+        )
+
+    def insert_rows(
+        self,
+        transaction: TransactionBuffer,
+        path: str,
+        rows: Iterable[Row],
+        update: bool = False,
+    ) -> Protocol[None]:
+        """Buffer rows. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
+        route = self.routing.find(path)
+        if route is None:
+            route = yield from self._context.route(path)
+        transaction.insert(path, route.schema, rows, is_update=update)
+
+    def delete_rows(
+        self, transaction: TransactionBuffer, path: str, keys: Iterable[Row]
+    ) -> Protocol[None]:
+        """Buffer deletions. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
+        route = self.routing.find(path)
+        if route is None:
+            route = yield from self._context.route(path)
+        transaction.delete(path, route.schema, keys)
+
+    def commit(self, transaction: TransactionBuffer) -> Protocol[Timestamp | None]:
+        """→ the commit timestamp; None if there was nothing to commit. After
+        CommitOutcomeUnknown the transaction stays `committing`: ask `outcome`."""
+        transaction.start_commit(self._context.instant_us())
+        if not transaction.tables:
+            transaction.end_committed(None)
+            return None
+        try:
+            if transaction.atomicity == "full":
+                timestamp = yield from commit_atomic(self._context, transaction)
+            else:
+                timestamp = yield from commit_non_atomic(self._context, transaction)
+        except CommitOutcomeUnknown:
+            raise
+        except DodonaError:
+            transaction.end_aborted()
+            raise
+        else:
+            transaction.end_committed(timestamp)
+        finally:
+            self._remember(transaction)
+        return timestamp
+
+    def write_rows(
+        self, path: str, rows: Iterable[Row], update: bool, durability: Durability
+    ) -> Protocol[Timestamp | None]:
+        """Insert in a transaction of its own, of the table's atomicity."""
+        transaction = yield from self._begin_for(path, durability)
+        yield from self.insert_rows(transaction, path, rows, update)
+        return (yield from self.commit(transaction))
+
+    def erase_rows(
+        self, path: str, keys: Iterable[Row], durability: Durability
+    ) -> Protocol[Timestamp | None]:
+        """Delete in a transaction of its own, of the table's atomicity."""
+        transaction = yield from self._begin_for(path, durability)
+        yield from self.delete_rows(transaction, path, keys)
+        return (yield from self.commit(transaction))
+
+    def _begin_for(self, path: str, durability: Durability) -> Protocol[TransactionBuffer]:
+        route = self.routing.find(path)
+        if route is None:
+            route = yield from self._context.route(path)
+        return (yield from self.begin(route.atomicity, durability))
+
+    def write_arrow(
+        self,
+        path: str,
+        data: Any,
+        durability: Durability = "sync",
+        stamp: Timestamp | None = None,
+    ) -> Protocol[int]:
+        """→ rows written. See `bulk.write_arrow`."""
+        return bulk.write_arrow(self._context, path, data, durability, stamp)
+
+    # ---- what became of a transaction
+
+    def outcome(
+        self, transaction: TransactionId, coordinator: CellId | None = None
+    ) -> Protocol[Outcome]:
+        """Asking settles it: what was not committed by now never will be. `coordinator` is needed
+        where another client committed: CommitOutcomeUnknown carries it. Raises Unavailable."""
+        known = self._outcomes.get(transaction)
+        if isinstance(known, Outcome):
+            return known
+        cell = coordinator if known is None else known
+        if cell is None:
+            raise InvalidRequest(
+                "this client did not commit that transaction: give its coordinator, "
+                "which the error's attributes name",
+                transaction=transaction,
+            )
+        reply = yield from ask_until_answered(self._context, cell, AskOutcome(transaction))
+        if isinstance(reply, Failure):
+            raise error_of(reply)
+        outcome = _outcome_of(reply)
+        if outcome.state != "unknown":
+            self._keep(transaction, outcome)
+        return outcome
+
+    def _remember(self, transaction: TransactionBuffer) -> None:
+        """However the commit ended, even by its caller's giving up."""
+        if transaction.id is None:
+            return
+        if transaction.is_committed:
+            self._keep(transaction.id, Outcome("committed", transaction.commit_timestamp))
+        elif transaction.is_aborted:
+            self._keep(transaction.id, _ABORTED)
+        elif transaction.coordinator is not None:
+            self._keep(transaction.id, transaction.coordinator)
+
+    def _keep(self, transaction: TransactionId, outcome: Outcome | CellId) -> None:
+        self._outcomes[transaction] = outcome
+        if len(self._outcomes) > self.limits.outcomes_remembered_max:
+            self._outcomes.popitem(last=False)
+
+    # ---- running a function as a transaction until it commits
+
+    def rerun(self, attempts_max: int, deadline_ms: int) -> Rerun:
+        """The bounds of one `run_in_transaction`."""
+        if attempts_max < 1 or deadline_ms < 1:
+            raise InvalidRequest("attempts_max and deadline_ms are positive numbers")
+        return Rerun(
+            self._context.instant_us,
+            self._context.dice,
+            attempts_max=attempts_max,
+            deadline_ms=deadline_ms,
+        )
+
+    def after_failure(
+        self, rerun: Rerun, transaction: TransactionBuffer | None, error: DodonaError
+    ) -> Protocol[bool]:
+        """→ whether the attempt was committed after all. False after a pause: run it again.
+        Raises `error` if it must not be run again, or not any more."""
+        if isinstance(error, CommitOutcomeUnknown):
+            outcome = yield from self._find_out(transaction, error)
+            if outcome.state == "committed":
+                return True
+        elif not error.is_retryable:
+            raise error
+        pause = rerun.next_pause()
+        if pause is None:
+            raise error
+        yield pause
+        return False
+
+    def _find_out(
+        self, transaction: TransactionBuffer | None, error: CommitOutcomeUnknown
+    ) -> Protocol[Outcome]:
+        """What became of it, committed or aborted. Raises `error` if that stays unknown."""
+        if transaction is None or transaction.id is None or not transaction.is_committing:
+            raise error
+        try:
+            outcome = yield from self.outcome(transaction.id)
+        except DodonaError:
+            raise error from None
+        if outcome.state == "unknown":
+            raise error
+        transaction.settle(outcome.timestamp)
+        return outcome
+
+
+_ABORTED = Outcome("aborted")
+
+
+def _outcome_of(reply: object) -> Outcome:
+    if isinstance(reply, Committed):
+        return Outcome("committed", reply.timestamp)
+    if isinstance(reply, Aborted):
+        return _ABORTED
+    if isinstance(reply, OutcomeUnknown):
+        return Outcome("unknown")
+    raise Unavailable(f"a cell answered a question with {type(reply).__name__}")

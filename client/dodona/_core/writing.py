@@ -1,0 +1,129 @@
+"""Writes to tables of `atomicity=none`: no start timestamp, no locks, no second phase. Pure.
+
+Owns: the stamps that this client's clock gives, what is sent to which tablet, and the account of
+which tablets have their rows when some failed. A write whose reply was lost is not repeated here:
+it may have been applied, and a later repeat could overwrite what somebody wrote meanwhile.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from dodona._core.committing import routes_of
+from dodona._core.context import Context, expect, was_never_sent
+from dodona._core.fan_out import Job, fan_out, may_write_again
+from dodona._core.messages import Failure, Reply, Tablet, WriteNonAtomic, Written
+from dodona._core.routing import TableRoute
+from dodona._core.steps import Protocol
+from dodona._core.transaction import TransactionBuffer
+from dodona.errors import DodonaError
+from dodona.types import NULL_TIMESTAMP, TabletId, Timestamp, Write, timestamp_from_unix_us
+
+NO_TABLET: Final = TabletId(-1)
+
+
+def commit_non_atomic(context: Context, transaction: TransactionBuffer) -> Protocol[Timestamp]:
+    """Write what is buffered; it is not empty. → the largest timestamp that a row got.
+
+    An error's attributes say what became of the rows of each tablet: `applied` (there, and
+    durable as asked for), `unknown` (the reply was lost), `not_applied`.
+    """
+    yield from routes_of(context, transaction, None)
+    stamp = timestamp_from_unix_us(context.unix_us())
+    account = Account()
+    is_durable = transaction.durability == "sync"
+    jobs: dict[str, Job] = {
+        path: _WriteJob(tuple(buffer.writes.values()), stamp, is_durable, account)
+        for path, buffer in transaction.tables.items()
+    }
+    try:
+        yield from fan_out(context, jobs)
+    except DodonaError as error:
+        error.attributes.update(account.attributes())
+        raise
+    return account.timestamp
+
+
+class Account:
+    """What became of the rows, by tablet."""
+
+    __slots__ = ("_states", "row_count", "timestamp")
+
+    def __init__(self) -> None:
+        self.row_count = 0
+        self.timestamp: Timestamp = NULL_TIMESTAMP
+        self._states: dict[TabletId, str] = {}
+
+    def expect(self, tablet: TabletId) -> None:
+        self._states.setdefault(tablet, "not_applied")
+
+    def apply(self, tablet: TabletId, written: Written) -> None:
+        if self._states.get(tablet) != "unknown":
+            self._states[tablet] = "applied"
+        self.row_count += written.row_count
+        self.timestamp = max(self.timestamp, written.timestamp)
+
+    def lose(self, tablet: TabletId) -> None:
+        self._states[tablet] = "unknown"
+
+    def attributes(self) -> dict[str, list[TabletId]]:
+        """The tablets in each state, for an error to carry."""
+        return {state: self._tablets(state) for state in ("applied", "unknown", "not_applied")}
+
+    def _tablets(self, wanted: str) -> list[TabletId]:
+        return [tablet for tablet, state in self._states.items() if state == wanted]
+
+
+class _WriteJob:
+    """The rows of one table, or of one of its tablets."""
+
+    __slots__ = ("_account", "_is_durable", "_stamp", "_tablet", "_writes")
+
+    def __init__(
+        self,
+        writes: tuple[Write, ...],
+        stamp: Timestamp,
+        is_durable: bool,
+        account: Account,
+        tablet: TabletId = NO_TABLET,
+    ) -> None:
+        self._writes = writes
+        self._stamp = stamp
+        self._is_durable = is_durable
+        self._account = account
+        self._tablet = tablet
+
+    def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
+        return [
+            (tablet, self._part(tablet, writes))
+            for tablet, writes in by_tablet(route, self._writes)
+        ]
+
+    def _part(self, tablet: Tablet, writes: list[Write]) -> "_WriteJob":
+        self._account.expect(tablet.tablet)
+        return _WriteJob(tuple(writes), self._stamp, self._is_durable, self._account, tablet.tablet)
+
+    def request(self, tablet: Tablet) -> WriteNonAtomic:
+        return WriteNonAtomic(
+            tablet.tablet, tablet.revision, self._stamp, self._is_durable, self._writes
+        )
+
+    def accept(self, reply: Reply) -> None:
+        self._account.apply(self._tablet, expect(reply, Written))
+
+    def refuse(self, failure: Failure) -> bool:
+        if failure.kind == "unavailable" and not was_never_sent(failure):
+            self._account.lose(self._tablet)
+        return may_write_again(failure)
+
+
+def by_tablet(route: TableRoute, writes: Iterable[Write]) -> list[tuple[Tablet, list[Write]]]:
+    """Writes grouped by the tablet that their key belongs to."""
+    groups: dict[TabletId, tuple[Tablet, list[Write]]] = {}
+    for write in writes:
+        tablet = route.tablet_of(write[0])
+        known = groups.get(tablet.tablet)
+        if known is None:
+            groups[tablet.tablet] = (tablet, [write])
+        else:
+            known[1].append(write)
+    return list(groups.values())

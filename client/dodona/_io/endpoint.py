@@ -1,0 +1,300 @@
+"""The `/rpc` endpoint: WebSocket frames in, envelopes to a runtime, replies out.
+
+Owns: the handshake's checks, the frames of each connection, and the bound on what a slow reader may
+leave unread. A route is `(connection, request id)`. Replies that one iteration of the event loop
+makes for a connection leave in one frame. Given to uvicorn in the place of its own WebSocket
+protocol, so that the data plane shares the server's port and skips ASGI (see the decision 002).
+
+Whatever a peer sends costs it at most its own connection: garbled frames close with 1007, over-long
+ones with 1009, a slow reader is cut off. Imports no web framework.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from picows import (
+    WSAutoPingStrategy,
+    WSCloseCode,
+    WSFrame,
+    WSListener,
+    WSMsgType,
+    WSTransport,
+    WSUpgradeRequest,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+)
+from picows.picows import WSProtocol  # type: ignore[attr-defined]
+
+from dodona._core.codec import (
+    FRAME_BYTES_MAX,
+    ONE_WAY,
+    WIRE_VERSION,
+    decode_requests,
+    encode_frame,
+)
+from dodona._core.messages import Failure, Reply
+from dodona._io.runtime import Runtime
+from dodona.errors import InvalidRequest
+from dodona.types import CellId
+
+RPC_PATH: Final = "/rpc"
+REASON_BYTES_MAX: Final = 120
+HANDSHAKE_SECONDS_MAX: Final = 10.0
+READ_BUFFER_BYTES: Final = 64 << 10
+
+UVICORN_OPTIONS: Final[dict[str, Any]] = {
+    "loop": "uvloop",
+    "http": "httptools",
+    "access_log": False,
+    "server_header": False,
+    "date_header": False,
+    "log_level": "warning",
+}
+"""What `uvicorn.Config` needs besides `ws=endpoint.protocol`."""
+
+_BINARY: Final = WSMsgType.BINARY
+_CONTINUATION: Final = WSMsgType.CONTINUATION
+_logger: Final = logging.getLogger("dodona.endpoint")
+_picows_logger: Final = logging.getLogger("picows.dodona")
+
+
+class EndpointLimits(msgspec.Struct, frozen=True):
+    """What one process grants its peers."""
+
+    connection_count_max: int = 4096
+    unread_bytes_max: int = 128 << 20
+    """Replies that may wait for one connection's reader; beyond this it is closed."""
+
+
+class Endpoint:
+    """The data plane of one process. `cell` is the one served here, if any."""
+
+    def __init__(
+        self, runtime: Runtime, *, cell: CellId | None = None, limits: EndpointLimits | None = None
+    ) -> None:
+        self._runtime = runtime
+        self._cell = cell
+        self._limits = limits or EndpointLimits()
+        self._connections: set[_Connection] = set()
+
+    @property
+    def connection_count(self) -> int:
+        """Connections open now."""
+        return len(self._connections)
+
+    def protocol(self, config: Any, server_state: Any, app_state: Any) -> "_UpgradedProtocol":
+        """What uvicorn makes for each request to upgrade a connection to a WebSocket."""
+        return _UpgradedProtocol(self, server_state.connections)
+
+    def answer_handshake(self, request: WSUpgradeRequest) -> Any:
+        """Who listens to a new connection, or the HTTP answer that refuses it."""
+        refusal = self._refusal(request.path.decode("latin-1"))
+        if refusal is None:
+            return _Connection(self._runtime, self._limits, self._connections)
+        status, reason = refusal
+        response = WSUpgradeResponse.create_error_response(status, reason.encode())
+        return WSUpgradeResponseWithListener(response, None)
+
+    def _refusal(self, target: str) -> tuple[HTTPStatus, str] | None:
+        parts = urlsplit(target)
+        if parts.path != RPC_PATH:
+            return HTTPStatus.NOT_FOUND, f"WebSockets are at {RPC_PATH}"
+        query = parse_qs(parts.query, keep_blank_values=True)
+        version = query.get("version", [""])[-1]
+        if version != str(WIRE_VERSION):
+            reason = f"this server speaks version {WIRE_VERSION} of the wire, not {version!r}"
+            return HTTPStatus.BAD_REQUEST, reason
+        cell = query.get("cell", [None])[-1]
+        here = None if self._cell is None else str(self._cell)
+        if cell != here:
+            reason = f"cell {cell} is not here; here is {'no cell' if here is None else here}"
+            return HTTPStatus.MISDIRECTED_REQUEST, reason
+        if self.connection_count >= self._limits.connection_count_max:
+            return HTTPStatus.SERVICE_UNAVAILABLE, "too many connections"
+        return None
+
+
+class _UpgradedProtocol(WSProtocol):  # type: ignore[misc]
+    """picows's server protocol on a connection that uvicorn accepted and read the request of."""
+
+    def __init__(self, endpoint: Endpoint, connections: set[Any]) -> None:
+        super().__init__(
+            None,  # host and port: a client's
+            None,  # path: a client's
+            False,  # is a client
+            endpoint.answer_handshake,
+            _picows_logger,
+            True,  # disconnect on an exception
+            HANDSHAKE_SECONDS_MAX,
+            False,  # pings: clients send them
+            10.0,
+            10.0,
+            WSAutoPingStrategy.PING_WHEN_IDLE,
+            True,  # pongs
+            FRAME_BYTES_MAX,
+            None,  # headers: a client's
+            READ_BUFFER_BYTES,
+        )
+        self._connections = connections
+
+    def connection_made(self, transport: Any) -> None:
+        self._connections.add(self)
+        super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connections.discard(self)
+        super().connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        """uvicorn hands over the request that it read; whatever follows is read by picows."""
+        buffer = self.get_buffer(len(data))
+        if len(data) > len(buffer):  # headers beyond reason
+            self.transport.disconnect()
+            return
+        buffer[: len(data)] = data
+        self.buffer_updated(len(data))
+
+    def shutdown(self) -> None:
+        """uvicorn is about to stop."""
+        self.transport.send_close(WSCloseCode.SERVICE_RESTART)
+        self.transport.disconnect()
+
+
+class _Connection(WSListener):
+    """One peer. The runtime answers into `reply`."""
+
+    _transport: WSTransport
+
+    def __init__(
+        self, runtime: Runtime, limits: EndpointLimits, connections: "set[_Connection]"
+    ) -> None:
+        self._runtime = runtime
+        self._unread_bytes_max = limits.unread_bytes_max
+        self._connections = connections
+        self._call_soon = asyncio.get_running_loop().call_soon
+        self._outbox: list[tuple[int, Reply]] = []
+        self._is_flush_due = False
+        self._is_paused = False
+        self._is_closed = False
+        self._unread_bytes = 0
+        self._fragments = bytearray()
+
+    # ---- called by picows
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._transport = transport
+        self._connections.add(self)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self._let_go()
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        kind = frame.msg_type
+        if self._is_closed:
+            return  # a frame that was under way when the connection was given up
+        if kind is _BINARY and frame.fin:
+            self._take(frame.get_payload_as_memoryview())
+        elif kind is _BINARY or kind is _CONTINUATION:
+            self._take_fragment(frame)
+        elif kind is WSMsgType.CLOSE:
+            transport.send_close(frame.get_close_code())
+            transport.disconnect()
+        elif kind is WSMsgType.TEXT:
+            self._close(WSCloseCode.INVALID_TEXT, "garbled frame: frames are binary")
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._unread_bytes = 0
+        if self._outbox:
+            self._flush()
+
+    # ---- in
+
+    def _take(self, payload: bytes | memoryview) -> None:
+        try:
+            envelopes = decode_requests(payload)
+        except InvalidRequest as error:
+            self._close(WSCloseCode.INVALID_TEXT, error.message)
+            return
+        self._runtime.handle_frame(self, envelopes, len(payload))
+
+    def _take_fragment(self, frame: WSFrame) -> None:
+        self._fragments += frame.get_payload_as_memoryview()
+        if len(self._fragments) > FRAME_BYTES_MAX:
+            self._close(WSCloseCode.MESSAGE_TOO_BIG, "the message is too long")
+        elif frame.fin:
+            whole, self._fragments = bytes(self._fragments), bytearray()
+            self._take(whole)
+
+    # ---- out
+
+    def reply(self, request_id: int, body: Reply) -> None:
+        """Have an answer sent. Cheap: it is encoded later, with its neighbours."""
+        if request_id == ONE_WAY or self._is_closed:
+            return
+        self._outbox.append((request_id, body))
+        if self._is_paused:  # the reader is slow: count what it leaves lying
+            self._unread_bytes += len(encode_frame(body))
+            if self._unread_bytes > self._unread_bytes_max:
+                self._give_up()
+        elif not self._is_flush_due:
+            self._is_flush_due = True
+            self._call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if self._is_closed:
+            return
+        replies, self._outbox = self._outbox, []
+        try:
+            for frame in reply_frames(replies):
+                self._transport.send(_BINARY, frame)
+        except Exception as error:  # noqa: BLE001 - an answer that can't be encoded is a surprise
+            self._runtime.fail(error)
+            self._let_go()
+            self._transport.disconnect()
+
+    # ---- the end
+
+    def _close(self, code: WSCloseCode, reason: str) -> None:
+        _logger.warning("closing a connection: %s", reason)
+        shortened = reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
+        self._let_go()
+        self._transport.send_close(code, shortened)
+        self._transport.disconnect()
+
+    def _give_up(self) -> None:
+        _logger.warning("closing a connection: its peer left %d bytes unread", self._unread_bytes)
+        self._let_go()
+        self._transport.disconnect(graceful=False)
+
+    def _let_go(self) -> None:
+        self._is_closed = True
+        self._connections.discard(self)
+        self._outbox.clear()
+
+
+def reply_frames(replies: list[tuple[int, Reply]]) -> Iterator[bytes]:
+    """Encode replies, in as few frames as their length allows.
+
+    A reply too long for any frame becomes a Failure of kind limit_exceeded.
+    """
+    frame = encode_frame(replies)
+    if len(frame) <= FRAME_BYTES_MAX:
+        yield frame
+    elif len(replies) > 1:
+        middle = len(replies) // 2
+        yield from reply_frames(replies[:middle])
+        yield from reply_frames(replies[middle:])
+    else:
+        message = f"the answer is longer than {FRAME_BYTES_MAX} bytes: ask for less"
+        failure = Failure("limit_exceeded", message, {"size_bytes": len(frame)})
+        yield encode_frame([(replies[0][0], failure)])

@@ -1,0 +1,237 @@
+"""All the connections of one client: to the master, the proxies, and the cells it talks to.
+
+Owns: which peer a target is, and what becomes of a call whose target is nowhere. Cells are found
+in the shared routing; a cell that moved gets a new peer. The master is asked by REST: catalog calls
+are rare, and a proxy or a load balancer on the way is welcome to them.
+Belongs to one event loop; must not be used from another thread.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from dodona._core.messages import (
+    CatalogRequest,
+    Cluster,
+    Failure,
+    GenerateTimestamps,
+    GetCluster,
+    Reply,
+    Request,
+    TimestampRange,
+)
+from dodona._core.rest import JSON_TYPE, decode_reply, encode_call
+from dodona._core.routing import Routing
+from dodona._core.steps import MASTER, ORACLE, Calls, Post, Target
+from dodona._io.oracle import OracleClient
+from dodona._io.peer import Peer, rpc_url
+from dodona._io.sessions import hide_password
+from dodona.errors import DodonaError, InvalidRequest, Unavailable
+from dodona.types import CellId, Timestamp
+
+MASTER_TIMEOUT_SECONDS: Final = 10.0
+KEEPALIVE_SECONDS: Final = 2.0
+"""Less than servers grant: a request must not meet a connection that is just being closed."""
+ORACLE_TIMEOUT_MS: Final = 5_000
+"""Protocols ask again for as long again: the two together are about ten seconds."""
+
+CLOSED: Final = Failure("invalid_request", "the client is closed")
+"""Of another kind than `unavailable`: nothing was sent, and there is no use in asking again. It is
+a reply and no exception, since a commit under way must still end with an outcome or as unknown."""
+_unanswered: Final = Failure("unavailable", "another answer was enough")
+
+
+def check_url(url: str) -> str:
+    """A master's URL as it is used from here on. Raises InvalidRequest."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise InvalidRequest(
+            "the master's URL is like http://127.0.0.1:8500", url=hide_password(url)
+        )
+    return parts._replace(path=parts.path.rstrip("/"), query="", fragment="").geturl()
+
+
+class Network:
+    """Where calls go. Nothing is connected before the first call."""
+
+    def __init__(self, master_url: str, routing: Routing) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._master_url = check_url(master_url)
+        self._routing = routing
+        self._cells: dict[CellId, tuple[str, Peer]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
+        self._http = httpx.AsyncClient(
+            base_url=self._master_url,
+            timeout=MASTER_TIMEOUT_SECONDS,
+            trust_env=False,
+            limits=httpx.Limits(keepalive_expiry=KEEPALIVE_SECONDS),
+            verify=self._master_url.startswith("https"),  # loading certificates takes 50 ms
+        )
+        self._proxies: tuple[str, ...] = ()
+        self._oracle: OracleClient | None = None
+
+    def call(self, target: Target, body: Request) -> "asyncio.Future[Reply]":
+        """Send a request. The future never fails: a call that did gets a `Failure`."""
+        if self._is_closed:
+            return self._answered(CLOSED)
+        if target >= 0:
+            peer = self._peer(CellId(target))
+            if peer is not None:
+                return peer.call(body)  # type: ignore[arg-type]  # cells get data requests
+            return self._answered(_nowhere(target))
+        if target == ORACLE:
+            assert isinstance(body, GenerateTimestamps)
+            return self._loop.create_task(self.ask_oracle(body.count))
+        assert target == MASTER
+        asking = self._loop.create_task(self._ask_master(body))  # type: ignore[arg-type]
+        self._tasks.add(asking)
+        asking.add_done_callback(self._tasks.discard)
+        return asking
+
+    def post(self, step: Post) -> None:
+        """Send to cells what nobody waits for."""
+        for target, body in step.requests:
+            peer = self._peer(CellId(target))
+            if peer is not None:
+                peer.post(body)  # type: ignore[arg-type]  # cells get data requests
+
+    def generate(self) -> "asyncio.Future[Timestamp]":
+        """A fresh timestamp, or Unavailable: the shortest way. Raises InvalidRequest."""
+        if self._is_closed:
+            raise InvalidRequest(CLOSED.message)
+        return (self._oracle or self._start_oracle()).generate()
+
+    async def ask_oracle(self, count: int) -> Reply:
+        """As `generate`, in a protocol's words."""
+        if self._is_closed:
+            return CLOSED
+        try:
+            first = await (self._oracle or self._start_oracle()).generate_range(count)
+        except DodonaError as error:
+            return Failure(error.kind, error.message, error.attributes)
+        return TimestampRange(first, count)
+
+    async def close(self) -> None:
+        """Fail what is pending and let all connections go. Repeating it is harmless."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._oracle is not None:
+            await self._oracle.close()
+        for _, peer in self._cells.values():
+            await peer.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._http.aclose()
+
+    # ---- cells
+
+    def _peer(self, cell: CellId) -> Peer | None:
+        address = self._routing.addresses.get(cell)
+        known = self._cells.get(cell)
+        if known is not None and (known[0] == address or address is None):
+            return known[1]
+        if address is None:
+            return None
+        if known is not None:
+            closing = self._loop.create_task(known[1].close())
+            self._tasks.add(closing)
+            closing.add_done_callback(self._tasks.discard)
+        peer = Peer(rpc_url(address, cell))
+        self._cells[cell] = (address, peer)
+        return peer
+
+    def _answered(self, reply: Reply) -> "asyncio.Future[Reply]":
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        future.set_result(reply)
+        return future
+
+    # ---- master and proxies
+
+    async def _ask_master(self, request: CatalogRequest) -> Reply:
+        call = encode_call(request)
+        headers = {"content-type": JSON_TYPE} if call.content is not None else {}
+        try:
+            response = await self._http.request(
+                call.method, call.target, content=call.content, headers=headers
+            )
+        except httpx.HTTPError as error:
+            return self._unreachable(error)
+        except asyncio.CancelledError:
+            if self._is_closed:
+                return Failure("unavailable", "the client was closed meanwhile")
+            raise
+        reply = decode_reply(type(request), response.status_code, response.content)
+        if isinstance(reply, Cluster):
+            self._proxies = reply.proxies
+        assert not isinstance(reply, TimestampRange)
+        return reply
+
+    def _unreachable(self, error: Exception) -> Failure:
+        reason = str(error) or type(error).__name__
+        text = f"the master at {hide_password(self._master_url)} can't be reached: {reason}"
+        was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        return Failure("unavailable", text, {} if was_sent else {"is_sent": False})
+
+    def _start_oracle(self) -> OracleClient:
+        self._oracle = OracleClient(
+            self._oracle_addresses(), discover=self._find_proxies, timeout_ms=ORACLE_TIMEOUT_MS
+        )
+        return self._oracle
+
+    async def _find_proxies(self) -> list[str]:
+        reply = await self._ask_master(GetCluster())
+        if isinstance(reply, Failure):
+            raise Unavailable(reply.message)
+        return self._oracle_addresses()
+
+    def _oracle_addresses(self) -> list[str]:
+        """The proxies, in an order of this client's own; the master itself while there are none."""
+        addresses = list(self._proxies)
+        random.shuffle(addresses)
+        return addresses or [self._master_url]
+
+
+def _nowhere(target: Target) -> Failure:
+    text = f"where cell {target} is, the master has not said"
+    return Failure("unavailable", text, {"cell": target, "is_sent": False})
+
+
+class Gathering:
+    """The replies to one `Calls` step, in order. `on_done` is called once, when they are all there,
+    or earlier where the step allows it."""
+
+    __slots__ = ("_is_over_at_refusal", "_left_count", "_on_done", "replies")
+
+    def __init__(self, network: Network, step: Calls, on_done: Callable[[], None]) -> None:
+        requests = step.requests
+        assert requests, "a step that calls nobody"
+        self.replies: list[Reply] = [_unanswered] * len(requests)
+        self._left_count = len(requests)
+        self._is_over_at_refusal = step.is_over_at_refusal
+        self._on_done = on_done
+        for place, (target, body) in enumerate(requests):
+            network.call(target, body).add_done_callback(partial(self._take, place))
+
+    def _take(self, place: int, future: "asyncio.Future[Reply]") -> None:
+        if self._left_count == 0:
+            return
+        reply = self.replies[place] = future.result()
+        self._left_count -= 1
+        is_refusal = isinstance(reply, Failure) and reply.kind != "unavailable"
+        if is_refusal and self._is_over_at_refusal:
+            self._left_count = 0
+        if self._left_count == 0:
+            self._on_done()

@@ -1,0 +1,352 @@
+"""One WebSocket to one server: many calls in flight, none of which ever raises a transport error.
+
+Owns: request ids, the joining of envelopes into frames, reconnecting, and time-outs.
+Invariants: every call's future gets exactly one reply; a call that was lost, timed out or could not
+be sent gets a `Failure` of kind `unavailable`, whose attribute `is_sent` is False where the request
+certainly never left this process. Ids rise, so the oldest calls come first in `_pending`.
+Bounded: calls in flight and waiting, the length of a frame, the time to connect, and the back-off.
+Belongs to one event loop; must not be used from another thread.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from picows import WSError as WebSocketError
+
+from dodona._core.codec import (
+    ENVELOPES_MAX,
+    FRAME_BYTES_MAX,
+    ONE_WAY,
+    WIRE_VERSION,
+    decode_replies,
+    encode_frame,
+)
+from dodona._core.messages import CellMessage, DataRequest, Failure, Reply
+from dodona.errors import InvalidRequest
+from dodona.types import CellId
+
+CALLS_MAX: Final = 200_000
+"""Calls in flight to one server, and one-way messages waiting for it."""
+TIMEOUT_MS: Final = 10_000
+CONNECT_TIMEOUT_SECONDS: Final = 5.0
+PING_AFTER_SECONDS: Final = 5.0
+"""Of silence; and as long again for the answer, before the connection is given up."""
+BACKOFF_MS_FIRST: Final = 10
+BACKOFF_MS_MAX: Final = 500
+SWEEPS_PER_TIMEOUT: Final = 8
+
+_log = logging.getLogger(__name__)
+_BINARY: Final = WSMsgType.BINARY
+_CONTINUATION: Final = WSMsgType.CONTINUATION
+
+Envelope = tuple[int, DataRequest | CellMessage]
+
+
+def rpc_url(address: str, cell: CellId | None = None) -> str:
+    """The data plane's URL at an address, which is `host:port` or an http(s) URL."""
+    parts = urlsplit(address if "://" in address else f"http://{address}")
+    scheme = "wss" if parts.scheme in ("https", "wss") else "ws"
+    host = parts.netloc.rpartition("@")[2]  # a password must not end up in messages
+    query = {"version": WIRE_VERSION} if cell is None else {"cell": cell, "version": WIRE_VERSION}
+    return f"{scheme}://{host}{parts.path.rstrip('/')}/rpc?{urlencode(query)}"
+
+
+class _Mark(NamedTuple):
+    """All calls up to `last_id` had been made at `instant`."""
+
+    instant: float
+    last_id: int
+
+
+class Peer:
+    """A connection that opens when it is needed and again after it is lost."""
+
+    def __init__(self, url: str, *, timeout_ms: int = TIMEOUT_MS) -> None:
+        """Nothing is sent yet. `timeout_ms` holds for each call, give or take an eighth."""
+        assert timeout_ms > 0
+        self.url = url
+        self._loop = asyncio.get_running_loop()
+        self._timeout = timeout_ms / 1000
+        self._pending: dict[int, asyncio.Future[Reply]] = {}
+        self._outgoing: list[Envelope] = []
+        self._last_id = ONE_WAY
+        self._is_flush_due = False
+        self._is_closed = False
+        self._transport: WSTransport | None = None
+        self._is_paused = False
+        self._connecting: asyncio.Task[None] | None = None
+        self._failure_count = 0
+        self._retry_at = 0.0
+        self._retry_reason = ""
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweep_at = 0.0
+        self._marks: deque[_Mark] = deque()
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending)
+
+    def call(self, body: DataRequest) -> asyncio.Future[Reply]:
+        """Send a request. The future never fails: a call that did gets a `Failure`."""
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        if len(self._pending) >= CALLS_MAX:
+            future.set_result(Failure("overloaded", f"{CALLS_MAX} calls to {self.url} are pending"))
+            return future
+        self._last_id += 1
+        self._pending[self._last_id] = future
+        self._outgoing.append((self._last_id, body))
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+        if self._sweeper is None:
+            self._sweep_later(self._timeout / SWEEPS_PER_TIMEOUT)
+        return future
+
+    def post(self, body: DataRequest | CellMessage) -> None:
+        """Send a one-way message; it is dropped if the server can't be reached."""
+        if len(self._outgoing) >= CALLS_MAX:
+            return
+        self._outgoing.append((ONE_WAY, body))
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    async def close(self) -> None:
+        """Fail what is pending, say goodbye, and refuse further calls."""
+        self._is_closed = True
+        self._fail_all("the connection was closed by this client")
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._transport is not None:
+            self._transport.send_close(WSCloseCode.OK)
+            self._transport.disconnect()
+            self._transport = None
+
+    # ---- sending
+
+    def _flush(self) -> None:
+        """Everything that was called during this loop iteration leaves in one frame."""
+        self._is_flush_due = False
+        if self._transport is None:
+            self._reach()
+        elif not self._is_paused and self._outgoing:
+            envelopes, self._outgoing = self._outgoing, []
+            self._send(self._transport, envelopes)
+
+    def _send(self, transport: WSTransport, envelopes: list[Envelope]) -> None:
+        if len(envelopes) > ENVELOPES_MAX:
+            self._send_halves(transport, envelopes)
+            return
+        try:
+            frame = encode_frame(envelopes)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            if len(envelopes) == 1:
+                self._refuse(envelopes[0][0], "invalid_request", f"can't be encoded: {error}")
+                return
+        else:
+            if len(frame) <= FRAME_BYTES_MAX:
+                transport.send(_BINARY, frame)
+                return
+            if len(envelopes) == 1:
+                text = f"a request of {len(frame)} bytes is longer than {FRAME_BYTES_MAX}"
+                self._refuse(envelopes[0][0], "limit_exceeded", text)
+                return
+        self._send_halves(transport, envelopes)
+
+    def _send_halves(self, transport: WSTransport, envelopes: list[Envelope]) -> None:
+        middle = len(envelopes) // 2
+        self._send(transport, envelopes[:middle])
+        self._send(transport, envelopes[middle:])
+
+    def _refuse(self, request_id: int, kind: str, message: str) -> None:
+        if request_id != ONE_WAY:
+            self._settle([request_id], Failure(kind, message, {"is_sent": False}))
+
+    # ---- connecting
+
+    def _reach(self) -> None:
+        """There is no connection: open one, unless one was refused a moment ago."""
+        if self._is_closed:
+            self._fail_all("the connection was closed by this client")
+        elif self._connecting is None and self._outgoing:
+            if self._loop.time() < self._retry_at:
+                self._fail_all(self._retry_reason)
+            else:
+                self._connecting = self._loop.create_task(self._connect())
+                self._connecting.add_done_callback(self._end_connecting)
+
+    async def _connect(self) -> None:
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+            await ws_connect(
+                lambda: _Connection(self),
+                self.url,
+                max_frame_size=FRAME_BYTES_MAX,
+                max_redirects=0,
+                websocket_handshake_timeout=CONNECT_TIMEOUT_SECONDS,
+                enable_auto_ping=True,  # a server that vanished without a word is noticed
+                auto_ping_idle_timeout=PING_AFTER_SECONDS,
+                auto_ping_reply_timeout=PING_AFTER_SECONDS,
+            )
+
+    def _end_connecting(self, task: asyncio.Task[None]) -> None:
+        self._connecting = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None and self._transport is None:
+            error = ConnectionResetError("it closed the connection at once")
+        if error is None:
+            self._failure_count = 0
+            return
+        if not isinstance(error, OSError | WebSocketError | TimeoutError):
+            _log.error("connecting to %s failed in an unexpected way", self.url, exc_info=error)
+        self._failure_count += 1
+        self._retry_at = self._loop.time() + self._backoff_seconds()
+        self._retry_reason = f"{self.url} can't be reached: {str(error) or type(error).__name__}"
+        _log.info("%s", self._retry_reason)
+        self._fail_all(self._retry_reason)
+
+    def _backoff_seconds(self) -> float:
+        longest_ms = min(BACKOFF_MS_MAX, BACKOFF_MS_FIRST << min(self._failure_count - 1, 16))
+        return longest_ms * random.uniform(0.5, 1) / 1000
+
+    # ---- called by the connection
+
+    def _opened(self, transport: WSTransport) -> None:
+        self._transport = transport
+        self._is_paused = False
+        self._flush()
+
+    def _lost(self, transport: WSTransport, reason: str) -> None:
+        if self._transport is not transport:
+            return
+        self._transport = None
+        unsent = {request_id for request_id, _ in self._outgoing}
+        sent = [request_id for request_id in self._pending if request_id not in unsent]
+        text = f"the connection to {self.url} was lost: {reason}"
+        self._settle(sent, Failure("unavailable", text))
+        self._reach()  # the rest is sent over a new connection
+
+    def _pause(self, is_paused: bool) -> None:
+        """The socket is full: requests gather here, up to their limit, until it drains."""
+        self._is_paused = is_paused
+        if not is_paused and not self._is_flush_due:
+            self._flush()
+
+    def _receive(self, payload: bytes | memoryview) -> None:
+        take = self._pending.pop
+        for request_id, reply in decode_replies(payload):
+            future = take(request_id, None)
+            if future is not None and not future.done():
+                future.set_result(reply)
+
+    # ---- failing
+
+    def _fail_all(self, reason: str) -> None:
+        envelopes, self._outgoing = self._outgoing, []
+        unsent = [request_id for request_id, _ in envelopes if request_id != ONE_WAY]
+        self._settle(unsent, Failure("unavailable", reason, {"is_sent": False}))
+        self._settle(list(self._pending), Failure("unavailable", reason))
+
+    def _settle(self, request_ids: Iterable[int], failure: Failure) -> None:
+        for request_id in request_ids:
+            future = self._pending.pop(request_id, None)
+            if future is not None and not future.done():
+                future.set_result(failure)
+
+    # ---- timing out: one timer for all calls, and none while nothing is pending
+
+    def _sweep_later(self, delay: float) -> None:
+        self._sweep_at = self._loop.time() + delay
+        self._sweeper = self._loop.call_later(delay, self._sweep)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        interval = self._timeout / SWEEPS_PER_TIMEOUT
+        if now > self._sweep_at + interval:
+            # The loop was held up, and replies may lie unread: let them be read first.
+            self._sweep_later(min(interval, 0.02))
+            return
+        self._marks.append(_Mark(now, self._last_id))
+        while self._marks and self._marks[0].instant <= now - self._timeout:
+            self._expire(self._marks.popleft().last_id)
+        if self._pending:
+            self._sweep_later(interval)
+        else:
+            self._sweeper = None
+            self._marks.clear()
+
+    def _expire(self, last_id: int) -> None:
+        expired = []
+        for request_id in self._pending:
+            if request_id > last_id:
+                break
+            expired.append(request_id)
+        if not expired:
+            return
+        unsent = {request_id for request_id, _ in self._outgoing}
+        self._outgoing = [it for it in self._outgoing if not ONE_WAY < it[0] <= last_id]
+        text = f"no answer from {self.url} in {self._timeout:g} s"
+        never_sent = Failure("unavailable", text, {"is_sent": False})
+        self._settle([it for it in expired if it in unsent], never_sent)
+        self._settle(expired, Failure("unavailable", text))
+
+
+class _Connection(WSListener):
+    """One WebSocket's events, handed to its peer; joins frames that came in fragments."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._fragments = bytearray()
+        self._reason = ""
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._peer._opened(transport)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        kind = frame.msg_type
+        if kind is _BINARY and frame.fin:
+            self._receive(transport, frame.get_payload_as_memoryview())
+        elif kind is _BINARY or kind is _CONTINUATION:
+            self._fragments += frame.get_payload_as_memoryview()
+            if len(self._fragments) > FRAME_BYTES_MAX:
+                self._reject(transport, WSCloseCode.MESSAGE_TOO_BIG, "message too long")
+            elif frame.fin:
+                whole, self._fragments = bytes(self._fragments), bytearray()
+                self._receive(transport, whole)
+        elif kind is WSMsgType.CLOSE:
+            self._reason = f"closed with {frame.get_close_code().value} {frame.get_close_reason()}"
+            transport.send_close(frame.get_close_code())
+            transport.disconnect()
+        elif kind is WSMsgType.TEXT:
+            self._reject(transport, WSCloseCode.UNSUPPORTED_DATA, "text is not understood")
+
+    def _receive(self, transport: WSTransport, payload: bytes | memoryview) -> None:
+        try:
+            self._peer._receive(payload)
+        except InvalidRequest as error:
+            self._reject(transport, WSCloseCode.INVALID_TEXT, error.message)
+
+    def _reject(self, transport: WSTransport, code: WSCloseCode, reason: str) -> None:
+        self._reason = reason
+        _log.warning("closing the connection to %s: %s", self._peer.url, reason)
+        transport.send_close(code, reason[:100].encode())
+        transport.disconnect()
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self._peer._lost(transport, self._reason or "it ended without a word")
+
+    def pause_writing(self) -> None:
+        self._peer._pause(True)
+
+    def resume_writing(self) -> None:
+        self._peer._pause(False)

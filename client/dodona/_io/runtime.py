@@ -1,0 +1,476 @@
+"""The runtime: sole owner of a core, and keeper of the one law.
+
+Owns: the order in which effects are carried out, the group commit, and the end of the process when
+something surprising happens. The law: effects are carried out in order, and nothing behind an
+`Append` leaves before that append is durable. While one flush is in the worker thread the core goes
+on, and the appends made meanwhile are the next flush; with nothing pending, replies leave at once.
+
+Invariants:
+- One thread (the event loop's) touches the core, one method at a time. What an effect's handler
+  feeds back while the core is being driven waits for its turn.
+- The log sees one `append` at a time, in order, and never a record twice.
+- Whatever the core or the log raises ends the process: it restarts and recovers. Nothing is caught
+  and survived here, so a core whose state is in doubt never answers anybody.
+
+Knows nothing of sockets: whoever asks brings a `Replier`. Must not import a server package.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any, Final, NoReturn, Protocol, get_args
+
+import msgspec
+
+from dodona._core.codec import ONE_WAY, RequestEnvelope
+from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo, SendToCell
+from dodona._core.messages import CellMessage, Failure, Reply, Request
+from dodona.types import Now
+
+EXIT_STATUS_SURPRISE: Final = 70
+"""How a process ends that met a surprise (`EX_SOFTWARE`): whoever supervises it restarts it."""
+
+CELL_MESSAGES: Final = frozenset(get_args(CellMessage))
+
+_logger: Final = logging.getLogger("dodona.runtime")
+_overloaded: Final = Failure("overloaded", "too much waits for the log: wait, then repeat the call")
+_closing: Final = Failure("unavailable", "the server is shutting down")
+_no_cell: Final = Failure("invalid_request", "this server is no cell")
+
+
+class Replier(Protocol):
+    """Where answers go. A route is `(replier, request id)`."""
+
+    def reply(self, request_id: int, body: Reply) -> None: ...
+
+
+class Core(Protocol):
+    """What every core can do; `handle_durable` and `handle_cell_message` are found if there."""
+
+    def handle(self, route: Any, body: Any, now: Now) -> None: ...
+    def tick(self, now: Now) -> None: ...
+    def next_deadline(self) -> int | None: ...
+    def take_effects(self) -> list[Effect]: ...
+
+
+class Log(Protocol):
+    """Where records become durable. `append` blocks until they are, and is called from a thread."""
+
+    def append(self, records: Sequence[Any]) -> None: ...
+
+
+class RuntimeLimits(msgspec.Struct, frozen=True):
+    """What may wait for the log, and for how long a quick answer may run ahead of it."""
+
+    waiting_count_max: int = 100_000
+    """Records and effects not yet durable; beyond this, requests are refused as overloaded."""
+    waiting_bytes_max: int = 256 << 20
+    """Bytes of the frames that came while records waited; beyond this, likewise."""
+    at_once_age_ms_max: int | None = None
+    """Once the oldest waiting append is older than this, `ReplyAtOnce` is held behind it too: the
+    most that a crash can take back of what was answered at once. None: never held."""
+    close_ms_max: int = 10_000
+    """How long `close` lets the log finish."""
+
+
+class RuntimeStatistics(msgspec.Struct, frozen=True):
+    """What a runtime did so far, and what waits now."""
+
+    flush_count: int
+    record_count: int
+    flush_duration_us_max: int
+    refused_count: int
+    waiting_count: int
+    waiting_age_us: int
+
+
+class _Batch:
+    """What one flush makes durable, and the effects that may leave once it has."""
+
+    __slots__ = ("effects", "records", "since_us", "size_bytes")
+
+    def __init__(self, since_us: int) -> None:
+        self.since_us = since_us
+        self.records: list[Any] = []
+        self.effects: list[Effect] = []
+        self.size_bytes = 0
+
+
+class _Asker:
+    """A replier for one request made inside this process."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: "asyncio.Future[Reply]") -> None:
+        self.future = future
+
+    def reply(self, request_id: int, body: Reply) -> None:
+        if not self.future.done():  # the asker may have given up
+            self.future.set_result(body)
+
+
+def read_clock() -> Now:
+    """The process's own clocks, for a core."""
+    return Now(time.monotonic_ns() // 1000, time.time_ns() // 1000)
+
+
+def stop_process(error: BaseException) -> NoReturn:
+    """Say what happened and end the process without running another line of it."""
+    logging.basicConfig()  # does nothing where logging is set up: last words must be heard
+    _logger.critical("stopping the process: its state is in doubt", exc_info=error)
+    logging.shutdown()
+    os._exit(EXIT_STATUS_SURPRISE)
+
+
+def prepare_process() -> None:
+    """Settings of the interpreter that a server process wants. Not for a process of the user's.
+
+    Raises SystemExit when assertions are switched off: invariants would be broken in silence.
+    """
+    require_assertions()
+    # A flush gives up the GIL several times and must win it back from a busy event loop each time:
+    # the default of 5 ms would be added to every commit under load.
+    sys.setswitchinterval(0.000_05)
+    # Messages are invisible to the collector, what is left is long-lived: look rarely.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def require_assertions() -> None:
+    """Raises SystemExit under `python -O`."""
+    if not __debug__:
+        raise SystemExit("dodona servers do not run under python -O: they rely on assertions")
+
+
+class Runtime:
+    """Drives a core on the running event loop. See the module's text for what it promises.
+
+    `log` may be None for a core that appends nothing. `handlers` carry out the effects other than
+    appends and replies, by type; they must neither block nor raise. `stop` ends the process.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        log: Log | None,
+        handlers: Mapping[type[Any], Callable[[Any], None]] | None = None,
+        *,
+        limits: RuntimeLimits | None = None,
+        clock: Callable[[], Now] = read_clock,
+        stop: Callable[[BaseException], Any] = stop_process,
+    ) -> None:
+        require_assertions()
+        self._core = core
+        self._log = log
+        self._handlers = dict(handlers or {})
+        self._limits = limits or RuntimeLimits()
+        self._clock = clock
+        self._stop = stop
+        self._handle_durable: Callable[[Any, Now], None] | None = getattr(
+            core, "handle_durable", None
+        )
+        self._handle_cell_message: Callable[[Any, Now], None] | None = getattr(
+            core, "handle_cell_message", None
+        )
+        age_ms_max = self._limits.at_once_age_ms_max
+        self._at_once_age_us_max = None if age_ms_max is None else age_ms_max * 1000
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_inside = False
+        self._is_closing = False
+        self._failure: BaseException | None = None
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        # The batch in the worker thread, the one that gathers behind it, and the effects of the
+        # newest of the two: what comes next in order joins those (None: nothing is pending).
+        self._in_flight: _Batch | None = None
+        self._gathering: _Batch | None = None
+        self._tail: list[Effect] | None = None
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
+        self._to_flush: SimpleQueue[list[Any] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline_us: int | None = None
+        self._flush_count = self._record_count = self._flush_duration_us_max = 0
+        self._flush_began_us = 0
+        self._refused_count = 0
+
+    def start(self) -> None:
+        """Begin, on the running loop, with whatever the core already has to say."""
+        assert self._loop is None, "a runtime starts once"
+        self._loop = asyncio.get_running_loop()
+        if self._log is not None:
+            self._thread = threading.Thread(
+                target=self._flush_forever, name="dodona-log", daemon=True
+            )
+            self._thread.start()
+        self._enter(_nothing, ())
+
+    async def close(self) -> None:
+        """Refuse what comes, let the log finish, end the thread. Raises TimeoutError."""
+        self._is_closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        async with asyncio.timeout(self._limits.close_ms_max / 1000):
+            await self._idle.wait()
+        if self._thread is not None:
+            self._to_flush.put(None)
+            self._thread.join(self._limits.close_ms_max / 1000)
+
+    # Inputs
+
+    def handle(self, route: tuple[Replier, int], body: Request) -> None:
+        """One request; its answer goes to the route's replier, perhaps before this returns."""
+        refusal = self._refusal()
+        if refusal is not None:
+            self._refused_count += 1
+            route[0].reply(route[1], refusal)
+        else:
+            self._enter(self._core.handle, (route, body))
+
+    def handle_frame(
+        self, replier: Replier, envelopes: list[RequestEnvelope], size_bytes: int
+    ) -> None:
+        """All requests of one frame, at one instant; effects are carried out once, behind all."""
+        refusal = self._refusal()
+        if refusal is None:
+            self._enter(self._take_frame, (replier, envelopes))
+            if self._gathering is not None:  # what the frame brought may be part of it
+                self._gathering.size_bytes += size_bytes
+            return
+        self._refused_count += len(envelopes)
+        for request_id, _ in envelopes:
+            if request_id != ONE_WAY:  # a one-way message is repeated until it is answered
+                replier.reply(request_id, refusal)
+
+    def call(self, method: Callable[..., None], *arguments: Any) -> None:
+        """Another input of the core: `method(*arguments, now)`. Never refused."""
+        self._enter(method, arguments)
+
+    def call_each(self, method: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
+        """As `call`, once for each, at one instant; effects are carried out behind all."""
+        self._enter(_call_each, (method, arguments))
+
+    async def ask(self, body: Request, timeout_ms: int = 30_000) -> Reply:
+        """Put a request to the core and wait for the answer; too late is a Failure."""
+        assert self._loop is not None
+        asker = _Asker(self._loop.create_future())
+        self.handle((asker, 1), body)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asker.future
+        except TimeoutError:
+            return Failure("unavailable", f"no answer within {timeout_ms} ms")
+
+    def fail(self, error: BaseException) -> None:
+        """Something happened that puts the core's state in doubt: end the process."""
+        self._failure = error
+        self._stop(error)
+
+    def statistics(self) -> RuntimeStatistics:
+        """A record of now; cheap."""
+        return RuntimeStatistics(
+            flush_count=self._flush_count,
+            record_count=self._record_count,
+            flush_duration_us_max=self._flush_duration_us_max,
+            refused_count=self._refused_count,
+            waiting_count=self._waiting_count(),
+            waiting_age_us=self._waiting_age_us(),
+        )
+
+    # The core
+
+    def _enter(self, method: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self._is_inside:
+            self._inbox.append((method, arguments))
+            return
+        if self._failure is not None:
+            raise RuntimeError("the core met a surprise and is not driven any more") from (
+                self._failure
+            )
+        self._is_inside = True
+        try:
+            now = self._step(method, arguments)
+            while self._inbox:
+                now = self._step(*self._inbox.popleft())
+            self._schedule_tick(now)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the core is in doubt
+            self.fail(error)
+        finally:
+            self._is_inside = False
+
+    def _step(self, method: Callable[..., None], arguments: tuple[Any, ...]) -> Now:
+        now = self._clock()
+        method(*arguments, now)
+        self._carry_out(self._core.take_effects(), now)
+        return now
+
+    def _take_frame(self, replier: Replier, envelopes: list[RequestEnvelope], now: Now) -> None:
+        handle = self._core.handle
+        for request_id, body in envelopes:
+            if type(body) not in CELL_MESSAGES:
+                handle((replier, request_id), body, now)
+            elif self._handle_cell_message is not None:
+                self._handle_cell_message(body, now)
+            elif request_id != ONE_WAY:
+                replier.reply(request_id, _no_cell)
+
+    def _schedule_tick(self, now: Now) -> None:
+        deadline_us = self._core.next_deadline()
+        if deadline_us is None or self._is_closing:
+            return
+        if self._timer is not None:
+            assert self._timer_deadline_us is not None
+            if self._timer_deadline_us <= deadline_us:
+                return  # it will fire early, find nothing due, and be set again
+            self._timer.cancel()
+        assert self._loop is not None
+        # Never below a millisecond: a core that is always due must not starve the sockets.
+        delay_us = max(1000, deadline_us - now.instant_us)
+        self._timer_deadline_us = deadline_us
+        self._timer = self._loop.call_later(delay_us / 1e6, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._enter(self._tick, ())
+
+    def _tick(self, now: Now) -> None:
+        deadline_us = self._core.next_deadline()
+        if deadline_us is not None and deadline_us <= now.instant_us:
+            self._core.tick(now)
+
+    # Effects
+
+    def _carry_out(self, effects: list[Effect], now: Now) -> None:
+        tail = self._tail
+        is_held = tail is not None and self._must_hold(now)
+        for effect in effects:
+            kind = type(effect)
+            if kind is ReplyTo or kind is SendToCell or (is_held and kind is ReplyAtOnce):
+                if tail is None:
+                    self._deliver(effect)
+                else:
+                    tail.append(effect)
+            elif kind is Append:
+                tail = self._gather(effect, now)
+            else:
+                self._deliver(effect)
+
+    def _must_hold(self, now: Now) -> bool:
+        """Whether an answer given now could be taken back from too far in the past."""
+        oldest = self._in_flight or self._gathering
+        assert oldest is not None
+        age_us_max = self._at_once_age_us_max
+        return age_us_max is not None and now.instant_us - oldest.since_us > age_us_max
+
+    def _deliver(self, effect: Any) -> None:
+        kind = type(effect)
+        if kind is ReplyTo or kind is ReplyAtOnce:
+            replier, request_id = effect.route
+            replier.reply(request_id, effect.body)
+        else:
+            self._handlers[kind](effect)
+
+    def _gather(self, effect: Any, now: Now) -> list[Effect]:
+        """Put a record into the next flush; what comes behind it joins that flush's effects."""
+        batch = self._gathering
+        if batch is None:
+            assert self._log is not None, "an append, but no log"
+            assert self._loop is not None
+            batch = self._gathering = _Batch(now.instant_us)
+            self._tail = batch.effects
+            if self._in_flight is None:
+                self._idle.clear()
+                # Not at once: the other frames of this iteration of the loop come along.
+                self._loop.call_soon(self._enter, self._start_flush, ())
+        batch.records.append(effect.record)
+        if self._handle_durable is not None:
+            batch.effects.append(effect)
+        return batch.effects
+
+    # The log
+
+    def _start_flush(self, now: Now) -> None:
+        batch = self._gathering
+        assert batch is not None
+        assert self._in_flight is None, "one flush at a time"
+        self._in_flight, self._gathering = batch, None
+        self._flush_began_us = now.instant_us
+        self._to_flush.put(batch.records)
+
+    def _flush_forever(self) -> None:
+        """The worker thread: nothing here touches the core."""
+        assert self._log is not None
+        assert self._loop is not None
+        while (records := self._to_flush.get()) is not None:
+            try:
+                self._log.append(records)
+            except BaseException as error:  # noqa: BLE001 - never survive a failed append
+                self._loop.call_soon_threadsafe(self.fail, error)
+                return
+            self._loop.call_soon_threadsafe(self._enter, self._finish_flush, ())
+
+    def _finish_flush(self, now: Now) -> None:
+        batch = self._in_flight
+        assert batch is not None, "a flush ended that was not begun"
+        self._count_flush(batch, now)
+        self._in_flight = None
+        if self._gathering is None:
+            self._tail = None
+        for effect in batch.effects:
+            if type(effect) is Append:
+                assert self._handle_durable is not None
+                self._handle_durable(effect.record, now)
+            else:
+                self._deliver(effect)
+        if self._gathering is not None:
+            self._start_flush(now)
+        else:
+            self._idle.set()
+
+    def _count_flush(self, batch: _Batch, now: Now) -> None:
+        duration_us = now.instant_us - self._flush_began_us
+        self._flush_duration_us_max = max(self._flush_duration_us_max, duration_us)
+        self._flush_count += 1
+        self._record_count += len(batch.records)
+
+    # Limits
+
+    def _refusal(self) -> Failure | None:
+        if self._tail is None:
+            return _closing if self._is_closing else None
+        if self._is_closing:
+            return _closing
+        limits = self._limits
+        if self._waiting_count() >= limits.waiting_count_max:
+            return _overloaded
+        return _overloaded if self._waiting_bytes() >= limits.waiting_bytes_max else None
+
+    def _waiting_count(self) -> int:
+        count = 0
+        for batch in (self._in_flight, self._gathering):
+            if batch is not None:
+                count += len(batch.records) + len(batch.effects)
+        return count
+
+    def _waiting_bytes(self) -> int:
+        return sum(batch.size_bytes for batch in (self._in_flight, self._gathering) if batch)
+
+    def _waiting_age_us(self) -> int:
+        oldest = self._in_flight or self._gathering
+        return 0 if oldest is None else self._clock().instant_us - oldest.since_us
+
+
+def _nothing(now: Now) -> None:
+    """Only to have the core's effects carried out."""
+
+
+def _call_each(method: Callable[..., None], arguments: Iterable[tuple[Any, ...]], now: Now) -> None:
+    for each in arguments:
+        method(*each, now)

@@ -1,0 +1,40 @@
+"""What both facades begin with: a session on this process's clocks and dice, and the embedded
+database's module. Imports no network library."""
+
+import importlib
+import random
+import time
+from typing import Any, Final
+
+from dodona._core.session import Session
+from dodona.errors import InvalidRequest
+
+CONNECT_TIMEOUT_MS: Final = 10_000
+SERVER_EXTRA: Final = "an embedded database needs the server extra: pip install 'dodona[server]'"
+
+
+def new_session() -> Session:
+    """A session that nobody else uses."""
+    return Session(instant_us=_instant_us, unix_us=_unix_us, dice=random.random)
+
+
+def _instant_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+def _unix_us() -> int:
+    return time.time_ns() // 1000
+
+
+def load_embedded() -> Any:
+    """The module behind `open`. By name: the light client does not know the servers."""
+    try:
+        return importlib.import_module("dodona_local.embedded")
+    except ImportError as error:
+        raise InvalidRequest(SERVER_EXTRA, missing=error.name) from error
+
+
+def hide_password(url: str) -> str:
+    """A URL, or a path, without whatever stands between :// and an @."""
+    scheme, separator, rest = url.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if separator else url

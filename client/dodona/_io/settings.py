@@ -1,0 +1,83 @@
+"""What the settings of every server process have in common: how they are read, named and refused.
+
+Owns: the base of all settings and the types of their values. They come from the command line, then
+from the environment, then from defaults, and are checked at the start. Only servers import this: it
+needs pydantic, which the light client does not have.
+"""
+
+import sys
+from typing import Annotated, Any, Final, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+USAGE_STATUS: Final = 2
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL such as http://127.0.0.1:8500")
+    return url.rstrip("/")
+
+
+Url = Annotated[str, AfterValidator(_check_url)]
+Port = Annotated[int, Ge(1), Le(65_535)]
+Milliseconds = Annotated[int, Ge(1), Le(3_600_000)]
+Seconds = Annotated[int, Ge(1), Le(86_400)]
+Count = Annotated[int, Ge(1)]
+
+
+class ServerSettings(BaseSettings):
+    """What every process has."""
+
+    model_config = SettingsConfigDict(
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+        extra="forbid",
+        frozen=True,
+    )
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least level of what is written to the standard error stream"
+    )
+    connection_count_max: Count = Field(4096, description="data plane connections at a time")
+    unread_mib_max: Count = Field(
+        128,
+        description="answers that one slow connection may leave unread before it is closed, MiB",
+    )
+
+
+Settings = TypeVar("Settings", bound=ServerSettings)
+
+
+def parse_settings(kind: type[Settings], program: str, arguments: list[str]) -> Settings:
+    """The settings of a process. Prints help and exits where asked to; SystemExit(2) if wrong."""
+    options: dict[str, Any] = {"_cli_parse_args": arguments, "_cli_prog_name": program}
+    try:
+        return kind(**options)
+    except ValidationError as error:
+        sys.stderr.write(_explain(program, error))
+        raise SystemExit(USAGE_STATUS) from error
+
+
+def _explain(program: str, error: ValidationError) -> str:
+    lines = [f"{program}: wrong settings (see --help)"]
+    for detail in error.errors(include_url=False):
+        name = ".".join(str(part) for part in detail["loc"]).replace("_", "-")
+        lines.append(f"  {name or 'settings'}: {detail['msg']}")
+    return "\n".join([*lines, ""])
+
+
+def public_address(host: str, port: int, public_url: str | None) -> str:
+    """The URL at which others reach a server. Raises ValueError if it can't be known."""
+    if public_url is not None:
+        return public_url
+    if host in ("0.0.0.0", "::"):
+        raise ValueError(f"public-url must be given when listening on {host}")
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

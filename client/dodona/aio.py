@@ -1,0 +1,335 @@
+"""The client for asyncio: `connect`, `open`, and what they give.
+
+Owns: the public names and arguments of the asyncio API; `dodona.client` is its twin, name by name,
+and says what each method does. Every method is one line over the same protocols. A client belongs
+to the event loop that it was made in: any number of its tasks may use it, a transaction one by one.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from dodona._core import steps
+from dodona._core.catalog import MOUNT_TIMEOUT_MS
+from dodona._core.messages import Cluster
+from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
+from dodona._core.rows import Rows
+from dodona._core.session import Outcome, Session
+from dodona._core.tables import TableInfo
+from dodona._core.transaction import TransactionBuffer, TransactionState
+from dodona._io.sessions import (
+    CONNECT_TIMEOUT_MS,
+    hide_password,
+    load_embedded,
+    new_session,
+)
+from dodona.errors import DodonaError
+from dodona.schema import Column, TableSchema
+from dodona.types import (
+    SYNC_LAST_COMMITTED,
+    Atomicity,
+    CellId,
+    Durability,
+    Timestamp,
+    TransactionId,
+)
+
+Result = TypeVar("Result")
+Row = Mapping[str, Any]
+
+
+class AsyncDriver(Protocol):
+    """What a client runs its protocols with."""
+
+    async def run(self, protocol: steps.Protocol[Result]) -> Result: ...
+
+    def generate_timestamp(self) -> Awaitable[Timestamp]: ...
+
+    async def close(self) -> None: ...
+
+
+async def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "AsyncClient":
+    """As `dodona.connect`."""
+    from dodona._io.drivers import AsyncioDriver
+
+    session = new_session()
+    client = AsyncClient(AsyncioDriver(url, session.routing), session, url)
+    try:
+        await client._run(session.get_cluster(timeout_ms))
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+async def open(path: str) -> "AsyncClient":
+    """As `dodona.open`. Its calls run in threads, so that none of them holds up the loop."""
+    session = new_session()
+    driver = await load_embedded().open_async(path, session.routing)
+    return AsyncClient(driver, session, path)
+
+
+class AsyncClient:
+    """As `dodona.Client`. Make it with `await dodona.aio.connect` or `await dodona.aio.open`."""
+
+    def __init__(self, driver: AsyncDriver, session: Session, place: str) -> None:
+        self._run = driver.run
+        self._driver = driver
+        self._session = session
+        self._place = place
+
+    def __repr__(self) -> str:
+        return f"<dodona.aio.AsyncClient {hide_password(self._place)}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of all connections. Calls that are under way fail."""
+        await self._driver.close()
+
+    # ---- timestamps
+
+    def generate_timestamp(self) -> Awaitable[Timestamp]:
+        """A fresh timestamp, to be awaited: not a coroutine, so that thousands cost little."""
+        return self._driver.generate_timestamp()
+
+    # ---- tables
+
+    async def create_table(
+        self,
+        path: str,
+        schema: Iterable[Column | Row] | TableSchema,
+        atomicity: Atomicity = "full",
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        mount: bool = False,
+    ) -> None:
+        create = self._session.create_table
+        await self._run(create(path, schema, atomicity, pivot_keys, tablet_count, mount))
+
+    async def remove_table(self, path: str) -> None:
+        await self._run(self._session.remove_table(path))
+
+    async def mount_table(self, path: str, timeout_ms: int = MOUNT_TIMEOUT_MS) -> None:
+        await self._run(self._session.mount_table(path, timeout_ms))
+
+    async def unmount_table(self, path: str, timeout_ms: int = MOUNT_TIMEOUT_MS) -> None:
+        await self._run(self._session.unmount_table(path, timeout_ms))
+
+    async def list_tables(self, prefix: str = "//") -> list[str]:
+        return await self._run(self._session.list_tables(prefix))
+
+    async def get_table(self, path: str) -> TableInfo:
+        return await self._run(self._session.get_table(path))
+
+    async def exists(self, path: str) -> bool:
+        return await self._run(self._session.exists(path))
+
+    async def get_cluster(self) -> Cluster:
+        return await self._run(self._session.get_cluster())
+
+    # ---- reads
+
+    async def lookup_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> list[dict[str, Any]]:
+        lookup = self._session.lookup_rows
+        return await self._run(lookup(path, keys, columns, keep_missing, timestamp))
+
+    async def select(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> Rows:
+        return await self._run(self._session.select(path, lower, upper, columns, timestamp))
+
+    async def read_arrow(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> Any:
+        return await self._run(self._session.read_arrow(path, lower, upper, columns, timestamp))
+
+    # ---- writes
+
+    async def insert_rows(
+        self,
+        path: str,
+        rows: Iterable[Row],
+        update: bool = False,
+        durability: Durability = "sync",
+    ) -> Timestamp | None:
+        return await self._run(self._session.write_rows(path, rows, update, durability))
+
+    async def delete_rows(
+        self, path: str, keys: Iterable[Row], durability: Durability = "sync"
+    ) -> Timestamp | None:
+        return await self._run(self._session.erase_rows(path, keys, durability))
+
+    async def write_arrow(
+        self,
+        path: str,
+        data: Any,
+        durability: Durability = "sync",
+        stamp: Timestamp | None = None,
+    ) -> int:
+        return await self._run(self._session.write_arrow(path, data, durability, stamp))
+
+    # ---- transactions
+
+    def begin(self, atomicity: Atomicity = "full", durability: Durability = "sync") -> "Beginning":
+        """`async with db.begin() as tx`, or `tx = await db.begin()`."""
+        return Beginning(self, atomicity, durability)
+
+    async def run_in_transaction(
+        self,
+        function: "Callable[[AsyncTransaction], Awaitable[Result]]",
+        attempts_max: int = RERUN_ATTEMPTS_MAX,
+        deadline_ms: int = RERUN_DEADLINE_MS,
+    ) -> Result:
+        session = self._session
+        rerun = session.rerun(attempts_max, deadline_ms)
+        while True:
+            transaction, results = None, []
+            try:
+                async with self.begin() as transaction:
+                    results.append(await function(transaction))
+                return results[0]
+            except DodonaError as error:
+                buffer = None if transaction is None else transaction._buffer
+                is_committed = await self._run(session.after_failure(rerun, buffer, error))
+                if is_committed and results:
+                    return results[0]
+                if is_committed:  # by the function itself, which then did not return
+                    raise
+
+    async def outcome(
+        self, transaction: TransactionId, coordinator: CellId | None = None
+    ) -> Outcome:
+        return await self._run(self._session.outcome(transaction, coordinator))
+
+
+class AsyncTransaction:
+    """As `dodona.Transaction`."""
+
+    def __init__(self, client: AsyncClient, buffer: TransactionBuffer) -> None:
+        self._run = client._run
+        self._session = client._session
+        self._buffer = buffer
+
+    @property
+    def id(self) -> TransactionId | None:
+        return self._buffer.id
+
+    @property
+    def start_timestamp(self) -> Timestamp | None:
+        return self._buffer.start_timestamp
+
+    @property
+    def commit_timestamp(self) -> Timestamp | None:
+        return self._buffer.commit_timestamp
+
+    @property
+    def state(self) -> TransactionState:
+        return self._buffer.state
+
+    def __repr__(self) -> str:
+        return self._buffer.describe("dodona.aio.AsyncTransaction")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._buffer.is_active:
+            if error is None:
+                await self.commit()
+            else:
+                await self.abort()
+
+    async def lookup_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+    ) -> list[dict[str, Any]]:
+        at, lookup = self._buffer.read_timestamp(), self._session.lookup_rows
+        return await self._run(lookup(path, keys, columns, keep_missing, at))
+
+    async def select(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Rows:
+        at = self._buffer.read_timestamp()
+        return await self._run(self._session.select(path, lower, upper, columns, at))
+
+    async def insert_rows(self, path: str, rows: Iterable[Row], update: bool = False) -> None:
+        await self._run(self._session.insert_rows(self._buffer, path, rows, update))
+
+    async def delete_rows(self, path: str, keys: Iterable[Row]) -> None:
+        await self._run(self._session.delete_rows(self._buffer, path, keys))
+
+    async def commit(self) -> Timestamp | None:
+        return await self._run(self._session.commit(self._buffer))
+
+    async def abort(self) -> None:
+        self._buffer.abort()
+
+
+class Beginning:
+    """A transaction that is about to begin: await it, or enter it."""
+
+    def __init__(self, client: AsyncClient, atomicity: Atomicity, durability: Durability) -> None:
+        self._client = client
+        self._atomicity: Atomicity = atomicity
+        self._durability: Durability = durability
+        self._transaction: AsyncTransaction | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncTransaction]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> AsyncTransaction:
+        self._transaction = await self._begin()
+        return self._transaction
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._transaction is not None
+        await self._transaction.__aexit__(kind, error, trace)
+
+    async def _begin(self) -> AsyncTransaction:
+        client = self._client
+        begun = await client._run(client._session.begin(self._atomicity, self._durability))
+        return AsyncTransaction(client, begun)

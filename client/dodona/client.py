@@ -1,0 +1,349 @@
+"""The blocking client: `connect`, `open`, and what they give.
+
+Owns: the public names and arguments of the blocking API; `dodona.aio` is its twin, name by name.
+Every method is one line over a protocol of the session, which its driver runs. A client may be used
+by any number of threads, a transaction by one at a time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from dodona._core import steps
+from dodona._core.catalog import MOUNT_TIMEOUT_MS
+from dodona._core.messages import Cluster
+from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
+from dodona._core.rows import Rows
+from dodona._core.session import Outcome, Session
+from dodona._core.tables import TableInfo
+from dodona._core.transaction import TransactionBuffer, TransactionState
+from dodona._io.sessions import (
+    CONNECT_TIMEOUT_MS,
+    hide_password,
+    load_embedded,
+    new_session,
+)
+from dodona.errors import DodonaError
+from dodona.schema import Column, TableSchema
+from dodona.types import (
+    SYNC_LAST_COMMITTED,
+    Atomicity,
+    CellId,
+    Durability,
+    Timestamp,
+    TransactionId,
+)
+
+Result = TypeVar("Result")
+Row = Mapping[str, Any]
+
+
+class Driver(Protocol):
+    """What a client runs its protocols with."""
+
+    def run(self, protocol: steps.Protocol[Result]) -> Result: ...
+
+    def close(self) -> None: ...
+
+
+def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "Client":
+    """A client of the cluster whose master is at `url`, such as http://127.0.0.1:8500.
+
+    Waits up to `timeout_ms` for the master to answer. Raises Unavailable, InvalidRequest.
+    """
+    from dodona._io.drivers import BlockingDriver
+
+    session = new_session()
+    client = Client(BlockingDriver(url, session.routing), session, url)
+    try:
+        client._run(session.get_cluster(timeout_ms))
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def open(path: str) -> "Client":
+    """A database in this process, kept in the folder `path`. No server; same API.
+
+    One process at a time may have it open. Raises FolderInUse, DataCorrupted, InvalidRequest if
+    the server extra is not installed.
+    """
+    session = new_session()
+    return Client(load_embedded().open_blocking(path, session.routing), session, path)
+
+
+class Client:
+    """A cluster, or an embedded database. Make it with `dodona.connect` or `dodona.open`."""
+
+    def __init__(self, driver: Driver, session: Session, place: str) -> None:
+        self._run = driver.run
+        self._driver = driver
+        self._session = session
+        self._place = place
+
+    def __repr__(self) -> str:
+        return f"<dodona.Client {hide_password(self._place)}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all connections. Calls that are under way fail."""
+        self._driver.close()
+
+    # ---- timestamps
+
+    def generate_timestamp(self) -> Timestamp:
+        """A fresh timestamp of the oracle. Raises Unavailable."""
+        return self._run(self._session.generate_timestamp())
+
+    # ---- tables
+
+    def create_table(
+        self,
+        path: str,
+        schema: Iterable[Column | Row] | TableSchema,
+        atomicity: Atomicity = "full",
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        mount: bool = False,
+    ) -> None:
+        """Make a sorted table, of one tablet unless `pivot_keys` (leading key column values, the
+        first is empty) or `tablet_count` say otherwise. Raises TableExists, SchemaViolation."""
+        create = self._session.create_table
+        self._run(create(path, schema, atomicity, pivot_keys, tablet_count, mount))
+
+    def remove_table(self, path: str) -> None:
+        """Remove an unmounted table and all its rows. Raises TableNotFound, InvalidRequest."""
+        self._run(self._session.remove_table(path))
+
+    def mount_table(self, path: str, timeout_ms: int = MOUNT_TIMEOUT_MS) -> None:
+        """Have the table served, and wait until it is. Raises TableNotFound, Unavailable."""
+        self._run(self._session.mount_table(path, timeout_ms))
+
+    def unmount_table(self, path: str, timeout_ms: int = MOUNT_TIMEOUT_MS) -> None:
+        """Have it served no more, and wait until it is not. Raises TableNotFound, Unavailable."""
+        self._run(self._session.unmount_table(path, timeout_ms))
+
+    def list_tables(self, prefix: str = "//") -> list[str]:
+        """The paths that begin with `prefix`, in order."""
+        return self._run(self._session.list_tables(prefix))
+
+    def get_table(self, path: str) -> TableInfo:
+        """The table's schema, atomicity and tablets. Raises TableNotFound."""
+        return self._run(self._session.get_table(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a table."""
+        return self._run(self._session.exists(path))
+
+    def get_cluster(self) -> Cluster:
+        """The proxies and cells that the master hears from."""
+        return self._run(self._session.get_cluster())
+
+    # ---- reads
+
+    def lookup_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> list[dict[str, Any]]:
+        """The rows of these keys, in their order. Missing ones are left out, or None with
+        `keep_missing`. Without a timestamp each row is the newest; for one snapshot of several
+        rows give a timestamp, or read in a transaction."""
+        lookup = self._session.lookup_rows
+        return self._run(lookup(path, keys, columns, keep_missing, timestamp))
+
+    def select(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> Rows:
+        """The rows of lower ≤ key < upper (leading key column values), in key order, at one
+        snapshot: a fresh one without a timestamp."""
+        return self._run(self._session.select(path, lower, upper, columns, timestamp))
+
+    def read_arrow(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> Any:
+        """As `select`, as a `pyarrow.Table`: for many rows."""
+        return self._run(self._session.read_arrow(path, lower, upper, columns, timestamp))
+
+    # ---- writes
+
+    def insert_rows(
+        self,
+        path: str,
+        rows: Iterable[Row],
+        update: bool = False,
+        durability: Durability = "sync",
+    ) -> Timestamp | None:
+        """Insert in a transaction of its own, of the table's atomicity. → its commit timestamp.
+        See `Transaction.insert_rows` and `Transaction.commit`."""
+        return self._run(self._session.write_rows(path, rows, update, durability))
+
+    def delete_rows(
+        self, path: str, keys: Iterable[Row], durability: Durability = "sync"
+    ) -> Timestamp | None:
+        """Delete in a transaction of its own, of the table's atomicity. → its commit timestamp."""
+        return self._run(self._session.erase_rows(path, keys, durability))
+
+    def write_arrow(
+        self,
+        path: str,
+        data: Any,
+        durability: Durability = "sync",
+        stamp: Timestamp | None = None,
+    ) -> int:
+        """Write a `pyarrow.Table`, a record batch, or an iterable of these, to a table of
+        atomicity none. → rows written. Raises SchemaViolation; other errors' attributes say what
+        had been written."""
+        return self._run(self._session.write_arrow(path, data, durability, stamp))
+
+    # ---- transactions
+
+    def begin(
+        self, atomicity: Atomicity = "full", durability: Durability = "sync"
+    ) -> "Transaction":
+        """Begin a transaction. Used in a `with` block it commits at the end, or aborts on an
+        exception. Raises Unavailable, InvalidRequest."""
+        return Transaction(self, self._run(self._session.begin(atomicity, durability)))
+
+    def run_in_transaction(
+        self,
+        function: "Callable[[Transaction], Result]",
+        attempts_max: int = RERUN_ATTEMPTS_MAX,
+        deadline_ms: int = RERUN_DEADLINE_MS,
+    ) -> Result:
+        """Run `function(transaction)` and commit, again and again until that succeeds, and return
+        what the function returned. It is run again only after errors that are gone with a new
+        transaction; after an unknown outcome, only once it is known not to have been committed."""
+        session = self._session
+        rerun = session.rerun(attempts_max, deadline_ms)
+        while True:
+            transaction, results = None, []
+            try:
+                with self.begin() as transaction:
+                    results.append(function(transaction))
+                return results[0]
+            except DodonaError as error:
+                buffer = None if transaction is None else transaction._buffer
+                is_committed = self._run(session.after_failure(rerun, buffer, error))
+                if is_committed and results:
+                    return results[0]
+                if is_committed:  # by the function itself, which then did not return
+                    raise
+
+    def outcome(self, transaction: TransactionId, coordinator: CellId | None = None) -> Outcome:
+        """What became of a transaction. Asking settles it: what was not committed by now never
+        will be. `coordinator` is needed if another client committed it; it is among the attributes
+        of CommitOutcomeUnknown. Raises Unavailable."""
+        return self._run(self._session.outcome(transaction, coordinator))
+
+
+class Transaction:
+    """One transaction. Reads see the state at its start, never its own writes, which stay in this
+    process until it commits."""
+
+    def __init__(self, client: Client, buffer: TransactionBuffer) -> None:
+        self._run = client._run
+        self._session = client._session
+        self._buffer = buffer
+
+    @property
+    def id(self) -> TransactionId | None:
+        """Names the transaction; None for a non-atomic one."""
+        return self._buffer.id
+
+    @property
+    def start_timestamp(self) -> Timestamp | None:
+        """The snapshot that it reads; None for a non-atomic one, which reads the newest."""
+        return self._buffer.start_timestamp
+
+    @property
+    def commit_timestamp(self) -> Timestamp | None:
+        """None until it is committed, and if it wrote nothing. For a non-atomic one, the largest
+        timestamp that a row got."""
+        return self._buffer.commit_timestamp
+
+    @property
+    def state(self) -> TransactionState:
+        return self._buffer.state
+
+    def __repr__(self) -> str:
+        return self._buffer.describe("dodona.Transaction")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._buffer.is_active:
+            if error is None:
+                self.commit()
+            else:
+                self.abort()
+
+    def lookup_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+    ) -> list[dict[str, Any]]:
+        """As `Client.lookup_rows`, at the transaction's start."""
+        at, lookup = self._buffer.read_timestamp(), self._session.lookup_rows
+        return self._run(lookup(path, keys, columns, keep_missing, at))
+
+    def select(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Rows:
+        """As `Client.select`, at the transaction's start."""
+        at = self._buffer.read_timestamp()
+        return self._run(self._session.select(path, lower, upper, columns, at))
+
+    def insert_rows(self, path: str, rows: Iterable[Row], update: bool = False) -> None:
+        """Buffer rows. Columns that a row lacks become null, or stay as they are with `update`.
+        All rows are taken or none. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
+        self._run(self._session.insert_rows(self._buffer, path, rows, update))
+
+    def delete_rows(self, path: str, keys: Iterable[Row]) -> None:
+        """Buffer deletions; a key that no row has is no error. Raises as `insert_rows`."""
+        self._run(self._session.delete_rows(self._buffer, path, keys))
+
+    def commit(self) -> Timestamp | None:
+        """→ the commit timestamp; None if nothing was written. Raises TransactionConflict,
+        CommitOutcomeUnknown (then ask `Client.outcome`), and others: nothing was committed."""
+        return self._run(self._session.commit(self._buffer))
+
+    def abort(self) -> None:
+        """Drop what is buffered. Raises TransactionClosed once it is committed."""
+        self._buffer.abort()

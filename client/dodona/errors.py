@@ -1,0 +1,151 @@
+"""Every error that Dodona raises on purpose, chosen by what the caller does next.
+
+Owns: the error tree, its numeric codes, its REST statuses, and the translation to and from the
+`kind` that travels on the wire. Message text is for people; code and class are for programs.
+A broken invariant is not in this tree: it is an assertion and stops the process.
+"""
+
+from typing import Any, ClassVar, Literal
+
+Action = Literal["rerun", "ask", "begin_again", "repeat", "fix", "stop"]
+
+
+class DodonaError(Exception):
+    """Base of all. `attributes` say where: table, key, lock, tablet, cell, timestamps."""
+
+    kind: ClassVar[str] = "internal"
+    code: ClassVar[int] = 1
+    """The number YTsaurus gives to this error where it has one."""
+    status: ClassVar[int] = 500
+    action: ClassVar[Action] = "stop"
+
+    def __init__(self, message: str, **attributes: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.attributes = attributes
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether running the whole transaction again may succeed."""
+        return self.action in ("rerun", "begin_again", "repeat")
+
+    def __str__(self) -> str:
+        if not self.attributes:
+            return self.message
+        details = ", ".join(f"{name}={value!r}" for name, value in self.attributes.items())
+        return f"{self.message} ({details})"
+
+
+class TransactionAborted(DodonaError):
+    """The transaction was given up and left nothing behind. Run the whole transaction again."""
+
+    kind, code, status, action = "transaction_aborted", 11103, 409, "rerun"
+
+
+class TransactionConflict(TransactionAborted):
+    """Another transaction won a lock or wrote first. Run the whole transaction again."""
+
+    kind, code, status, action = "transaction_conflict", 1700, 409, "rerun"
+
+
+class CommitOutcomeUnknown(DodonaError):
+    """The commit may or may not have happened. Ask `outcome(transaction)` before anything else."""
+
+    kind, code, status, action = "commit_outcome_unknown", 11100, 504, "ask"
+
+
+class SnapshotTooOld(DodonaError):
+    """The start timestamp is older than what can be proved here. Begin a new transaction."""
+
+    kind, code, status, action = "snapshot_too_old", 1729, 410, "begin_again"
+
+
+class Unavailable(DodonaError):
+    """A server could not be reached or is not ready. Repeat the call."""
+
+    kind, code, status, action = "unavailable", 105, 503, "repeat"
+
+
+class TabletMoved(Unavailable):
+    """The route is stale. The client refreshes it by itself; seen only if that did not help."""
+
+    kind, code, status, action = "tablet_moved", 1704, 421, "repeat"
+
+
+class RowBlocked(Unavailable):
+    """A row stayed prepared for longer than a read may wait."""
+
+    kind, code, status, action = "row_blocked", 1713, 503, "repeat"
+
+
+class Overloaded(Unavailable):
+    """A queue or a store is at its stated limit. Wait, then repeat the call."""
+
+    kind, code, status, action = "overloaded", 1703, 429, "repeat"
+
+
+class FolderInUse(Unavailable):
+    """Another process has this data folder open."""
+
+    kind, code, status, action = "folder_in_use", 11101, 503, "repeat"
+
+
+class InvalidRequest(DodonaError):
+    """The call can never succeed as it is. Fix the code."""
+
+    kind, code, status, action = "invalid_request", 100, 400, "fix"
+
+
+class SchemaViolation(InvalidRequest):
+    """A row or a schema does not fit: which column of which row, and why."""
+
+    kind, code, status, action = "schema_violation", 307, 400, "fix"
+
+
+class TableNotFound(InvalidRequest):
+    """No table has this path."""
+
+    kind, code, status, action = "table_not_found", 500, 404, "fix"
+
+
+class TableExists(InvalidRequest):
+    """A table has this path already."""
+
+    kind, code, status, action = "table_exists", 501, 409, "fix"
+
+
+class TableNotMounted(InvalidRequest):
+    """The table's tablets are not served by any cell. Mount it."""
+
+    kind, code, status, action = "table_not_mounted", 1702, 409, "fix"
+
+
+class LimitExceeded(InvalidRequest):
+    """A stated limit (rows, bytes, timestamps) was passed. Split the work."""
+
+    kind, code, status, action = "limit_exceeded", 1717, 413, "fix"
+
+
+class TransactionClosed(InvalidRequest):
+    """The transaction was committed or aborted before."""
+
+    kind, code, status, action = "transaction_closed", 11003, 409, "fix"
+
+
+class DataCorrupted(DodonaError):
+    """Stored data failed its checks. Stop, keep the folder, call the operator."""
+
+    kind, code, status, action = "data_corrupted", 11102, 500, "stop"
+
+
+def _tree(root: type[DodonaError]) -> list[type[DodonaError]]:
+    return [root, *(leaf for child in root.__subclasses__() for leaf in _tree(child))]
+
+
+ERRORS_BY_KIND: dict[str, type[DodonaError]] = {error.kind: error for error in _tree(DodonaError)}
+"""The one table that the wire, REST and the documentation are made from."""
+
+
+def error_from_wire(kind: str, message: str, attributes: dict[str, Any]) -> DodonaError:
+    """The error that a server described. A kind from a newer server becomes the base class."""
+    return ERRORS_BY_KIND.get(kind, DodonaError)(message, **attributes)

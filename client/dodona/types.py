@@ -1,0 +1,63 @@
+"""The words that every part of Dodona shares, and the layout of a timestamp.
+
+Owns: the distinct integer types, the special timestamps, and the versions a row is made of.
+Imports nothing of Dodona, and no clock: whoever needs the time is handed a `Now`.
+"""
+
+from typing import Any, Final, Literal, NamedTuple, NewType
+
+Timestamp = NewType("Timestamp", int)
+"""64 bits from the oracle: a counter in bits 0-29, Unix seconds in bits 30-61, two zero bits."""
+
+TransactionId = NewType("TransactionId", int)
+"""A transaction is named by its start timestamp: the oracle made it unique already."""
+
+CellId = NewType("CellId", int)
+TabletId = NewType("TabletId", int)
+Revision = NewType("Revision", int)
+"""Of a tablet's mount: rises with each mount, so that a stale route or schema is noticed."""
+
+Key = NewType("Key", bytes)
+"""A row's key columns, encoded so that bytes sort as the columns do (see `dodona.keys`)."""
+
+TIMESTAMP_COUNTER_BITS: Final = 30
+NULL_TIMESTAMP: Final = Timestamp(0)
+MIN_TIMESTAMP: Final = Timestamp(1)
+MAX_TIMESTAMP: Final = Timestamp(0x3FFF_FFFF_FFFF_FF00)
+SYNC_LAST_COMMITTED: Final = Timestamp(0x3FFF_FFFF_FFFF_FF01)
+ASYNC_LAST_COMMITTED: Final = Timestamp(0x3FFF_FFFF_FFFF_FF04)
+TIMESTAMPS_PER_REQUEST_MAX: Final = 1_000_000
+
+KEY_MIN: Final = Key(b"")
+KEY_MAX: Final = Key(b"\xff")
+"""Above every key: no type tag reaches 0xff."""
+
+DELETE_MASK: Final = 0
+"""The column mask of a deletion: a write always sets at least one column."""
+
+Atomicity = Literal["full", "none"]
+Durability = Literal["sync", "async"]
+ReadLockType = Literal["shared_weak", "shared_strong"]
+
+Write = tuple[Key, int, tuple[Any, ...]]
+"""(key, mask of the value columns set, their values in column order); mask 0 deletes the row."""
+
+
+class Now(NamedTuple):
+    """What a shell tells a core about time. Cores have no clock of their own."""
+
+    instant_us: int
+    """Monotonic microseconds; only differences mean something."""
+    unix_us: int
+    """Wall-clock microseconds; may step either way."""
+
+
+def timestamp_from_unix_us(unix_us: int) -> Timestamp:
+    """The first timestamp of that microsecond (the counter holds the fraction of the second)."""
+    assert unix_us >= 0
+    return Timestamp((unix_us << TIMESTAMP_COUNTER_BITS) // 1_000_000)
+
+
+def unix_us_from_timestamp(timestamp: Timestamp) -> int:
+    """The microsecond that the timestamp was made in, within about a second."""
+    return (timestamp * 1_000_000) >> TIMESTAMP_COUNTER_BITS

@@ -1,0 +1,232 @@
+"""The demonstration: a year of flights, loaded in bulk and posted by transactions, and checked.
+
+Owns: the order of the steps and what is said about each. `Demo` runs over any database and takes
+its two heavy parts, loading and posting, as arguments: so a test can drive the same steps with its
+own data, and kill processes while they run.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import dodona
+from dodona_local import demo_check as check
+from dodona_local.demo_data import (
+    BATCH_FLIGHTS,
+    BATCH_FLIGHTS_EMBEDDED,
+    POSTED_FROM,
+    Batch,
+    carrier_names,
+    deal_batches,
+    flights_table,
+    sum_of,
+    totals_by_carrier_day,
+)
+from dodona_local.demo_post import WORKERS, Book, post_by_tasks, post_by_threads
+from dodona_local.demo_screen import Bar, Screen
+from dodona_local.demo_tables import CARRIER_DAY, FLIGHTS, TABLES, CarrierCells, create_tables
+from dodona_local.launcher import LocalCluster
+
+FAULTS_SHOWN_MAX: Final = 5
+LOAD_ROWS: Final = 20_000
+
+Load = Callable[[Bar], None]
+"""Loads all flights into `FLIGHTS`, moving the bar."""
+
+Post = Callable[[Sequence[Batch], Book], None]
+"""Posts all batches, and notes each in the book."""
+
+
+@dataclass
+class Demo:
+    """The steps over a database that is up. `run` takes them in order."""
+
+    db: dodona.Client
+    screen: Screen
+    flights: Any
+    """The truth: a `pyarrow.Table` of all flights, straight from the CSV."""
+    load: Load
+    post: Post
+    loader_name: str = "Arrow batches"
+    batch_flights: int = BATCH_FLIGHTS
+    on_progress: Callable[[int, int], None] = lambda done, total: None
+    """Called with the number of acknowledged batches and of all: a test's place to do harm."""
+    book: Book = field(default_factory=Book)
+    faults: list[str] = field(default_factory=list)
+    """What turned out wrong so far, in words."""
+
+    def run(self) -> bool:
+        """All steps. Returns whether everything added up."""
+        self.create_tables()
+        self.load_flights()
+        self.post_flights(self.read_batches())
+        self.compare()
+        return not self.faults
+
+    def create_tables(self) -> None:
+        """Step 2."""
+        self.screen.step(2, "Tables")
+        create_tables(self.db)
+        for table in TABLES:
+            route = self.db.get_table(table.path)
+            cells = [tablet.cell for tablet in route.tablets]
+            self.screen.line(
+                f"{table.path:20}  atomicity {table.atomicity:4}  "
+                f"{len(cells)} tablets on {_nodes(cells)}"
+            )
+
+    def load_flights(self) -> None:
+        """Step 3."""
+        count = self.flights.num_rows
+        self.screen.step(3, f"Bulk load by {self.loader_name}, atomicity none")
+        with self.screen.bar("flights", count, "rows") as bar:
+            self.load(bar)
+            bar.stop_clock()
+        self.screen.line(f"{count:,} flights in {bar.seconds:.1f} s: {bar.rate}")
+
+    def read_batches(self) -> list[Batch]:
+        """What is to be posted, from the loaded table, read at one timestamp."""
+        timestamp = self.db.generate_timestamp()
+        loaded = self.db.read_arrow(FLIGHTS, columns=POSTED_FROM, timestamp=timestamp)
+        self._judge(
+            f"{loaded.num_rows:,} flights read back at {timestamp}",
+            [] if loaded.num_rows == self.flights.num_rows else ["flights are missing"],
+        )
+        return deal_batches(loaded, self.batch_flights)
+
+    def post_flights(self, batches: Sequence[Batch]) -> None:
+        """Step 4."""
+        flights = sum_of(batch.sum() for batch in batches).flights
+        self.screen.step(4, f"Post {flights:,} flights in {len(batches):,} transactions")
+        self.screen.line(f"{WORKERS} workers write, and a reader takes snapshots meanwhile")
+        self._say_how_many_cross(batches)
+        with self.screen.bar("transactions", len(batches), "commits") as bar:
+            self.book = Book(partial(self._note_progress, bar))
+            reader = check.SnapshotReader(self.db, self._show_snapshot)
+            with reader.running():
+                self.post(batches, self.book)
+                bar.stop_clock()
+        self._report_posting(bar, reader.snapshots)
+
+    def compare(self) -> None:
+        """Step 5."""
+        self.screen.step(5, "The answer, against the CSV")
+        end = check.take_reading(self.db)
+        headings = ("", "carrier", "worst day", "late that day", "flights", "mean delay")
+        self.screen.table(headings, check.carrier_rows(end.totals, carrier_names()), texts=3)
+        expected = totals_by_carrier_day(self.flights)
+        minutes = sum_of(expected.values()).minutes
+        self._judge(
+            f"{len(self.book.acknowledged):,} acknowledged commits are all there, once each",
+            check.faults_of_markers(end.markers, self.book.acknowledged),
+        )
+        self._judge(
+            f"{len(expected):,} totals at {end.timestamp} equal the CSV's, "
+            f"to the minute of {minutes:,}",
+            check.faults_of_totals(end.totals, expected),
+        )
+
+    def _say_how_many_cross(self, batches: Sequence[Batch]) -> None:
+        cells = CarrierCells(self.db.get_table(CARRIER_DAY))
+        count = sum(len(cells.of(batch)) > 1 for batch in batches)
+        if count:
+            self.screen.line(f"{count:,} of the transactions change rows on two nodes")
+
+    def _note_progress(self, bar: Bar, count: int) -> None:
+        bar.set_count(count)
+        self.on_progress(count, bar.total)
+
+    def _show_snapshot(self, snapshot: check.Snapshot) -> None:
+        self._judge(
+            f"snapshot {snapshot.timestamp}: {len(snapshot.batches):,} batches posted "
+            f"{snapshot.posted.minutes:,} min, {snapshot.arrived.minutes:,} min arrived",
+            check.faults_of_snapshot(snapshot, {}),
+        )
+
+    def _report_posting(self, bar: Bar, snapshots: Sequence[check.Snapshot]) -> None:
+        book = self.book
+        self.screen.line(
+            f"{bar.count:,} commits in {bar.seconds:.1f} s: {bar.rate}; "
+            f"{book.retry_count:,} attempts met a conflict and were repeated"
+        )
+        stamps = [it.timestamp for it in book.acknowledged.values() if it.timestamp is not None]
+        self.screen.line(
+            f"timestamps used: {book.attempt_count:,} to start, one a node to prepare; "
+            f"commits from {min(stamps)} to {max(stamps)}"
+        )
+        faults = [
+            fault
+            for snapshot in snapshots
+            for fault in check.faults_of_snapshot(snapshot, book.acknowledged)
+        ]
+        self._judge(
+            f"{len(snapshots)} snapshots: each shows the commits up to its timestamp, and no other",
+            faults,
+        )
+
+    def _judge(self, claim: str, faults: Sequence[str]) -> None:
+        """Say that the claim holds, or what contradicts it."""
+        if not faults:
+            self.screen.good(claim)
+            return
+        self.screen.bad(claim)
+        for fault in faults[:FAULTS_SHOWN_MAX]:
+            self.screen.line(f"  {fault}")
+        if len(faults) > FAULTS_SHOWN_MAX:
+            self.screen.line(f"  … and {len(faults) - FAULTS_SHOWN_MAX:,} more")
+        self.faults += faults
+
+
+def _nodes(cells: Sequence[int | None]) -> str:
+    names = sorted({str(cell) for cell in cells})
+    return f"node {names[0]}" if len(names) == 1 else f"nodes {' and '.join(names)}"
+
+
+def run_demo(*, is_embedded: bool) -> bool:
+    """The whole demonstration in a temporary folder. Returns whether everything added up."""
+    screen = Screen()
+    screen.title("Dodona: a year of flights out of New York, 2013")
+    with tempfile.TemporaryDirectory(prefix="dodona-demo-") as folder:
+        run = run_embedded if is_embedded else run_with_servers
+        is_right = run(Path(folder), screen)
+    screen.verdict("Everything adds up." if is_right else "It does not add up.", is_right)
+    return is_right
+
+
+def run_embedded(folder: Path, screen: Screen) -> bool:
+    """All inside this process: no servers, no Spark; posts by threads."""
+    screen.step(1, "Open a database in this process")
+    flights = flights_table()
+    with dodona.open(str(folder / "data")) as db:
+        screen.line(f"{db}")
+        load = partial(load_by_client, db, flights)
+        post = partial(post_by_threads, db)
+        return Demo(db, screen, flights, load, post, batch_flights=BATCH_FLIGHTS_EMBEDDED).run()
+
+
+def run_with_servers(folder: Path, screen: Screen) -> bool:
+    """A cluster of processes on this machine; Spark loads, asyncio tasks post."""
+    from dodona_local.demo_spark import SparkLoader
+
+    screen.step(1, "Start a master, a proxy and two tablet nodes; and Spark beside them")
+    with (
+        SparkLoader(folder) as spark,
+        LocalCluster(folder / "cluster", warn=screen.line) as cluster,
+    ):
+        for name, status in cluster.processes.items():
+            screen.line(f"{name:7} {status.url}")
+        url = cluster.master_url
+        flights = flights_table()
+        with dodona.connect(url) as db:
+            load = partial(spark.load, url, flights.num_rows)
+            post = partial(post_by_tasks, url)
+            return Demo(db, screen, flights, load, post, "Spark").run()
+
+
+def load_by_client(db: dodona.Client, flights: Any, bar: Bar) -> None:
+    """Load all flights as Arrow batches, without Spark."""
+    for batch in flights.to_batches(max_chunksize=LOAD_ROWS):
+        bar.advance(db.write_arrow(FLIGHTS, batch))

@@ -1,0 +1,265 @@
+"""A master and one cell in this process, over the stores that servers have. One thread at a time.
+
+Owns: carrying out both cores' effects under their one law: in order, and nothing behind an append
+leaves before it is durable. What leads from one core to the other (timestamps, heartbeats) is a
+method call. A flush is begun, run and ended: while it runs, in whatever thread, the cores go on,
+and the next one gathers.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from dodona._core.effects import (
+    Append,
+    AskTimestamps,
+    Effect,
+    ReplyAtOnce,
+    ReplyTo,
+    SendHeartbeat,
+)
+from dodona._core.messages import (
+    Assignment,
+    Failure,
+    GenerateTimestamps,
+    Reply,
+    Request,
+    TimestampRange,
+)
+from dodona._core.steps import MASTER, ORACLE, Target
+from dodona._io.runtime import read_clock
+from dodona.errors import DodonaError, FolderInUse
+from dodona.types import CellId, Now, Timestamp
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.shell.store import MasterStore
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.node import NodeCore
+from dodona_tablets.shell.log import CellLog
+
+CELL: Final = CellId(0)
+ADDRESS: Final = "embedded"
+LOG_BYTES_MAX: Final = 64 << 30
+LIMITS: Final = CellLimits(heartbeat_period_ms=10)
+"""A heartbeat is a method call here: often, so that mounting a table takes no time."""
+
+Deliver = Callable[[Reply], None]
+Asked = tuple[Target, Request, Deliver]
+
+
+class _Core(Protocol):
+    def take_effects(self) -> list[Effect]: ...
+
+
+class _Log(Protocol):
+    def append(self, records: Sequence[Any]) -> None: ...
+
+
+class _Batch:
+    """Records that are made durable together, and the replies that wait for it."""
+
+    __slots__ = ("held", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.held: list[ReplyTo] = []
+
+
+class _Outbox:
+    """One core's effects on their way: appends gather, and replies behind them wait."""
+
+    def __init__(
+        self, core: _Core, log: _Log, handle_durable: Callable[[Any, Now], None] | None = None
+    ) -> None:
+        self._core = core
+        self._log = log
+        self._handle_durable = handle_durable
+        self._gathering = _Batch()
+        self._in_flight: _Batch | None = None
+
+    @property
+    def is_flush_due(self) -> bool:
+        return bool(self._gathering.records)
+
+    def sort(self) -> list[Effect]:
+        """Take the core's effects. → those that may be carried out now, in order."""
+        free: list[Effect] = []
+        for effect in self._core.take_effects():
+            if type(effect) is Append:
+                self._gathering.records.append(effect.record)
+            elif type(effect) is ReplyTo and self._gathering.records:
+                self._gathering.held.append(effect)
+            elif type(effect) is ReplyTo and self._in_flight is not None:
+                self._in_flight.held.append(effect)
+            else:
+                free.append(effect)
+        return free
+
+    def begin(self) -> None:
+        """What has gathered is to be written now; what comes from here on gathers anew."""
+        assert self._in_flight is None, "one flush at a time"
+        self._in_flight, self._gathering = self._gathering, _Batch()
+
+    def write(self) -> None:
+        """Make it durable. Touches nothing else, so that another thread may use the cores."""
+        if self._in_flight is not None and self._in_flight.records:
+            self._log.append(self._in_flight.records)
+
+    def end(self, now: Now) -> None:
+        """It is durable: say so to the core, and to all who waited for it."""
+        batch, self._in_flight = self._in_flight, None
+        assert batch is not None
+        if self._handle_durable is not None:
+            for record in batch.records:
+                self._handle_durable(record, now)
+        for reply in batch.held:
+            reply.route(reply.body)
+
+
+class Cores:
+    """Both cores and their stores. Make one with `open`. Any exception leaves it in an unknown
+    state: close it and open another, which recovers. All methods but `flush` need to be called by
+    one thread at a time; and `flush` by one, between `begin_flush` and `end_flush`."""
+
+    def __init__(self, store: MasterStore, log: CellLog) -> None:
+        self._store = store
+        self._log = log
+        self._master = MasterCore.recover(store.items(), read_clock())
+        self._node = NodeCore(CELL, ADDRESS, LIMITS)
+        for record in log.read():
+            self._node.replay(record)
+        self._node.start(read_clock())
+        self._master_outbox = _Outbox(self._master, store, self._master.handle_durable)
+        self._node_outbox = _Outbox(self._node, log)
+        self._is_flushing = False
+        self._settle(read_clock())
+        while self.begin_flush():
+            self.flush()
+            self.end_flush()
+        assert self._node.is_serving
+
+    @classmethod
+    def open(cls, folder: Path) -> "Cores":
+        """Recover what the folder holds; it has the layout of a local cluster with one node.
+
+        Raises FolderInUse, DataCorrupted, InvalidRequest.
+        """
+        try:
+            store = MasterStore.open(folder / "master")
+        except FolderInUse as error:
+            raise in_use(folder, error) from error
+        try:
+            log = CellLog.open(folder / f"node-{CELL}", LOG_BYTES_MAX)
+        except FolderInUse as error:
+            store.close()
+            raise in_use(folder, error) from error
+        except BaseException:
+            store.close()
+            raise
+        try:
+            return cls(store, log)
+        except BaseException:
+            store.close()
+            log.close()
+            raise
+
+    def serve(self, requests: Sequence[Asked]) -> None:
+        """Handle requests together. What needs no flush is answered before this returns, as far as
+        time has no part in the answer; else it is by a later call, even of none."""
+        now = read_clock()
+        is_about_tables = any(target == MASTER for target, _, _ in requests)
+        if now.instant_us >= self._deadline_us() or is_about_tables:
+            self._master.tick(now)
+            self._node.tick(now)
+            self._settle(now)
+        for target, body, deliver in requests:
+            self._handle(target, body, deliver, now)
+        self._settle(now)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether there is something to flush, and nobody who does it."""
+        is_due = self._node_outbox.is_flush_due or self._master_outbox.is_flush_due
+        return is_due and not self._is_flushing
+
+    def begin_flush(self) -> bool:
+        """→ whether the caller is to `flush`, and to `end_flush` then."""
+        if not self.is_flush_due:
+            return False
+        self._is_flushing = True
+        self._master_outbox.begin()
+        self._node_outbox.begin()
+        return True
+
+    def flush(self) -> None:
+        """Make durable what was gathered when it began. Blocks; the cores may be used meanwhile."""
+        self._master_outbox.write()
+        self._node_outbox.write()
+
+    def end_flush(self) -> None:
+        """Answer those who waited for the flush."""
+        now = read_clock()
+        self._is_flushing = False
+        self._master_outbox.end(now)
+        self._node_outbox.end(now)
+        self._settle(now)
+
+    def close(self) -> None:
+        """Close the stores. Everything that was said to be durable is."""
+        self._store.close()
+        self._log.close()
+
+    def _deadline_us(self) -> int:
+        master_us = self._master.next_deadline()
+        node_us = self._node.next_deadline()
+        return node_us if master_us is None else min(master_us, node_us)
+
+    def _handle(self, target: Target, body: Any, deliver: Deliver, now: Now) -> None:
+        if target in (MASTER, ORACLE):
+            self._master.handle(deliver, body, now)
+        elif target == CELL:
+            self._node.handle(deliver, body, now)
+        else:
+            deliver(Failure("unavailable", f"there is no cell {target} here", {"is_sent": False}))
+
+    # ---- effects
+
+    def _settle(self, now: Now) -> None:
+        """Until both outboxes are empty, but for what has to wait for a flush."""
+        while effects := [*self._master_outbox.sort(), *self._node_outbox.sort()]:
+            tokens = [token for it in effects if (token := self._carry_out(it, now)) is not None]
+            if tokens:
+                request = GenerateTimestamps(len(tokens))
+                self._master.handle(partial(self._deal, tokens), request, now)
+
+    def _carry_out(self, effect: Effect, now: Now) -> Any:
+        """→ the token of a question to the oracle: they are put together."""
+        match effect:
+            case ReplyTo() | ReplyAtOnce():
+                effect.route(effect.body)
+            case AskTimestamps():
+                return effect.token
+            case SendHeartbeat():
+                self._master.handle(self._assign, effect.body, now)
+            case _:
+                raise AssertionError(f"an effect that one cell alone can't have: {effect}")
+        return None
+
+    def _deal(self, tokens: list[Any], reply: Reply) -> None:
+        if isinstance(reply, TimestampRange):
+            now = read_clock()
+            for place, token in enumerate(tokens):
+                self._node.handle_timestamp(token, Timestamp(reply.first + place), now)
+
+    def _assign(self, reply: Reply) -> None:
+        if isinstance(reply, Assignment):
+            self._node.handle_assignment(reply, read_clock())
+
+
+def in_use(folder: Path, error: DodonaError) -> FolderInUse:
+    """The same error, about the folder that the user named."""
+    return FolderInUse(
+        f"another process has {folder} open: close it there, or use another folder",
+        path=str(folder),
+        reason=error.message,
+    )

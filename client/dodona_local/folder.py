@@ -1,0 +1,121 @@
+"""The data folder of a local cluster: its layout, its lock, its logs.
+
+Owns: `master/`, `node-N/` and `logs/`, and the lock, which the launcher holds and, through
+inheritance, every server it started: a folder stays taken until the last of them is gone. An
+embedded database has the same lock and, up to the logs, the same layout as a cluster of one node.
+Must not import asyncio: all of this happens before or beside the event loop.
+"""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from dodona._io.folder import LOCK_NAME
+from dodona_local.errors import LaunchFailed
+
+LOCK_WAIT_S_MAX: Final = 5.0
+"""How long to wait for the servers of a killed launcher to be gone."""
+
+LOG_BYTES_MAX: Final = 32 << 20
+LOG_TAIL_BYTES: Final = 4096
+
+
+class DataFolder:
+    """An opened, locked data folder. Close it when the servers are gone."""
+
+    def __init__(self, path: Path) -> None:
+        """Create and lock the folder. Raises LaunchFailed when it is in use or can't be made."""
+        self.path = path.resolve()
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            self.lock_fd = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise LaunchFailed(
+                f"cannot use {self.path} as data folder: {error.strerror}"
+            ) from error
+        try:
+            self._lock()
+        except LaunchFailed:
+            os.close(self.lock_fd)
+            raise
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def master(self) -> Path:
+        return self.path / "master"
+
+    def node(self, index: int) -> Path:
+        return self.path / f"node-{index}"
+
+    def check_node_count(self, node_count: int) -> None:
+        """Refuse to leave out a node that has data here: its tablets would be missing."""
+        indexes = (path.name.removeprefix("node-") for path in self.path.glob("node-*"))
+        needed = 1 + max((int(index) for index in indexes if index.isdecimal()), default=-1)
+        if needed > node_count:
+            raise LaunchFailed(
+                f"{self.path} holds the data of {needed} nodes: start it with --nodes {needed}"
+            )
+
+    def open_log(self, name: str) -> int:
+        """A file descriptor that appends to `logs/<name>.log`; a large old log is set aside."""
+        path = self.log_path(name)
+        if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+            path.replace(path.with_suffix(".log.1"))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def log_path(self, name: str) -> Path:
+        return self.logs / f"{name.replace(' ', '-')}.log"
+
+    def log_tail(self, name: str, line_count: int = 5) -> str:
+        """The last lines that a server wrote, to put beside an error."""
+        try:
+            with self.log_path(name).open("rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_TAIL_BYTES))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return "\n".join(lines[-line_count:])
+
+    def close(self) -> None:
+        """Let the folder go. Safe to repeat."""
+        if self.lock_fd >= 0:
+            os.close(self.lock_fd)
+            self.lock_fd = -1
+
+    def _lock(self) -> None:
+        deadline = time.monotonic() + LOCK_WAIT_S_MAX
+        while not self._try_lock():
+            holder = os.pread(self.lock_fd, 32, 0).decode(errors="replace").strip()
+            # A launcher that was killed leaves its servers behind for a moment: wait for those.
+            if _is_alive(holder) or time.monotonic() > deadline:
+                raise LaunchFailed(
+                    f"{self.path} is in use by another process (pid {holder or 'unknown'}): "
+                    "stop that one, or choose another folder with --data-dir"
+                )
+            time.sleep(0.05)
+        os.ftruncate(self.lock_fd, 0)
+        os.pwrite(self.lock_fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _try_lock(self) -> bool:
+        try:
+            fcntl.flock(self.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def _is_alive(pid: str) -> bool:
+    if not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

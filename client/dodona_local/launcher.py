@@ -1,0 +1,198 @@
+"""A whole cluster on one machine: which processes, on which ports, with which folders.
+
+Owns: the layout (master, proxy, nodes), and its two forms: `run_cluster` for a terminal and
+`LocalCluster` for programs and tests. How processes are kept up is `supervisor`'s business.
+Must not import the servers: they are started by module name, in processes of their own.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from dodona_local.errors import LaunchFailed
+from dodona_local.folder import DataFolder
+from dodona_local.ports import HOST, PortReservation, reserve_ports
+from dodona_local.supervisor import Plan, ProcessStatus, Report, Supervisor
+
+NODES_MAX: Final = 64
+START_WAIT_S_MAX: Final = 120.0
+POLL_S: Final = 0.02
+
+
+def cluster_plans(folder: DataFolder, ports: tuple[int, ...]) -> list[Plan]:
+    """Master on the first port, proxy on the second, one node on each further one."""
+    master_port, proxy_port, *node_ports = ports
+    master_url = f"http://{HOST}:{master_port}"
+    plans = [
+        _plan("master", "dodona_oracle", "master", port=master_port, data_dir=folder.master),
+        _plan("proxy", "dodona_oracle", "proxy", port=proxy_port, master_url=master_url),
+    ]
+    for cell, port in enumerate(node_ports):
+        options = {"cell": cell, "data_dir": folder.node(cell), "master_url": master_url}
+        plans.append(_plan(f"node {cell}", "dodona_tablets", port=port, **options))
+    return plans
+
+
+def _plan(name: str, module: str, *words: str, port: int, **options: object) -> Plan:
+    arguments = list(words)
+    for option, value in {"host": HOST, "port": port, **options}.items():
+        arguments += [f"--{option.replace('_', '-')}", str(value)]
+    return Plan(name, module, tuple(arguments), f"http://{HOST}:{port}")
+
+
+class _Launch:
+    """What both forms hold while a cluster runs: the folder, the ports, the plans."""
+
+    def __init__(self, data_dir: Path, node_count: int, port_base: int) -> None:
+        if not 0 < node_count <= NODES_MAX:
+            raise LaunchFailed(f"the number of nodes must be 1 to {NODES_MAX}, not {node_count}")
+        self.folder = DataFolder(data_dir)
+        try:
+            self.folder.check_node_count(node_count)
+            self.ports: PortReservation = reserve_ports(port_base, 2 + node_count)
+        except LaunchFailed:
+            self.folder.close()
+            raise
+        self.plans = cluster_plans(self.folder, self.ports.ports)
+
+    def close(self) -> None:
+        self.ports.release()
+        self.folder.close()
+
+
+def run_cluster(
+    data_dir: Path, node_count: int, port_base: int, *, say: Report, warn: Report
+) -> None:
+    """Run a cluster until Ctrl-C or SIGTERM; `say` gets the addresses, then `ready`.
+
+    Must be called in the main thread. Raises LaunchFailed when it can't start or be kept up.
+    """
+    launch = _Launch(data_dir, node_count, port_base)
+    try:
+        asyncio.run(_run_in_terminal(launch, say, warn))
+    finally:
+        launch.close()
+
+
+async def _run_in_terminal(launch: _Launch, say: Report, warn: Report) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+    def announce() -> None:
+        for plan in launch.plans:
+            say(f"{plan.name} {plan.url}")
+        say("ready")
+
+    await Supervisor(launch.plans, launch.folder, warn).run(announce, stop)
+
+
+class LocalCluster:
+    """A cluster for the length of a `with` block, supervised by a thread of this process.
+
+    `port_base=0` takes any free ports; `warn` gets a sentence when a process had to be restarted.
+    Raises LaunchFailed on entry when it can't start, on exit when it could not be kept up.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        *,
+        node_count: int = 2,
+        port_base: int = 0,
+        warn: Report = lambda sentence: None,
+    ) -> None:
+        self._arguments = (Path(data_dir), node_count, port_base)
+        self._warn = warn
+        self._started: Future[None] = Future()
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> Self:
+        self._launch = _Launch(*self._arguments)
+        self._stop = asyncio.Event()
+        self._supervisor = Supervisor(self._launch.plans, self._launch.folder, self._warn)
+        # Named factory: without one, the runner would set the calling thread's event loop.
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=self._run, name="local cluster", daemon=True)
+        self._thread.start()
+        try:
+            self._started.result(START_WAIT_S_MAX)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+        if self._failure is not None and error is None:
+            raise self._failure
+
+    @property
+    def master_url(self) -> str:
+        """What to give to `dodona.connect`."""
+        return self._launch.plans[0].url
+
+    @property
+    def proxy_url(self) -> str:
+        return self._launch.plans[1].url
+
+    @property
+    def node_urls(self) -> tuple[str, ...]:
+        """By cell id."""
+        return tuple(plan.url for plan in self._launch.plans[2:])
+
+    @property
+    def processes(self) -> dict[str, ProcessStatus]:
+        """Each process as it is now, by name: `master`, `proxy`, `node 0`, ..."""
+        return self._supervisor.statuses()
+
+    def kill(self, name: str) -> None:
+        """`kill -9` a process, as a crash would. The cluster starts it again by itself."""
+        pid = self.processes[name].pid
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+
+    def wait_until_ready(self, name: str, *, start_count: int = 1, wait_s_max: float = 60) -> None:
+        """Wait until the process was started `start_count` times and answers.
+
+        Raises LaunchFailed when that takes too long.
+        """
+        deadline = time.monotonic() + wait_s_max
+        while True:
+            status = self.processes[name]
+            if status.start_count >= start_count and status.is_ready:
+                return
+            if time.monotonic() > deadline:
+                raise LaunchFailed(f"{name} is not ready after {wait_s_max:g} s")
+            time.sleep(POLL_S)
+
+    def _run(self) -> None:
+        announce = partial(self._started.set_result, None)
+        try:
+            with self._runner as runner:
+                runner.run(self._supervisor.run(announce, self._stop))
+        except (LaunchFailed, OSError) as error:  # raised by __enter__ or __exit__
+            self._failure = error
+        finally:
+            self._launch.close()
+            if not self._started.done():
+                self._started.set_exception(self._failure or LaunchFailed("the launch was ended"))
+
+    def _end(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the cluster ended by itself
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()

@@ -1,0 +1,133 @@
+"""Columns of a table as columns of a DataFrame, and back.
+
+Owns: the mapping of types. `uint64` is a decimal of 20 digits, since Spark has no unsigned integer;
+`any` is binary, MessagePack, as everywhere in Arrow. A DataFrame fits a table if it has its key
+columns and its required ones, no others than its own, and each of a type that loses nothing.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from dodona.errors import SchemaViolation
+from dodona.schema import Column, ColumnType
+
+if TYPE_CHECKING:
+    import pyarrow
+
+UINT64_DIGITS: Final = 20
+
+SPARK_TYPES: Final[dict[ColumnType, DataType]] = {
+    "int64": LongType(),
+    "uint64": DecimalType(UINT64_DIGITS, 0),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "string": BinaryType(),
+    "utf8": StringType(),
+    "any": BinaryType(),
+}
+"""What each type is read as."""
+
+_INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
+_ACCEPTED: Final[dict[ColumnType, tuple[type[DataType], ...]]] = {
+    "int64": _INTEGERS,
+    "uint64": (*_INTEGERS, DecimalType),
+    "double": (FloatType, DoubleType),
+    "boolean": (BooleanType,),
+    "string": (BinaryType, StringType),
+    "utf8": (StringType,),
+    "any": (BinaryType,),
+}
+"""What each type may be written from."""
+
+
+def spark_schema(columns: Sequence[Column]) -> StructType:
+    """The columns as a DataFrame has them."""
+    return StructType(
+        [StructField(it.name, SPARK_TYPES[it.type], nullable=not it.required) for it in columns]
+    )
+
+
+def choose_columns(
+    columns: Sequence[Column], names: Sequence[str] | None, path: str
+) -> tuple[Column, ...]:
+    """The columns of those names, in the table's order; all for None. Raises SchemaViolation."""
+    known = [column.name for column in columns]
+    for name in names or ():
+        if name not in known:
+            raise SchemaViolation(f"table {path} has no column {name!r}", columns=known)
+    return tuple(column for column in columns if names is None or column.name in names)
+
+
+def check_frame(columns: Sequence[Column], frame: StructType, path: str) -> None:
+    """Whether a DataFrame can be written to a table. Raises SchemaViolation naming the column."""
+    types = {field.name: field.dataType for field in frame.fields}
+    if len(types) != len(frame.fields):
+        raise SchemaViolation("two columns of the DataFrame have one name", columns=frame.names)
+    known = [column.name for column in columns]
+    for name in types:
+        if name not in known:
+            raise SchemaViolation(f"table {path} has no column {name!r}", columns=known)
+    for column in columns:
+        if column.name in types:
+            _check_type(column, types[column.name], path)
+        elif column.sort_order is not None or column.required:
+            kind = "required column" if column.sort_order is None else "key column"
+            raise SchemaViolation(f"the DataFrame lacks the {kind} {column.name!r} of table {path}")
+
+
+def _check_type(column: Column, given: DataType, path: str) -> None:
+    is_accepted = isinstance(given, _ACCEPTED[column.type])
+    if isinstance(given, DecimalType):
+        is_accepted = is_accepted and given.scale == 0 and given.precision <= UINT64_DIGITS
+    if not is_accepted:
+        wanted = SPARK_TYPES[column.type].simpleString()
+        raise SchemaViolation(
+            f"column {column.name!r} of table {path} is {column.type}, which takes {wanted}, "
+            f"not {given.simpleString()}: cast it"
+        )
+
+
+def arrow_for_spark(table: "pyarrow.Table", schema: "pyarrow.Schema") -> "pyarrow.Table":
+    """The columns of a scan in exactly the Arrow schema that Spark expects."""
+    import pyarrow
+
+    arrays = [table.column(field.name).cast(field.type) for field in schema]
+    return pyarrow.Table.from_arrays(arrays, schema=schema)
+
+
+def arrow_from_spark(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
+    """A batch of a DataFrame as the client takes it: decimals are what uint64 is in Spark.
+
+    Raises SchemaViolation for a value that uint64 cannot hold.
+    """
+    import pyarrow
+
+    for at, field in enumerate(batch.schema):
+        if pyarrow.types.is_decimal(field.type):
+            batch = batch.set_column(at, field.name, _unsigned(field.name, batch.column(at)))
+    return batch
+
+
+def _unsigned(name: str, decimals: "pyarrow.Array") -> "pyarrow.Array":
+    import pyarrow
+
+    try:
+        return decimals.cast(pyarrow.uint64())
+    except pyarrow.ArrowInvalid as error:
+        raise SchemaViolation(f"a value does not fit in uint64: {error}", column=name) from error

@@ -1,0 +1,33 @@
+"""Clients kept for the life of a worker process: Spark uses one worker for many tasks and jobs.
+
+Owns: the clients of this process. Invariant: a client is used by the process that made it and by no
+other, since Spark forks its workers and a socket must not have two owners.
+"""
+
+import os
+from typing import Final
+
+import dodona
+
+CLIENTS_MAX: Final = 8
+
+_clients: dict[tuple[int, str], dodona.Client] = {}
+
+
+def connect(url: str) -> dodona.Client:
+    """A client of the cluster, made at the first call in this process. Do not close it."""
+    key = (os.getpid(), url)
+    client = _clients.pop(key, None)
+    if client is None:
+        client = dodona.connect(url)
+        _make_room()
+    _clients[key] = client  # behind all others: the one used least recently is first
+    return client
+
+
+def _make_room() -> None:
+    """Close this process's oldest clients. Those inherited by a fork stay untouched: closing one
+    would say goodbye over the socket of the process that owns it."""
+    mine = [key for key in _clients if key[0] == os.getpid()]
+    for key in mine[: max(0, len(mine) - CLIENTS_MAX + 1)]:
+        _clients.pop(key).close()

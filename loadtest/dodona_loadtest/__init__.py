@@ -1,0 +1,1 @@
+"""Load tests and benchmarks of Dodona, side by side with its peers. Uses the public API only."""

@@ -1,0 +1,1 @@
+"""What every benchmark row shares: client processes, rounds, statistics, machine and report."""

@@ -1,0 +1,24 @@
+"""What may go wrong with one contender without ending the benchmark."""
+
+import importlib
+from typing import Any
+
+
+class ContenderError(Exception):
+    """Base: this contender drops out of its row, with the reason in the report."""
+
+
+class ContenderMissing(ContenderError):
+    """A binary or a client library is not on this machine."""
+
+
+class ContenderFailed(ContenderError):
+    """The system, or its client, did not do what was asked of it."""
+
+
+def client_library(name: str) -> Any:
+    """Import an optional client library by name. Raises ContenderMissing with what to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ContenderMissing(f"the Python client {name!r} can't be imported: {error}") from error

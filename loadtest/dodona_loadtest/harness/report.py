@@ -1,0 +1,144 @@
+"""The report: one set of cells, shown as a rich table and as Markdown.
+
+Each peer's line says what Dodona is in terms of it: a rate above 1× and a p50 below 1× are in
+Dodona's favour.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dodona_loadtest.harness.row import Goal, Line, RowResult
+
+COLUMNS = (
+    "callers",
+    "system",
+    "per second",
+    "p50 ms",
+    "p99 ms",
+    "client µs",
+    "servers µs",
+    "Dodona rate",
+    "Dodona p50",
+)
+EXPLANATION = (
+    "± is half the distance between the slowest and the fastest round. The µs are processor time "
+    "for each operation. Dodona's rate and p50 are given in terms of each peer's."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a run of the benchmark has to say."""
+
+    facts: Sequence[tuple[str, str]]
+    results: Sequence[RowResult]
+
+    def print(self, console: Console) -> None:
+        """To a terminal."""
+        for name, value in self.facts:
+            console.print(f"[bold]{name}[/bold]  {escape(value)}", highlight=False)
+        for result in self.results:
+            console.print(f"\n[bold]{result.row.title}[/bold]")
+            console.print(result.row.fairness, style="dim")
+            console.print(_table(result))
+            for note in _notes(result):
+                console.print(note, highlight=False, markup=False)
+        console.print(f"\n{EXPLANATION}", style="dim")
+
+    def markdown(self) -> str:
+        """To a file."""
+        parts = ["# Results", "", *(f"- {name}: {value}" for name, value in self.facts)]
+        parts += ["", EXPLANATION]
+        for result in self.results:
+            parts += ["", f"## {result.row.title}", "", result.row.fairness, ""]
+            parts += _markdown_table([_cells(result, line) for line in result.lines])
+            parts += ["", *(f"- {note}" for note in _notes(result))]
+        return "\n".join(parts).rstrip() + "\n"
+
+
+def _table(result: RowResult) -> Table:
+    table = Table(box=SIMPLE)
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column == "system" else "right", no_wrap=True)
+    previous = None
+    for line in result.lines:
+        if previous not in (None, line.callers):
+            table.add_section()
+        previous = line.callers
+        table.add_row(*_cells(result, line))
+    return table
+
+
+def _markdown_table(rows: list[list[str]]) -> list[str]:
+    rule = ["---" if column == "system" else "---:" for column in COLUMNS]
+    return [f"| {' | '.join(cells)} |" for cells in [list(COLUMNS), rule, *rows]]
+
+
+def _cells(result: RowResult, line: Line) -> list[str]:
+    spread = (max(line.rates) - min(line.rates)) / 2 / line.rate if line.rate else 0.0
+    return [
+        f"{line.callers:,}",
+        line.contender,
+        f"{line.rate:,.0f} ±{spread:.0%}",
+        f"{line.latency_ms_p50:.3f}",
+        f"{line.latency_ms_p99:.3f}",
+        f"{line.client_cpu_us:.1f}",
+        f"{line.servers_cpu_us:.1f}",
+        *_comparison(result, line),
+    ]
+
+
+def _dodona_line(result: RowResult, callers: int) -> Line | None:
+    name = result.row.contenders[0].name
+    found = [ln for ln in result.lines if ln.callers == callers and ln.contender == name]
+    return found[0] if found else None
+
+
+def _comparison(result: RowResult, line: Line) -> tuple[str, str]:
+    """Dodona's rate and its p50 in terms of this line's."""
+    dodona = _dodona_line(result, line.callers)
+    if dodona is None or dodona is line:
+        return "", ""
+    rate = _ratio(dodona.rate, line.rate)
+    return rate, _ratio(dodona.latency_ms_p50, line.latency_ms_p50)
+
+
+def _ratio(ours: float, theirs: float) -> str:
+    if not theirs or math.isnan(theirs) or math.isnan(ours):
+        return "unknown"
+    return f"{ours / theirs:.2f}×"
+
+
+def _goal_notes(result: RowResult, goal: Goal) -> list[str]:
+    line = _dodona_line(result, goal.callers)
+    if line is None:
+        return []
+    caller = "1 caller" if goal.callers == 1 else f"{goal.callers:,} callers"
+    notes = []
+    if goal.rate_min is not None:
+        outcome = "met" if line.rate >= goal.rate_min else "missed"
+        notes.append(f"goal, {caller}: at least {goal.rate_min:,.0f} per second: {outcome}")
+    if goal.latency_ms_p50_max is not None:
+        outcome = "met" if line.latency_ms_p50 <= goal.latency_ms_p50_max else "missed"
+        notes.append(f"goal, {caller}: p50 at most {goal.latency_ms_p50_max:g} ms: {outcome}")
+    return notes
+
+
+def _notes(result: RowResult) -> list[str]:
+    """Goals, versions, contenders that dropped out, and failed operations."""
+    notes = [note for goal in result.row.goals for note in _goal_notes(result, goal)]
+    notes += [f"{name}: {version}" for name, version in result.versions.items()]
+    notes += [f"{name} was not measured: {reason}" for name, reason in result.dropped.items()]
+    notes += [
+        f"{line.contender}, {line.callers:,} callers: {line.failures:,} operations failed "
+        "and were not counted"
+        for line in result.lines
+        if line.failures
+    ]
+    return notes

@@ -1,0 +1,117 @@
+"""Interleaved rounds: in each round every contender has its turn with every number of callers.
+
+All contenders of a row are up at once, and idle unless it is their turn. Whoever went first in
+one round goes last in the next: a machine that slows down or warms up does so for all.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from dodona_loadtest.harness.client_process import ClientProcess, Order
+from dodona_loadtest.harness.errors import ContenderError
+from dodona_loadtest.harness.load import AsyncLoad
+from dodona_loadtest.harness.pinning import Pinning
+from dodona_loadtest.harness.row import Contender, Line, Observation, Row, RowResult
+from dodona_loadtest.harness.servers import cpu_seconds
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long and how often. `is_quick` takes fewer numbers of callers."""
+
+    rounds: int
+    warm_up_s: float
+    measure_s: float
+    is_quick: bool
+    pinning: Pinning
+
+    def callers(self, row: Row) -> tuple[int, ...]:
+        return row.callers_quick if self.is_quick else row.callers
+
+
+@dataclass(frozen=True, slots=True)
+class _Entrant:
+    """A contender that is up and has its client process."""
+
+    contender: Contender
+    client: ClientProcess
+    server_pids: tuple[int, ...]
+
+    def observe(self, order: Order) -> Observation:
+        cpu_before_s, began_s = cpu_seconds(self.server_pids), time.monotonic()
+        sample = self.client.measure(order)
+        cpu_s, elapsed_s = cpu_seconds(self.server_pids) - cpu_before_s, time.monotonic() - began_s
+        # The servers' clock covers the warm-up too, which runs at the same rate.
+        share = min(1.0, sample.duration_s / elapsed_s)
+        return Observation(sample, cpu_s * share * 1e6 / max(1, sample.operations))
+
+
+def run_row(row: Row, plan: Plan, folder: Path, progress: Progress) -> RowResult:
+    """Start all contenders, run all rounds, stop everything. Contenders may drop out."""
+    result = RowResult(row)
+    observations: dict[tuple[int, str], list[Observation]] = defaultdict(list)
+    with ExitStack() as stack:
+        entrants = _start_all(row, plan, folder, stack, result, progress)
+        for number in range(plan.rounds):
+            for callers in plan.callers(row):
+                for entrant in _rotated(entrants, number):
+                    name = entrant.contender.name
+                    if name in result.dropped:
+                        continue
+                    progress(f"{row.name}: round {number + 1}, {callers:,} callers, {name}")
+                    try:
+                        observation = entrant.observe(
+                            Order(callers, plan.warm_up_s, plan.measure_s)
+                        )
+                    except ContenderError as error:
+                        result.dropped[name] = str(error)
+                    else:
+                        observations[callers, name].append(observation)
+    result.lines = _lines(row, plan, observations)
+    return result
+
+
+def _start_all(
+    row: Row, plan: Plan, folder: Path, stack: ExitStack, result: RowResult, progress: Progress
+) -> list[_Entrant]:
+    entrants = []
+    for index, contender in enumerate(row.contenders):
+        progress(f"{row.name}: starting {contender.name}")
+        own_folder = folder / f"{row.name}-{index}"
+        own_folder.mkdir(mode=0o755)
+        try:
+            running = stack.enter_context(contender.start(own_folder))
+            is_served = isinstance(running.load, AsyncLoad)
+            cores = plan.pinning.client if is_served else plan.pinning.embedded
+            client = ClientProcess(running.load, cores, max(plan.callers(row)))
+            stack.enter_context(client)
+        except ContenderError as error:
+            result.dropped[contender.name] = str(error)
+            continue
+        result.versions[contender.name] = running.version
+        entrants.append(_Entrant(contender, client, running.server_pids))
+    return entrants
+
+
+def _rotated(entrants: list[_Entrant], number: int) -> list[_Entrant]:
+    if not entrants:
+        return []
+    start = number % len(entrants)
+    return entrants[start:] + entrants[:start]
+
+
+def _lines(
+    row: Row, plan: Plan, observations: dict[tuple[int, str], list[Observation]]
+) -> list[Line]:
+    return [
+        Line(callers, contender.name, tuple(observations[callers, contender.name]))
+        for callers in plan.callers(row)
+        for contender in row.contenders
+        if observations.get((callers, contender.name))
+    ]

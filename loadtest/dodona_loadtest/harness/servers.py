@@ -1,0 +1,114 @@
+"""Private server processes: free loopback ports, start, wait until ready, stop.
+
+Owns only what it started: a process is ended by the handle it was started with, never by name.
+Each server gets a session of its own, so that Ctrl-C reaches the benchmark alone, which then
+stops its servers in order.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from dodona_loadtest.harness.errors import ContenderFailed
+
+READY_S_MAX: Final = 30.0
+STOP_S_MAX: Final = 15.0
+POLL_S: Final = 0.05
+LOG_TAIL_BYTES: Final = 2_000
+CLOCK_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on just now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def command_output(command: Sequence[str]) -> str:
+    """The first line of what a command prints."""
+    output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    return output.splitlines()[0].strip()
+
+
+class ServerProcess:
+    """A child process that serves until it is told to stop. Use as a context manager."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        is_ready: Callable[[], bool],
+        *,
+        user: int | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
+    ) -> None:
+        self._is_ready = is_ready
+        self._log = log
+        self._stop_signal = stop_signal
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                user=user,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(self._stop_signal)
+        try:
+            self._process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _wait_until_ready(self) -> None:
+        give_up = time.monotonic() + READY_S_MAX
+        while time.monotonic() < give_up:
+            if self._process.poll() is not None:
+                raise ContenderFailed(f"it ended at once: {self._log_tail()}")
+            if self._is_ready():
+                return
+            time.sleep(POLL_S)
+        raise ContenderFailed(f"it was not ready in {READY_S_MAX:.0f} s: {self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        return self._log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+
+
+def cpu_seconds(roots: Sequence[int]) -> float:
+    """Processor time used so far by these processes and all their descendants."""
+    ticks = 0
+    queue = list(roots)
+    while queue:
+        pid = queue.pop()
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        except OSError:
+            continue
+        fields = stat.rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+        queue += [int(child) for child in children.split()]
+    return ticks / CLOCK_TICKS_PER_S

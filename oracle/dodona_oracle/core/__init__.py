@@ -1,0 +1,1 @@
+"""The oracle's cores: sans-IO state machines that return effects."""

@@ -1,0 +1,153 @@
+"""The timestamp allocator: unique, rising, close to the clock, always below a durable bound.
+
+Owns: which timestamps are given out, and the ceiling below which they stay. Invariants:
+
+- `next_unused` never falls, and every timestamp given out lay below it only afterwards: so each is
+  unique, and larger than any given out before.
+- `next_unused <= appended`, and a range is *told* to anybody only once `durable` covers it (the
+  caller's business: see `Grant.is_durable`). After a crash the allocator goes on from the last
+  durable ceiling, above all that was told, at once.
+- The clock only ever pulls `next_unused` forward. A clock that steps back is waited out by nobody:
+  the counter goes on from where it was.
+
+The ceiling lies a window ahead of the clock. While the counter itself runs ahead of the clock
+(after a restart, or when the clock stepped back) it lies only a little ahead of the counter, so
+that no number of restarts in a row drives timestamps away from physical time. Pure: time is an
+argument.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from dodona.types import (
+    MAX_TIMESTAMP,
+    TIMESTAMPS_PER_REQUEST_MAX,
+    Now,
+    Timestamp,
+    timestamp_from_unix_us,
+)
+
+LAST_UNIX_US: Final = (1 << 32) * 1_000_000 - 1
+"""The last microsecond that a timestamp has bits for, in the year 2106."""
+
+ROUNDING_US: Final = 1000
+"""Two clocks and a timer never agree to the microsecond."""
+
+
+class AllocatorSettings(msgspec.Struct, frozen=True):
+    """How far ahead of need the ceiling is kept."""
+
+    window_us: int = 400_000
+    """The ceiling's distance from the clock when it is renewed. Less than the second within which
+    timestamps promise to follow physical time, since a restart jumps to the ceiling."""
+    renew_us: int = 200_000
+    """Renewed when less than this is left: ample time for a slow disk."""
+    margin_count: int = 10 * TIMESTAMPS_PER_REQUEST_MAX
+    """The same distance in timestamps, for a counter that runs ahead of the clock."""
+    demand_us: int = 5_000_000
+    """Renewed by the clock, without a request, while the last request is younger than this."""
+
+
+class Grant(NamedTuple):
+    """`first` to `first + count - 1` are the caller's. `append` must be appended before they are
+    told to anybody; without it, `is_durable` says whether they may be told at once."""
+
+    first: Timestamp
+    append: Timestamp | None
+    is_durable: bool
+
+
+class Allocator:
+    """`take` ranges; append the ceilings it asks for; `acknowledge` them once they are durable."""
+
+    def __init__(self, ceiling: Timestamp, settings: AllocatorSettings | None = None) -> None:
+        self._settings = settings or AllocatorSettings()
+        assert 0 < self._settings.renew_us < self._settings.window_us
+        assert self._settings.margin_count >= TIMESTAMPS_PER_REQUEST_MAX
+        # All below the ceiling may have been given out by an earlier process, nothing above it.
+        self._next_unused: int = max(ceiling, 1)
+        self._appended: int = ceiling
+        self._durable: int = ceiling
+        self._last_demand_us: int | None = None
+        self._renew_at_us = 0
+
+    @property
+    def next_unused(self) -> int:
+        """All timestamps given out lie below this."""
+        return self._next_unused
+
+    @property
+    def durable(self) -> int:
+        """The largest ceiling known to be durable."""
+        return self._durable
+
+    @property
+    def appended(self) -> int:
+        """The largest ceiling that was asked to be made durable."""
+        return self._appended
+
+    def take(self, count: int, now: Now) -> Grant | None:
+        """A fresh range; None when the timestamps are used up for good."""
+        assert 0 < count <= TIMESTAMPS_PER_REQUEST_MAX
+        first = max(self._next_unused, _physical(now))
+        end = first + count
+        if end > MAX_TIMESTAMP:
+            return None
+        self._next_unused = end
+        self._last_demand_us = now.instant_us
+        append = self._raise_ceiling(now) if end > self._appended else None
+        assert end <= self._appended, "a timestamp above the ceiling"
+        return Grant(Timestamp(first), append, end <= self._durable)
+
+    def renew(self, now: Now) -> Timestamp | None:
+        """A new ceiling to append ahead of need, if little is left and no append is under way."""
+        settings = self._settings
+        if self._appended > self._durable or self._last_demand_us is None:
+            return None
+        is_near_counter = self._appended < self._next_unused + settings.margin_count // 2
+        if now.instant_us < self._renew_at_us and not is_near_counter:
+            return None
+        if now.instant_us - self._last_demand_us > settings.demand_us:
+            self._last_demand_us = None  # nobody asks any more: let the window lapse
+            return None
+        spare = self._appended - _physical(now) - _ticks(settings.renew_us)
+        if not is_near_counter and spare > _ticks(ROUNDING_US):
+            self._renew_at_us = now.instant_us + settings.renew_us  # the clock stepped back
+            return None
+        return self._raise_ceiling(now)
+
+    def prepare(self, now: Now) -> Timestamp:
+        """The ceiling to append at a start, so that the first caller need not wait for it."""
+        self._last_demand_us = now.instant_us
+        return self._raise_ceiling(now)
+
+    def acknowledge(self, ceiling: Timestamp) -> None:
+        """This ceiling is durable."""
+        assert self._durable < ceiling, "ceilings become durable in order"
+        assert ceiling <= self._appended, "a ceiling that was never appended"
+        self._durable = ceiling
+
+    def next_deadline(self) -> int | None:
+        """When to call `renew`, as an instant in microseconds; None while nobody asks."""
+        if self._last_demand_us is None or self._appended > self._durable:
+            return None
+        return self._renew_at_us
+
+    def _raise_ceiling(self, now: Now) -> Timestamp:
+        settings = self._settings
+        ahead_of_clock = _physical(now) + _ticks(settings.window_us)
+        ahead_of_counter = self._next_unused + settings.margin_count
+        # Never lowered: a clock that stepped back has no say.
+        self._appended = max(self._appended + 1, ahead_of_clock, ahead_of_counter)
+        self._renew_at_us = now.instant_us + settings.window_us - settings.renew_us
+        return Timestamp(self._appended)
+
+
+def _physical(now: Now) -> int:
+    """The clock as a timestamp, kept within what a timestamp can hold whatever the clock says."""
+    return timestamp_from_unix_us(min(max(now.unix_us, 0), LAST_UNIX_US))
+
+
+def _ticks(duration_us: int) -> int:
+    return timestamp_from_unix_us(duration_us)

@@ -1,0 +1,146 @@
+"""The master: allocator and catalog behind one inbox.
+
+Owns: which answers may leave before the log is durable. Timestamps below the durable ceiling leave
+at once; everything else waits for the appends before it, so that nobody ever learns of a table, a
+mount or a timestamp that a crash could take back. Imports no I/O and no clock.
+"""
+
+from collections.abc import Iterable
+from typing import Self
+
+import msgspec
+
+from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo, Route
+from dodona._core.messages import (
+    CatalogReply,
+    CatalogRequest,
+    Failure,
+    GenerateTimestamps,
+    TimestampRange,
+)
+from dodona.errors import DodonaError, InvalidRequest
+from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
+from dodona_oracle.core.allocator import Allocator, AllocatorSettings
+from dodona_oracle.core.catalog import Catalog, CatalogStatistics
+from dodona_oracle.core.records import (
+    CEILING,
+    ORACLE,
+    Item,
+    MasterState,
+    Put,
+    Record,
+    decode_number,
+    put_ceiling,
+    state_from_items,
+)
+
+_count_wrong = Failure(
+    "invalid_request", f"the count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}"
+)
+_used_up = Failure("unavailable", "timestamps are used up: the master's clock is, or was, far off")
+
+
+class MasterStatistics(msgspec.Struct, frozen=True):
+    """What the master did since its start, and what it holds now."""
+
+    request_count: int
+    timestamp_count: int
+    ceiling_count: int
+    next_unused: int
+    ceiling_durable: int
+    catalog: CatalogStatistics
+
+
+class MasterCore:
+    """Takes `GenerateTimestamps` and every catalog request. Start one with `recover`."""
+
+    def __init__(
+        self, state: MasterState, now: Now, settings: AllocatorSettings | None = None
+    ) -> None:
+        self._effects: list[Effect] = []
+        self._allocator = Allocator(state.ceiling, settings)
+        self._catalog = Catalog(state, self._append)
+        self._request_count = self._timestamp_count = self._ceiling_count = 0
+        self._raise_ceiling(self._allocator.prepare(now))
+
+    @classmethod
+    def recover(
+        cls, items: Iterable[Item], now: Now, settings: AllocatorSettings | None = None
+    ) -> Self:
+        """A master that goes on from what a store holds. Raises DataCorrupted."""
+        return cls(state_from_items(items), now, settings)
+
+    def handle(self, route: Route, body: GenerateTimestamps | CatalogRequest, now: Now) -> None:
+        """One request; a Failure answers whatever is wrong with it."""
+        self._request_count += 1
+        if type(body) is GenerateTimestamps:
+            self._generate(route, body.count, now)
+        elif isinstance(body, CatalogRequest):
+            self._effects.append(ReplyTo(route, self._catalog_reply(body, now)))
+        else:
+            error = InvalidRequest(f"a master does not take {type(body).__name__}")
+            self._effects.append(ReplyTo(route, _failure(error)))
+
+    def handle_durable(self, record: Record, now: Now) -> None:
+        """The log says that this record, and all before it, are durable."""
+        if isinstance(record, Put) and (record.bucket, record.key) == (ORACLE, CEILING):
+            self._allocator.acknowledge(Timestamp(decode_number(record.value)))
+
+    def tick(self, now: Now) -> None:
+        """Renew the ceiling ahead of need."""
+        self._raise_ceiling(self._allocator.renew(now))
+
+    def next_deadline(self) -> int | None:
+        """When to call `tick` at the latest, as an instant in microseconds."""
+        return self._allocator.next_deadline()
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be done, in order; each is given out once."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def statistics(self) -> MasterStatistics:
+        """A record of now."""
+        return MasterStatistics(
+            request_count=self._request_count,
+            timestamp_count=self._timestamp_count,
+            ceiling_count=self._ceiling_count,
+            next_unused=self._allocator.next_unused,
+            ceiling_durable=self._allocator.durable,
+            catalog=self._catalog.statistics(),
+        )
+
+    def _generate(self, route: Route, count: int, now: Now) -> None:
+        if not 0 < count <= TIMESTAMPS_PER_REQUEST_MAX:
+            self._effects.append(ReplyAtOnce(route, _count_wrong))
+            return
+        grant = self._allocator.take(count, now)
+        if grant is None:
+            self._effects.append(ReplyAtOnce(route, _used_up))
+            return
+        self._timestamp_count += count
+        reply = TimestampRange(grant.first, count)
+        if grant.is_durable:
+            self._effects.append(ReplyAtOnce(route, reply))
+            self._raise_ceiling(self._allocator.renew(now))
+        else:
+            self._raise_ceiling(grant.append)
+            self._effects.append(ReplyTo(route, reply))
+
+    def _raise_ceiling(self, ceiling: Timestamp | None) -> None:
+        if ceiling is not None:
+            self._ceiling_count += 1
+            self._append(put_ceiling(ceiling))
+
+    def _append(self, record: Record) -> None:
+        self._effects.append(Append(record))
+
+    def _catalog_reply(self, request: CatalogRequest, now: Now) -> CatalogReply:
+        try:
+            return self._catalog.handle(request, now)
+        except DodonaError as error:
+            return _failure(error)
+
+
+def _failure(error: DodonaError) -> Failure:
+    return Failure(error.kind, error.message, error.attributes)

@@ -1,0 +1,123 @@
+"""The proxy: timestamps for many, asked of the master for all of them at once. Stateless.
+
+Owns: the one request in flight, its deadline, and the bound on who may wait. A range that comes
+back after its callers were failed is dropped: it is older than whoever asks now, so nobody may have
+it. Imports no I/O and no clock.
+"""
+
+from typing import Final
+
+import msgspec
+
+from dodona._core.batcher import Batcher
+from dodona._core.effects import AskMaster, Effect, ReplyTo, Route
+from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
+from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
+
+_count_wrong: Final = Failure(
+    "invalid_request", f"the count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}"
+)
+_overloaded: Final = Failure("overloaded", "too many callers wait for timestamps at this proxy")
+
+
+class ProxyLimits(msgspec.Struct, frozen=True):
+    """How long and how many may wait."""
+
+    answer_us_max: int = 3_000_000
+    """A request to the master that is unanswered for so long fails all its callers."""
+    waiting_count_max: int = 200_000
+    """Callers that may wait; the next is refused as overloaded."""
+
+
+class ProxyStatistics(msgspec.Struct, frozen=True):
+    """What the proxy did since its start, and who waits now."""
+
+    request_count: int
+    timestamp_count: int
+    batch_count: int
+    failed_batch_count: int
+    waiting_count: int
+
+
+class ProxyCore:
+    """Takes `GenerateTimestamps`; asks by `AskMaster`; its answer is one of two inputs."""
+
+    def __init__(self, limits: ProxyLimits | None = None) -> None:
+        self._limits = limits or ProxyLimits()
+        self._effects: list[Effect] = []
+        self._batcher: Batcher[Route] = Batcher()
+        self._token = 0
+        self._deadline_us: int | None = None
+        self._request_count = self._timestamp_count = 0
+        self._batch_count = self._failed_batch_count = 0
+
+    def handle(self, route: Route, body: GenerateTimestamps, now: Now) -> None:
+        """One request. It goes to the master at once, unless another is away."""
+        self._request_count += 1
+        if type(body) is not GenerateTimestamps:
+            text = f"a proxy does not take {type(body).__name__}"
+            self._effects.append(ReplyTo(route, Failure("invalid_request", text)))
+        elif not 0 < body.count <= TIMESTAMPS_PER_REQUEST_MAX:
+            self._effects.append(ReplyTo(route, _count_wrong))
+        elif self._batcher.waiting_count >= self._limits.waiting_count_max:
+            self._effects.append(ReplyTo(route, _overloaded))
+        else:
+            self._batcher.add(route, body.count)
+            self._ask(now)
+
+    def handle_range(self, token: int, first: Timestamp, now: Now) -> None:
+        """The master gave what was asked for with this token, from `first` on."""
+        if token != self._token or self._deadline_us is None:
+            return
+        self._deadline_us = None
+        for route, share_first, count in self._batcher.split(first):
+            self._timestamp_count += count
+            self._effects.append(ReplyTo(route, TimestampRange(share_first, count)))
+        self._ask(now)
+
+    def handle_failure(self, token: int, message: str, now: Now) -> None:
+        """The master did not, or could not be reached."""
+        if token == self._token and self._deadline_us is not None:
+            self._fail(f"the master gave no timestamps: {message}", now)
+
+    def tick(self, now: Now) -> None:
+        """Give up on a request that is away for too long."""
+        if self._deadline_us is not None and now.instant_us >= self._deadline_us:
+            wait_ms = self._limits.answer_us_max // 1000
+            self._fail(f"the master did not answer within {wait_ms} ms", now)
+
+    def next_deadline(self) -> int | None:
+        """When to call `tick` at the latest, as an instant in microseconds."""
+        return self._deadline_us
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be done, in order; each is given out once."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def statistics(self) -> ProxyStatistics:
+        """A record of now."""
+        return ProxyStatistics(
+            request_count=self._request_count,
+            timestamp_count=self._timestamp_count,
+            batch_count=self._batch_count,
+            failed_batch_count=self._failed_batch_count,
+            waiting_count=self._batcher.waiting_count,
+        )
+
+    def _ask(self, now: Now) -> None:
+        count = self._batcher.next_batch_count()
+        if count is None:
+            return
+        self._token += 1
+        self._batch_count += 1
+        self._deadline_us = now.instant_us + self._limits.answer_us_max
+        self._effects.append(AskMaster(self._token, count))
+
+    def _fail(self, message: str, now: Now) -> None:
+        self._failed_batch_count += 1
+        self._deadline_us = None
+        failure = Failure("unavailable", message)
+        for route in self._batcher.fail():
+            self._effects.append(ReplyTo(route, failure))
+        self._ask(now)

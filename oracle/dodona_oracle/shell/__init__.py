@@ -1,0 +1,1 @@
+"""The oracle's shells: sockets, files, clocks and threads around the cores."""

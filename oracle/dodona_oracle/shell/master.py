@@ -1,0 +1,73 @@
+"""The master process: store, core, runtime and sockets, put together.
+
+Owns: nothing but the wiring, and what "ready" means for a master.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from fastapi import FastAPI
+
+from dodona._io.endpoint import Endpoint, EndpointLimits
+from dodona._io.runtime import Runtime, RuntimeLimits, read_clock
+from dodona._io.serving import serve
+from dodona_oracle.core.allocator import AllocatorSettings
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.shell.rest import add_operations, create_application
+from dodona_oracle.shell.settings import MasterSettings
+from dodona_oracle.shell.store import MasterStore
+
+LOG_AGE_US_MAX: Final = 2_000_000
+"""A master whose oldest append waits for longer is not ready: its disk hangs."""
+
+_logger: Final = logging.getLogger("dodona.master")
+
+
+def run_master(settings: MasterSettings) -> None:
+    """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
+    store = MasterStore.open(settings.data_dir, settings.map_mib_max << 20)
+    try:
+        core = MasterCore.recover(
+            store.items(),
+            read_clock(),
+            AllocatorSettings(
+                window_us=settings.window_ms * 1000, renew_us=settings.renew_ms * 1000
+            ),
+        )
+        _logger.info("recovered %s: %s", settings.data_dir, core.statistics())
+        serve(*create_master(core, store, settings), settings, settings.port)
+    finally:
+        store.close()
+
+
+def create_master(
+    core: MasterCore, store: MasterStore, settings: MasterSettings
+) -> tuple[FastAPI, Endpoint]:
+    """The REST pages and the data plane of a master."""
+    runtime = Runtime(
+        core, store, limits=RuntimeLimits(waiting_count_max=settings.waiting_count_max)
+    )
+
+    @asynccontextmanager
+    async def lifespan(application: FastAPI) -> AsyncIterator[None]:
+        runtime.start()
+        _logger.info("serving on %s:%d", settings.host, settings.port)
+        yield
+        await runtime.close()
+        _logger.info("stopped: %s", core.statistics())
+
+    def readiness() -> str | None:
+        age_us = runtime.statistics().waiting_age_us
+        if age_us > LOG_AGE_US_MAX:
+            return f"the disk has not answered for {age_us // 1000} ms"
+        return None
+
+    rest = create_application("Dodona master", lifespan, readiness)
+    add_operations(rest, runtime)
+    limits = EndpointLimits(
+        connection_count_max=settings.connection_count_max,
+        unread_bytes_max=settings.unread_mib_max << 20,
+    )
+    return rest, Endpoint(runtime, limits=limits)

@@ -1,0 +1,69 @@
+"""The settings of master and proxy.
+
+Owns: every number and name that an operator may choose, with its unit. `--help` prints them all.
+"""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from annotated_types import Ge, Le
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from dodona._io.settings import Count, Milliseconds, Port, ServerSettings, Url, public_address
+
+
+class MasterSettings(ServerSettings):
+    """The master: allocates timestamps, owns the catalog. One process, one data folder."""
+
+    model_config = SettingsConfigDict(env_prefix="DODONA_MASTER_")
+
+    port: Port = Field(8500, description="port for REST and for the data plane")
+    data_dir: Path = Field(description="folder of the catalog and of the timestamp ceiling")
+    map_mib_max: Annotated[int, Ge(64)] = Field(
+        16_384, description="size that the data file may grow to, MiB"
+    )
+    window_ms: Annotated[int, Ge(2), Le(900)] = Field(
+        400, description="distance of the timestamp ceiling from the clock, ms"
+    )
+    renew_ms: Milliseconds = Field(
+        200, description="the ceiling is raised when less than this is left of the window, ms"
+    )
+    waiting_count_max: Count = Field(
+        100_000, description="changes and answers that may wait for the disk"
+    )
+
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        if self.renew_ms >= self.window_ms:
+            raise ValueError("renew-ms must be less than window-ms")
+        return self
+
+
+class ProxySettings(ServerSettings):
+    """The proxy: batches timestamp requests of many clients. Stateless; run any number."""
+
+    model_config = SettingsConfigDict(env_prefix="DODONA_PROXY_")
+
+    port: Port = Field(8501, description="port for health checks and for the data plane")
+    master_url: Url = Field("http://127.0.0.1:8500", description="where the master is")
+    public_url: Url | None = Field(
+        None, description="where clients reach this proxy; by default http://host:port"
+    )
+    answer_ms_max: Milliseconds = Field(
+        3000, description="wait for the master's answer before its callers fail, ms"
+    )
+    waiting_count_max: Count = Field(200_000, description="callers that may wait at a time")
+    register_ms: Milliseconds = Field(
+        1000, description="time between two registrations with the master, ms"
+    )
+
+    @model_validator(mode="after")
+    def _check_public_url(self) -> Self:
+        public_address(self.host, self.port, self.public_url)
+        return self
+
+    @property
+    def address(self) -> str:
+        """Where clients reach this proxy."""
+        return public_address(self.host, self.port, self.public_url)

@@ -1,0 +1,145 @@
+"""The master's store: named values in LMDB, in a folder that one process has at a time.
+
+Owns: the files in the data folder and their format. An `append` is one transaction, durable when it
+returns. Values carry a checksum over their key and themselves, since LMDB has none.
+
+Whatever a commit raises is for the caller to die of: after a failed write nobody knows what the
+file holds, and a restart finds out. The one exception is a full map, which only needs to be larger.
+"""
+
+import logging
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+import lmdb
+
+from dodona._io.folder import LockedFolder, lock_folder
+from dodona.errors import DataCorrupted, InvalidRequest
+from dodona_oracle.core.records import Item, Put, Record
+
+FORMAT_VERSION: Final = b"1"
+FILE_NAME: Final = "master.mdb"
+MAP_BYTES_FIRST: Final = 64 << 20
+MAP_BYTES_MAX: Final = 16 << 30
+
+_version_key: Final = b"format\x00version"
+_checksum_bytes: Final = 4
+_logger: Final = logging.getLogger("dodona.store")
+
+
+class MasterStore:
+    """An open store. `append` may be called from another thread than the one that opened it."""
+
+    def __init__(
+        self, folder: LockedFolder, environment: lmdb.Environment, map_bytes_max: int
+    ) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._map_bytes_max = map_bytes_max
+
+    @classmethod
+    def open(cls, path: str | Path, map_bytes_max: int = MAP_BYTES_MAX) -> Self:
+        """Open, or make, the store in a folder.
+
+        Raises FolderInUse, InvalidRequest (the folder can't be used), DataCorrupted.
+        """
+        folder = lock_folder(path)
+        try:
+            environment = _open_environment(folder.path / FILE_NAME, map_bytes_max)
+            store = cls(folder, environment, map_bytes_max)
+            store._check_version()
+        except BaseException:
+            folder.close()
+            raise
+        return store
+
+    def items(self) -> Iterator[Item]:
+        """All that is stored. Raises DataCorrupted. Not to be mixed with `append`."""
+        with self._environment.begin() as transaction:
+            for name, stored in transaction.cursor():
+                if name != _version_key:
+                    yield _decode(name, stored)
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Make the records durable, all or none. Blocks until they are."""
+        while True:
+            try:
+                self._write(records)
+                return
+            except lmdb.MapFullError:
+                self._grow()
+
+    def close(self) -> None:
+        """Let go of the files and of the folder."""
+        self._environment.close()
+        self._folder.close()
+
+    def _write(self, records: Sequence[Record]) -> None:
+        with self._environment.begin(write=True) as transaction:
+            for record in records:
+                name = record.bucket.encode() + b"\x00" + record.key
+                if isinstance(record, Put):
+                    transaction.put(name, _checksum(name, record.value) + record.value)
+                else:
+                    transaction.delete(name)
+
+    def _grow(self) -> None:
+        size = self._environment.info()["map_size"]
+        if size >= self._map_bytes_max:
+            raise lmdb.MapFullError(f"the store has reached its limit of {size} bytes")
+        size = min(2 * size, self._map_bytes_max)
+        _logger.warning("the store's map is full: enlarging it to %d MiB", size >> 20)
+        self._environment.set_mapsize(size)
+
+    def _check_version(self) -> None:
+        with self._environment.begin(write=True) as transaction:
+            version = transaction.get(_version_key)
+            is_new = transaction.stat()["entries"] == 0
+            if version is None and is_new:
+                transaction.put(_version_key, FORMAT_VERSION)
+            elif version != FORMAT_VERSION:
+                found = "no" if version is None else repr(version)
+                raise DataCorrupted(
+                    f"{self._folder.path} has {found} format version, not {FORMAT_VERSION!r}",
+                    path=str(self._folder.path),
+                )
+
+
+def _open_environment(path: Path, map_bytes_max: int) -> lmdb.Environment:
+    map_bytes = min(map_bytes_max, MAP_BYTES_FIRST)
+    if path.exists():
+        map_bytes = max(map_bytes, path.stat().st_size)
+    try:
+        # The folder's lock makes LMDB's own (shared memory, survivors of killed processes)
+        # superfluous: one process, and one thread at a time in it.
+        environment = lmdb.open(str(path), map_size=map_bytes, subdir=False, lock=False)
+    except lmdb.Error as error:
+        raise DataCorrupted(f"{path} can't be opened: {error}", path=str(path)) from error
+    except OSError as error:
+        raise InvalidRequest(f"{path} can't be opened: {error}", path=str(path)) from error
+    _sync_folder(path.parent)
+    return environment
+
+
+def _sync_folder(path: Path) -> None:
+    """A file that was just made must still be there after a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checksum(name: bytes, value: bytes) -> bytes:
+    return zlib.crc32(value, zlib.crc32(name)).to_bytes(_checksum_bytes, "big")
+
+
+def _decode(name: bytes, stored: bytes) -> Item:
+    value = stored[_checksum_bytes:]
+    bucket, separator, key = name.partition(b"\x00")
+    if not separator or _checksum(name, value) != stored[:_checksum_bytes]:
+        raise DataCorrupted("a stored value fails its checksum", key=name)
+    return bucket.decode(), key, value

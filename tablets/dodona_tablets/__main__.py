@@ -1,0 +1,10 @@
+"""`python -m dodona_tablets --cell N --data-dir FOLDER ...`: one tablet node until SIGTERM."""
+
+import sys
+
+from dodona._io.serving import run_process
+from dodona_tablets.shell.service import run_node
+from dodona_tablets.shell.settings import NodeSettings
+
+if __name__ == "__main__":
+    run_process(NodeSettings, run_node, "python -m dodona_tablets", sys.argv[1:])

@@ -1,0 +1,132 @@
+"""What all parts of a cell share: its tablets, transactions, outcomes, and its outbox.
+
+Owns: the limits, the oracle time seen last, the fence, and the three ways a transaction's state
+here ends. Parts (participant, coordinator, reads, writes) change it only through these methods.
+"""
+
+from typing import Any
+
+import msgspec
+
+from dodona._core.effects import Effect, ReplyTo
+from dodona._core.messages import Failure, Reply
+from dodona.errors import DodonaError, TabletMoved
+from dodona.types import (
+    NULL_TIMESTAMP,
+    CellId,
+    Now,
+    Revision,
+    TabletId,
+    Timestamp,
+    TransactionId,
+)
+from dodona_tablets.core.locks import release
+from dodona_tablets.core.outcomes import Outcomes
+from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.transaction import State, Transaction
+
+
+class CellLimits(msgspec.Struct, frozen=True):
+    """Every bound and period of a cell. Durations in milliseconds, or seconds where named so."""
+
+    transaction_life_s_max: int = 60
+    forget_slack_s: int = 15
+    client_clock_difference_s_max: int = 60
+    blocked_wait_ms_max: int = 5_000
+    oracle_wait_ms_max: int = 5_000
+    transaction_rows_max: int = 100_000
+    transactions_alive_max: int = 100_000
+    reads_waiting_max: int = 10_000
+    ask_coordinator_after_ms: int = 1_000
+    recover_after_ms: int = 2_000
+    repeat_after_ms: int = 1_000
+    heartbeat_period_ms: int = 400
+    oracle_time_period_ms: int = 500
+    watermark_period_ms: int = 4_000
+
+
+class Cell:
+    """One cell's state. `now` is that of the event being handled."""
+
+    def __init__(self, cell: CellId, limits: CellLimits) -> None:
+        self.id = cell
+        self.limits = limits
+        self.tablets: dict[TabletId, Tablet] = {}
+        self.transactions: dict[TransactionId, Transaction] = {}
+        self.outcomes = Outcomes()
+        self.fence: Timestamp = NULL_TIMESTAMP
+        self.latest: Timestamp = NULL_TIMESTAMP
+        """The largest timestamp this cell knows the oracle to have issued."""
+        self.now = Now(0, 0)
+        self.effects: list[Effect] = []
+        self.woken: list[Any] = []
+        self.committed_count = 0
+        self.refused_count_by_kind: dict[str, int] = {}
+
+    def reply(self, route: Any, body: Reply) -> None:
+        self.effects.append(ReplyTo(route, body))
+
+    def state_of(self, transaction: TransactionId) -> State:
+        """Alive or finished; NONE covers "never heard of" and "forgotten"."""
+        alive = self.transactions.get(transaction)
+        if alive is not None:
+            return alive.state
+        outcome = self.outcomes.get(transaction)
+        if outcome is None:
+            return State.NONE
+        return State.REFUSED if isinstance(outcome, Failure) else State.COMMITTED
+
+    def tablet(self, tablet: TabletId, revision: Revision) -> Tablet:
+        """A tablet that is served here now. Raises TabletMoved: the client's route is stale."""
+        found = self.tablets.get(tablet)
+        if found is None or not found.is_mounted or found.fence == NULL_TIMESTAMP:
+            raise TabletMoved("the tablet is not mounted in this cell", tablet=tablet, cell=self.id)
+        if found.assignment.revision != revision:
+            raise TabletMoved("the tablet was mounted anew", tablet=tablet, cell=self.id)
+        return found
+
+    # How a transaction's state here ends
+
+    def apply(self, transaction: Transaction, commit_timestamp: Timestamp) -> None:
+        """Make its versions, let go of its locks. What decided it is in the outbox before."""
+        transaction.state = State.COMMITTED
+        transaction.commit_timestamp = commit_timestamp
+        for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
+            tablet.apply(part.writes, commit_timestamp)
+            tablet.active_count -= 1
+        release(transaction, commit_timestamp)
+        self.committed_count += 1
+
+    def finish_committed(self, transaction: Transaction) -> None:
+        """From a live transaction to an outcome."""
+        assert transaction.state is State.COMMITTED
+        del self.transactions[transaction.id]
+        self.outcomes.put(transaction.id, transaction.commit_timestamp)
+        self.wake(transaction)
+
+    def finish_refused(self, transaction: Transaction, failure: Failure) -> None:
+        """Let go of its locks and remember why."""
+        assert transaction.state is not State.COMMITTED
+        for tablet in transaction.tablets:
+            tablet.active_count -= 1
+        release(transaction, None)
+        transaction.state = State.REFUSED
+        self.transactions.pop(transaction.id, None)
+        self.refuse(transaction.id, failure)
+        self.wake(transaction)
+
+    def refuse(self, transaction: TransactionId, failure: Failure) -> None:
+        """A refusal lives in memory only: the restart fence stands in for it after a crash."""
+        self.outcomes.put(transaction, failure)
+        count = self.refused_count_by_kind.get(failure.kind, 0)
+        self.refused_count_by_kind[failure.kind] = count + 1
+
+    def wake(self, transaction: Transaction) -> None:
+        """Whoever waited for this transaction checks again at the end of this event."""
+        self.woken.extend(transaction.waiters)
+        transaction.waiters.clear()
+
+
+def failure_of(error: DodonaError) -> Failure:
+    """An error as it travels."""
+    return Failure(error.kind, error.message, error.attributes)

@@ -1,0 +1,298 @@
+"""The role machine of a tablet node: one cell, one inbox, one outbox.
+
+Owns: dispatch, the cell's fence, time-outs, and the forget watermark. Everything else is a part:
+`participant`, `coordinator`, `reads`, `nonatomic`, `mounting`, which share a `cell`. Give it the
+log's records (`replay`), then `start` it; it serves once the oracle has answered for the fence.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from dodona._core.effects import Append, AskTimestamps, Effect, Route
+from dodona._core.messages import (
+    Acknowledge,
+    AskCoordinator,
+    AskOutcome,
+    Assignment,
+    CellMessage,
+    CommitOne,
+    DataRequest,
+    Decide,
+    Failure,
+    Lookup,
+    Prepare,
+    QueryStatus,
+    Scan,
+    ScanArrow,
+    Status,
+    TellAbort,
+    TellCommit,
+    WriteArrow,
+    WriteNonAtomic,
+)
+from dodona.errors import InvalidRequest, TransactionAborted, Unavailable
+from dodona.types import NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, CellId, Now, Timestamp
+from dodona_tablets.core.cell import Cell, CellLimits
+from dodona_tablets.core.coordinator import Coordinator, Question
+from dodona_tablets.core.mounting import FenceToken, Mounting
+from dodona_tablets.core.nonatomic import NonAtomicWrites
+from dodona_tablets.core.participant import Event, Participant, timed_out_waiting
+from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
+from dodona_tablets.core.records import Record, WatermarkRaised
+from dodona_tablets.core.replay import replay
+from dodona_tablets.core.transaction import State, Transaction
+
+TICK_MS: Final = 100
+CELL_FENCE: Final = "cell fence"
+ORACLE_TIME: Final = "oracle time"
+
+
+class NodeStatistics(msgspec.Struct, frozen=True):
+    """What a cell counts, since its start; `alive`, `waiting` and `rows` are of now."""
+
+    tablets: int
+    rows: int
+    transactions_alive: int
+    transactions_prepared: int
+    reads_waiting: int
+    reads_waited: int
+    outcomes_remembered: int
+    committed: int
+    refused_by_kind: dict[str, int]
+    non_atomic_rows: int
+    latest_timestamp: Timestamp
+
+
+class NodeCore:
+    """See the module. All inputs take `now`; all outputs are effects, taken by `take_effects`."""
+
+    def __init__(self, cell: CellId, address: str, limits: CellLimits | None = None) -> None:
+        self.cell = Cell(cell, limits or CellLimits())
+        self._participant = Participant(self.cell)
+        self._coordinator = Coordinator(self.cell, self._participant)
+        self._reads = Reads(self.cell)
+        self._writes = NonAtomicWrites(self.cell)
+        self._mounting = Mounting(self.cell, address)
+        self._tick_at_us = 0
+        self._oracle_time_at_us = 0
+        self._watermark_at_us = 0
+        self._handlers: dict[type[Any], Callable[[Route, Any], None]] = {
+            CommitOne: self._commit_one,
+            Prepare: self._prepare,
+            Decide: self._decide,
+            AskOutcome: self._ask_outcome,
+            WriteNonAtomic: self._writes.handle,
+            WriteArrow: self._writes.handle,
+            Lookup: self._reads.handle,
+            Scan: self._reads.handle,
+            ScanArrow: self._reads.handle,
+        }
+
+    # Life
+
+    def replay(self, record: Record) -> None:
+        """Recovery, before `start`."""
+        replay(self.cell, record)
+
+    def start(self, now: Now) -> None:
+        """Everything was replayed: ask for the fence, then serve."""
+        self.cell.now = now
+        for tablet in self.cell.tablets.values():
+            tablet.fence = NULL_TIMESTAMP
+        for alive in self.cell.transactions.values():
+            alive.nag_at_us = now.instant_us
+        self.cell.effects.append(AskTimestamps(CELL_FENCE))
+        self._tick_at_us = now.instant_us
+
+    @property
+    def is_serving(self) -> bool:
+        return self.cell.fence != NULL_TIMESTAMP
+
+    def take_effects(self) -> list[Effect]:
+        """The outbox, in order; empty afterwards."""
+        self._reads.ask_for_proof()
+        effects, self.cell.effects = self.cell.effects, []
+        return effects
+
+    # Inputs
+
+    def handle(self, route: Route, body: DataRequest, now: Now) -> None:
+        """A request; its answer will be a reply with this route."""
+        self.cell.now = now
+        handler = self._handlers.get(type(body))
+        if handler is None:
+            text = f"a tablet node does not answer {type(body).__name__}"
+            self.cell.reply(route, Failure(InvalidRequest.kind, text))
+        elif not self.is_serving:
+            text = "the cell is starting"
+            self.cell.reply(route, Failure(Unavailable.kind, text, {"cell": self.cell.id}))
+        else:
+            handler(route, body)
+            self._let_woken_retry()
+
+    def handle_cell_message(self, body: CellMessage, now: Now) -> None:
+        """A message from another participant. While starting it is dropped: it will be repeated."""
+        self.cell.now = now
+        if not self.is_serving:
+            return
+        self._dispatch_cell_message(body)
+        self._let_woken_retry()
+
+    def handle_timestamp(self, token: Any, timestamp: Timestamp, now: Now) -> None:
+        """The oracle's answer to `AskTimestamps(token)`."""
+        cell = self.cell
+        cell.now = now
+        cell.latest = max(cell.latest, timestamp)
+        if type(token) is int:
+            self._participant.handle_timestamp(token, timestamp)  # type: ignore[arg-type]
+        elif isinstance(token, FenceToken):
+            self._mounting.handle_fence(token, timestamp)
+        elif token == CELL_FENCE:
+            self._begin_serving(timestamp)
+        elif isinstance(token, ProofToken):
+            self._reads.handle_proof(token)
+        self._let_woken_retry()
+
+    def handle_assignment(self, assignment: Assignment, now: Now) -> None:
+        """The master's answer to a heartbeat."""
+        self.cell.now = now
+        if self.is_serving:
+            self._mounting.handle_assignment(assignment)
+
+    def tick(self, now: Now) -> None:
+        """Everything that time starts. Time ends nothing that is prepared."""
+        self.cell.now = now
+        self._tick_at_us = now.instant_us + TICK_MS * 1000
+        if now.instant_us >= self._oracle_time_at_us:
+            period_ms = self.cell.limits.oracle_time_period_ms
+            self._oracle_time_at_us = now.instant_us + period_ms * 1000
+            token = ORACLE_TIME if self.is_serving else CELL_FENCE
+            self.cell.effects.append(AskTimestamps(token))
+        if not self.is_serving:
+            return
+        self._mounting.tick()
+        self._reads.tick()
+        self._nag()
+        self._raise_watermark()
+        self._let_woken_retry()
+
+    def next_deadline(self) -> int:
+        """When to tick at the latest, as an instant in microseconds."""
+        return self._tick_at_us
+
+    def statistics(self) -> NodeStatistics:
+        cell = self.cell
+        alive = cell.transactions.values()
+        return NodeStatistics(
+            tablets=sum(1 for tablet in cell.tablets.values() if tablet.is_mounted),
+            rows=sum(len(tablet.store) for tablet in cell.tablets.values()),
+            transactions_alive=len(alive),
+            transactions_prepared=sum(1 for t in alive if t.state is State.PREPARED),
+            reads_waiting=len(self._reads),
+            reads_waited=self._reads.waited_count,
+            outcomes_remembered=len(cell.outcomes),
+            committed=cell.committed_count,
+            refused_by_kind=dict(cell.refused_count_by_kind),
+            non_atomic_rows=self._writes.row_count,
+            latest_timestamp=cell.latest,
+        )
+
+    # Requests
+
+    def _commit_one(self, route: Route, body: CommitOne) -> None:
+        participants = (self.cell.id,)
+        self._participant.prepare(route, body.transaction, participants, body.modifications)
+
+    def _prepare(self, route: Route, body: Prepare) -> None:
+        if len(body.participants) < 2:
+            text = "a prepare names several participants; for one there is CommitOne"
+            self.cell.reply(route, Failure(InvalidRequest.kind, text))
+            return
+        self._participant.prepare(route, body.transaction, body.participants, body.modifications)
+
+    def _decide(self, route: Route, body: Decide) -> None:
+        if body.commit_timestamp is None:
+            self._coordinator.decide_abort(route, body)
+        else:
+            self._coordinator.decide_commit(route, body, body.commit_timestamp)
+
+    def _ask_outcome(self, route: Route, body: AskOutcome) -> None:
+        self._coordinator.question(Question.OUTCOME, route, body.transaction)
+
+    def _dispatch_cell_message(self, body: CellMessage) -> None:
+        none = Timestamp(0)
+        match body:
+            case QueryStatus():
+                self._participant.handle(Event.QUERY_STATUS, body.source, body.transaction, none)
+            case TellCommit():
+                self._participant.handle(
+                    Event.TELL_COMMIT, body.source, body.transaction, body.timestamp
+                )
+            case TellAbort():
+                self._participant.handle(Event.TELL_ABORT, body.source, body.transaction, none)
+            case AskCoordinator():
+                self._coordinator.question(Question.ASK, body.source, body.transaction)
+            case Acknowledge():
+                self._coordinator.acknowledge(body.source, body.transaction)
+            case Status():
+                self._coordinator.status(body)
+
+    # Time
+
+    def _begin_serving(self, fence: Timestamp) -> None:
+        """Rule 9. A fence that was asked for twice only rises: later is as good."""
+        if self.is_serving:
+            return
+        self.cell.fence = fence
+        for tablet in self.cell.tablets.values():
+            if tablet.is_mounted:
+                tablet.fence = fence
+        self._mounting.send_heartbeat()
+
+    def _nag(self) -> None:
+        now_us, limits = self.cell.now.instant_us, self.cell.limits
+        for alive in list(self.cell.transactions.values()):
+            waited_us = now_us - alive.since_us
+            if alive.state is State.WAITING:
+                if waited_us > limits.blocked_wait_ms_max * 1000:
+                    self._participant.refuse(alive, timed_out_waiting(alive))
+            elif alive.state is State.LOCKED:
+                if waited_us > (limits.blocked_wait_ms_max + limits.oracle_wait_ms_max) * 1000:
+                    text = "the oracle did not answer in time"
+                    self._participant.refuse(alive, Failure(TransactionAborted.kind, text))
+                elif now_us >= alive.nag_at_us:
+                    self._participant.ask_timestamp(alive)
+            elif now_us >= alive.nag_at_us:
+                self._nag_about(alive)
+
+    def _nag_about(self, alive: Transaction) -> None:
+        if alive.state is State.COMMITTED:
+            self._coordinator.announce(alive)
+        elif alive.coordinator == self.cell.id:
+            self._coordinator.recover(alive)
+        else:
+            self._participant.ask_coordinator(alive)
+
+    def _raise_watermark(self) -> None:
+        """Rule 12: by oracle time, below every transaction that could still be alive."""
+        cell, limits = self.cell, self.cell.limits
+        if cell.now.instant_us < self._watermark_at_us:
+            return
+        self._watermark_at_us = cell.now.instant_us + limits.watermark_period_ms * 1000
+        seconds = limits.transaction_life_s_max + limits.forget_slack_s
+        watermark = Timestamp(cell.latest - (seconds << TIMESTAMP_COUNTER_BITS))
+        if watermark > cell.outcomes.watermark and cell.outcomes.has_bucket_below(watermark):
+            cell.outcomes.raise_watermark(watermark)
+            cell.effects.append(Append(WatermarkRaised(watermark)))
+
+    def _let_woken_retry(self) -> None:
+        """Whoever waited for a transaction that moved on checks again, in order of arrival."""
+        while self.cell.woken:
+            woken, self.cell.woken = self.cell.woken, []
+            for waiter in woken:
+                if isinstance(waiter, WaitingRead):
+                    self._reads.retry(waiter)
+                elif waiter.state is State.WAITING:
+                    self._participant.lock(waiter)

@@ -1,0 +1,66 @@
+"""Writes without atomicity: the client's stamp, no locks, last write wins.
+
+Owns: the check of the client's clock and the two durabilities. `sync` answers once the log is
+durable; `async` answers from memory, and the shell bounds how much a crash may lose.
+Source: the YTsaurus document, "Non-atomic transactions" and "Durability".
+"""
+
+from typing import Any
+
+from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
+from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
+from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, TransactionAborted
+from dodona.types import TIMESTAMP_COUNTER_BITS, Timestamp
+from dodona_tablets.core.cell import Cell, failure_of
+from dodona_tablets.core.participant import atomicity_mismatch
+from dodona_tablets.core.records import BatchWritten, RowsWritten
+from dodona_tablets.core.tablet import Tablet
+
+OFF_LIMITS = "Transaction timestamp is off limits, check the local clock readings"
+
+
+class NonAtomicWrites:
+    """Checks all of a request, then writes all of it: a request is never half applied."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self.row_count = 0
+
+    def handle(self, route: Any, request: WriteNonAtomic | WriteArrow) -> None:
+        try:
+            written = self._write(request)
+        except DodonaError as error:
+            self._cell.reply(route, failure_of(error))
+            return
+        effect = ReplyTo if request.is_durable else ReplyAtOnce
+        self._cell.effects.append(effect(route, written))
+
+    def _write(self, request: WriteNonAtomic | WriteArrow) -> Written:
+        tablet = self._cell.tablet(request.tablet, request.revision)
+        self._check(tablet, request.stamp)
+        record: RowsWritten | BatchWritten
+        if isinstance(request, WriteArrow):
+            writes = tablet.writes_of_batch(request.batch)
+            record = BatchWritten(request.tablet, request.stamp, request.batch)
+        else:
+            if len(request.writes) > self._cell.limits.transaction_rows_max:
+                limit = self._cell.limits.transaction_rows_max
+                raise LimitExceeded(f"a request has at most {limit} rows")
+            for write in request.writes:
+                tablet.check_write(write)
+            writes = list(request.writes)
+            record = RowsWritten(request.tablet, request.stamp, request.writes)
+        self._cell.effects.append(Append(record))
+        self.row_count += len(writes)
+        return Written(len(writes), tablet.apply_stamped(writes, request.stamp))
+
+    def _check(self, tablet: Tablet, stamp: Timestamp) -> None:
+        if tablet.is_atomic:
+            raise atomicity_mismatch("none", "full", tablet)
+        if tablet.is_closing:
+            raise TransactionAborted("the table is being unmounted", table=tablet.assignment.path)
+        seconds = abs(stamp - self._cell.latest) >> TIMESTAMP_COUNTER_BITS
+        if stamp < 0 or seconds > self._cell.limits.client_clock_difference_s_max:
+            raise InvalidRequest(
+                OFF_LIMITS, client_timestamp=stamp, server_timestamp=self._cell.latest
+            )

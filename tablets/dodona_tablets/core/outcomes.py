@@ -1,0 +1,48 @@
+"""What became of finished transactions, remembered until the forget watermark passes them.
+
+Owns: the outcome records and the watermark W (COMMIT-PROTOCOL rules 11, 12). W only rises.
+Outcomes lie in buckets of a few seconds of start time, so that forgetting costs nothing a row.
+"""
+
+from dodona._core.messages import Failure
+from dodona.types import NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
+
+_BUCKET_BITS = TIMESTAMP_COUNTER_BITS + 2
+
+Outcome = Timestamp | Failure
+"""The commit timestamp, or why it was refused (told again to whoever repeats the request)."""
+
+
+class Outcomes:
+    """Outcome by transaction id, and the watermark."""
+
+    def __init__(self) -> None:
+        self.watermark: Timestamp = NULL_TIMESTAMP
+        self._buckets: dict[int, dict[TransactionId, Outcome]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(bucket) for bucket in self._buckets.values())
+
+    def get(self, transaction: TransactionId) -> Outcome | None:
+        bucket = self._buckets.get(transaction >> _BUCKET_BITS)
+        return None if bucket is None else bucket.get(transaction)
+
+    def put(self, transaction: TransactionId, outcome: Outcome) -> None:
+        """Record an outcome. A recorded commit is final; a refusal may only be repeated."""
+        bucket = self._buckets.setdefault(transaction >> _BUCKET_BITS, {})
+        known = bucket.setdefault(transaction, outcome)
+        if known is outcome:
+            return
+        assert isinstance(known, Failure) == isinstance(outcome, Failure), "outcome overturned"
+        assert isinstance(known, Failure) or known == outcome, "commit timestamp changed"
+
+    def has_bucket_below(self, watermark: Timestamp) -> bool:
+        """Whether raising the watermark so far would forget anything."""
+        return any((index + 1) << _BUCKET_BITS <= watermark for index in self._buckets)
+
+    def raise_watermark(self, watermark: Timestamp) -> None:
+        """Forget whole buckets that lie at or below the new watermark."""
+        assert watermark >= self.watermark, "the watermark only rises"
+        self.watermark = watermark
+        for index in [i for i in self._buckets if (i + 1) << _BUCKET_BITS <= watermark]:
+            del self._buckets[index]

@@ -1,0 +1,156 @@
+"""Reads at a timestamp, and their waiting.
+
+Owns: proof that a read's timestamp was issued (a read from the future could see half of a later
+commit), bounded waiting on prepared rows, and the queue of reads that wait. A read is attempted
+anew, whole, after whatever it waited for has moved on.
+"""
+
+from typing import Any, NamedTuple
+
+from dodona._core.effects import AskTimestamps
+from dodona._core.messages import Lookup, Reply, Scan, ScanArrow
+from dodona.errors import DodonaError, InvalidRequest, Overloaded, RowBlocked, Unavailable
+from dodona.types import (
+    ASYNC_LAST_COMMITTED,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    SYNC_LAST_COMMITTED,
+)
+from dodona_tablets.core.cell import Cell, failure_of
+from dodona_tablets.core.transaction import Transaction
+
+Read = Lookup | Scan | ScanArrow
+
+
+class ProofToken(NamedTuple):
+    """Which batch of reads waits for the oracle to show that it is past their timestamps."""
+
+    batch: int
+
+
+class WaitingRead:
+    """A read that met a prepared row."""
+
+    __slots__ = ("deadline_us", "request", "route")
+
+    def __init__(self, route: Any, request: Read, deadline_us: int) -> None:
+        self.route = route
+        self.request = request
+        self.deadline_us = deadline_us
+
+
+class Reads:
+    """Answers reads, now or when what blocks them has an outcome."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._unproven: list[tuple[Any, Read]] = []
+        self._proving: dict[int, tuple[int, list[tuple[Any, Read]]]] = {}
+        self._batch = 0
+        self._parked_count = 0
+        self._waiting: dict[WaitingRead, None] = {}
+        self.waited_count = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting) + self._parked_count
+
+    def handle(self, route: Any, request: Read) -> None:
+        """Answer, or park until the oracle has shown that the timestamp is not in the future."""
+        timestamp = request.timestamp
+        is_newest = timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
+        if is_newest or MIN_TIMESTAMP <= timestamp <= self._cell.latest:
+            self._attempt(route, request, None)
+        elif not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            self._refuse(route, InvalidRequest("invalid read timestamp", timestamp=timestamp))
+        elif len(self) >= self._cell.limits.reads_waiting_max:
+            self._refuse(route, Overloaded("too many reads wait in this cell", cell=self._cell.id))
+        else:
+            self._unproven.append((route, request))
+            self._parked_count += 1
+
+    def ask_for_proof(self) -> None:
+        """One question to the oracle for all reads of this batch of events."""
+        if self._unproven:
+            self._batch += 1
+            self._proving[self._batch] = (self._cell.now.instant_us, self._unproven)
+            self._unproven = []
+            self._cell.effects.append(AskTimestamps(ProofToken(self._batch)))
+
+    def handle_proof(self, token: ProofToken) -> None:
+        """`latest` was raised by an answer that was asked for after these reads came."""
+        _, reads = self._proving.pop(token.batch, (0, ()))
+        self._parked_count -= len(reads)
+        for route, request in reads:
+            if request.timestamp <= self._cell.latest:
+                self._attempt(route, request, None)
+            else:
+                error = InvalidRequest(
+                    "the read timestamp lies in the future",
+                    timestamp=request.timestamp,
+                    latest_timestamp=self._cell.latest,
+                )
+                self._refuse(route, error)
+
+    def retry(self, waiting: WaitingRead) -> None:
+        """What it waited for has moved on. Its deadline stays."""
+        if waiting in self._waiting:
+            del self._waiting[waiting]
+            self._attempt(waiting.route, waiting.request, waiting.deadline_us)
+
+    def tick(self) -> None:
+        """Give up on what has waited too long."""
+        now_us = self._cell.now.instant_us
+        self._repeat_questions(now_us)
+        for waiting in [w for w in self._waiting if w.deadline_us <= now_us]:
+            del self._waiting[waiting]
+            limit_ms = self._cell.limits.blocked_wait_ms_max
+            error = RowBlocked(f"a row stayed prepared for {limit_ms} ms", cell=self._cell.id)
+            self._refuse(waiting.route, error)
+
+    def _repeat_questions(self, now_us: int) -> None:
+        """The oracle may be restarting: ask again, but no longer than a read may wait."""
+        limits = self._cell.limits
+        for batch, (since_us, reads) in list(self._proving.items()):
+            if now_us - since_us > limits.oracle_wait_ms_max * 1000:
+                del self._proving[batch]
+                self._parked_count -= len(reads)
+                for route, _ in reads:
+                    self._refuse(route, Unavailable("the oracle does not answer"))
+            elif now_us - since_us > limits.repeat_after_ms * 1000:
+                self._cell.effects.append(AskTimestamps(ProofToken(batch)))
+
+    def _attempt(self, route: Any, request: Read, deadline_us: int | None) -> None:
+        try:
+            result = self._read(request)
+        except DodonaError as error:
+            self._refuse(route, error)
+            return
+        if isinstance(result, Transaction):
+            self._wait(route, request, deadline_us, result)
+        else:
+            self._cell.reply(route, result)
+
+    def _read(self, request: Read) -> Reply | Transaction:
+        tablet = self._cell.tablet(request.tablet, request.revision)
+        if isinstance(request, Lookup):
+            return tablet.lookup(request)
+        if isinstance(request, Scan):
+            return tablet.scan(request)
+        return tablet.scan_arrow(request)
+
+    def _wait(
+        self, route: Any, request: Read, deadline_us: int | None, blocker: Transaction
+    ) -> None:
+        limits = self._cell.limits
+        if len(self) >= limits.reads_waiting_max:
+            self._refuse(route, Overloaded("too many reads wait in this cell", cell=self._cell.id))
+            return
+        if deadline_us is None:
+            deadline_us = self._cell.now.instant_us + limits.blocked_wait_ms_max * 1000
+            self.waited_count += 1
+        waiting = WaitingRead(route, request, deadline_us)
+        self._waiting[waiting] = None
+        blocker.waiters.append(waiting)
+
+    def _refuse(self, route: Any, error: DodonaError) -> None:
+        self._cell.reply(route, failure_of(error))

@@ -1,0 +1,119 @@
+"""Recovery: fold the log into a cell, record by record, through the live `apply`.
+
+Owns: what each record means. Locks of prepared transactions are taken again; times of read locks
+are not rebuilt, since the restart fence lets nobody in who could need them.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dodona._core.messages import TabletModifications
+from dodona.types import CellId, TransactionId
+from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.participant import ABORTED, acquire_all
+from dodona_tablets.core.records import (
+    AbortDecided,
+    AllAcknowledged,
+    BatchWritten,
+    CommitDecided,
+    CommittedHere,
+    PreparedHere,
+    Record,
+    RowsWritten,
+    TabletMounted,
+    TabletUnmounted,
+    WatermarkRaised,
+)
+from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.transaction import State, Transaction
+
+
+def replay(cell: Cell, record: Record) -> None:
+    """Apply one record. Records come in the order in which they were appended."""
+    MEANINGS[type(record)](cell, record)
+
+
+def _rows_written(cell: Cell, record: RowsWritten) -> None:
+    cell.tablets[record.tablet].apply_stamped(record.writes, record.stamp)
+
+
+def _batch_written(cell: Cell, record: BatchWritten) -> None:
+    tablet = cell.tablets[record.tablet]
+    tablet.apply_stamped(tablet.writes_of_batch(record.batch), record.stamp)
+
+
+def _abort_decided(cell: Cell, record: AbortDecided) -> None:
+    cell.finish_refused(cell.transactions[record.transaction], ABORTED)
+
+
+def _all_acknowledged(cell: Cell, record: AllAcknowledged) -> None:
+    alive = cell.transactions[record.transaction]
+    alive.unacknowledged = []
+    cell.finish_committed(alive)
+
+
+def _watermark_raised(cell: Cell, record: WatermarkRaised) -> None:
+    cell.outcomes.raise_watermark(record.timestamp)
+
+
+def _unmounted(cell: Cell, record: TabletUnmounted) -> None:
+    cell.tablets[record.tablet].unmount()
+
+
+def _mounted(cell: Cell, record: TabletMounted) -> None:
+    known = cell.tablets.get(record.assignment.tablet)
+    if known is None:
+        cell.tablets[record.assignment.tablet] = Tablet(record.assignment)
+    else:
+        known.mount(record.assignment)
+
+
+def _committed_here(cell: Cell, record: CommittedHere) -> None:
+    for part in record.modifications:
+        cell.tablets[part.tablet].apply(part.writes, record.timestamp)
+    cell.latest = max(cell.latest, record.timestamp)
+    cell.outcomes.put(record.transaction, record.timestamp)
+
+
+def _prepared_here(cell: Cell, record: PreparedHere) -> None:
+    alive = _transaction(cell, record.transaction, record.participants, record.modifications)
+    acquire_all(alive)
+    alive.state = State.PREPARED
+    alive.prepare_timestamp = record.timestamp
+    cell.latest = max(cell.latest, record.timestamp)
+
+
+def _transaction(
+    cell: Cell,
+    transaction: TransactionId,
+    participants: tuple[CellId, ...],
+    modifications: tuple[TabletModifications, ...],
+) -> Transaction:
+    alive = Transaction(transaction, participants, modifications, cell.now.instant_us)
+    alive.tablets = tuple([cell.tablets[part.tablet] for part in modifications])
+    cell.transactions[transaction] = alive
+    return alive
+
+
+def _commit_decided(cell: Cell, record: CommitDecided) -> None:
+    alive = cell.transactions[record.transaction]
+    cell.apply(alive, record.timestamp)
+    cell.latest = max(cell.latest, record.timestamp)
+    if alive.coordinator == cell.id:
+        alive.unacknowledged = [other for other in alive.participants if other != cell.id]
+    else:
+        cell.finish_committed(alive)
+
+
+MEANINGS: Final[dict[type[Any], Callable[[Cell, Any], None]]] = {
+    CommittedHere: _committed_here,
+    PreparedHere: _prepared_here,
+    CommitDecided: _commit_decided,
+    AbortDecided: _abort_decided,
+    AllAcknowledged: _all_acknowledged,
+    WatermarkRaised: _watermark_raised,
+    RowsWritten: _rows_written,
+    BatchWritten: _batch_written,
+    TabletMounted: _mounted,
+    TabletUnmounted: _unmounted,
+}

@@ -1,0 +1,86 @@
+"""A transaction as one cell knows it while it is alive there.
+
+Owns: the states, and what belongs to a transaction between its locks and its outcome. A finished
+transaction is only an outcome (see `outcomes`). Who changes the state: `participant` and
+`coordinator`, through their transition tables.
+"""
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+from dodona._core.messages import TabletModifications
+from dodona.types import NULL_TIMESTAMP, CellId, Timestamp, TransactionId
+
+if TYPE_CHECKING:
+    from dodona_tablets.core.row import Holder, Row
+    from dodona_tablets.core.tablet import Tablet
+
+
+class State(enum.Enum):
+    """COMMITTED and REFUSED are also the two kinds of a finished transaction's outcome."""
+
+    NONE = "none"
+    WAITING = "waiting"
+    LOCKED = "locked"
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    REFUSED = "refused"
+
+
+class Transaction:
+    """Alive from the first message that named it here to its outcome (and, at the coordinator,
+    to the last acknowledgement). One cell alone: `participants` has that cell only."""
+
+    __slots__ = (
+        "asked_routes",
+        "commit_timestamp",
+        "held",
+        "id",
+        "is_recovering",
+        "modifications",
+        "nag_at_us",
+        "participants",
+        "prepare_timestamp",
+        "routes",
+        "since_us",
+        "state",
+        "statuses",
+        "tablets",
+        "unacknowledged",
+        "waiters",
+    )
+
+    def __init__(
+        self,
+        transaction: TransactionId,
+        participants: tuple[CellId, ...],
+        modifications: tuple[TabletModifications, ...],
+        since_us: int,
+    ) -> None:
+        self.id = transaction
+        self.state = State.NONE
+        self.participants = participants
+        self.modifications = modifications
+        self.prepare_timestamp: Timestamp = NULL_TIMESTAMP
+        self.commit_timestamp: Timestamp = NULL_TIMESTAMP
+        self.tablets: tuple[Tablet, ...] = ()
+        self.held: list[tuple[Row, Holder]] = []
+        self.routes: list[Any] = []
+        """Who asked for the commit or prepare and gets its answer."""
+        self.asked_routes: list[Any] = []
+        """Who asked the coordinator for the outcome before there was one."""
+        self.waiters: list[Any] = []
+        """Reads and writers that wait for this transaction to move on."""
+        self.since_us = since_us
+        self.nag_at_us = since_us
+        self.is_recovering = False
+        self.statuses: dict[CellId, Timestamp] = {}
+        self.unacknowledged: list[CellId] = []
+
+    @property
+    def is_one_cell(self) -> bool:
+        return len(self.participants) == 1
+
+    @property
+    def coordinator(self) -> CellId:
+        return self.participants[0]

@@ -1,0 +1,140 @@
+"""The node's links to others: the oracle, the master, and the cells it shares transactions with.
+
+Owns: carrying out `AskTimestamps`, `SendToCell` and `SendHeartbeat`, and feeding the answers back.
+Whatever does not arrive is asked for again by the core, so nothing here retries.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+import httpx
+
+from dodona._core import rest
+from dodona._core.batcher import Batcher
+from dodona._core.effects import AskTimestamps, SendHeartbeat, SendToCell
+from dodona._core.messages import Assignment, GenerateTimestamps, Heartbeat, Reply, TimestampRange
+from dodona._io.peer import Peer, rpc_url
+from dodona._io.runtime import Runtime
+from dodona.types import CellId
+from dodona_tablets.core.node import NodeCore
+
+MASTER_TIMEOUT_S: Final = 2.0
+ORACLE_TIMEOUT_MS: Final = 2_000
+JSON_HEADERS: Final = {"content-type": rest.JSON_TYPE}
+
+_logger: Final = logging.getLogger("dodona.links")
+
+
+class Links:
+    """Effects out, inputs back in. `open` it on the running loop, before the runtime starts."""
+
+    _http: httpx.AsyncClient
+    _oracle: Peer
+    _runtime: Runtime
+
+    def __init__(self, core: NodeCore, master_url: str) -> None:
+        self._core = core
+        self._master_url = master_url
+        self._peers: dict[CellId, tuple[str, Peer]] = {}
+        self._batcher: Batcher[Any] = Batcher()
+        self._is_asking = False
+        self._heartbeat: asyncio.Task[None] | None = None
+        self._next_heartbeat: Heartbeat | None = None
+        self._closing: list[asyncio.Task[None]] = []
+
+    def open(self, runtime: Runtime) -> None:
+        """From here on effects can be carried out; their answers go to this runtime."""
+        self._runtime = runtime
+        self._http = httpx.AsyncClient(base_url=self._master_url, timeout=MASTER_TIMEOUT_S)
+        self._oracle = Peer(rpc_url(self._master_url), timeout_ms=ORACLE_TIMEOUT_MS)
+
+    def handlers(self) -> dict[type[Any], Any]:
+        """What the runtime calls for each kind of effect."""
+        return {
+            AskTimestamps: self._ask_timestamps,
+            SendToCell: self._send_to_cell,
+            SendHeartbeat: self._send_heartbeat,
+        }
+
+    async def close(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        peers = [peer for _, peer in self._peers.values()]
+        await asyncio.gather(*[peer.close() for peer in [self._oracle, *peers]])
+        await self._http.aclose()
+
+    # Timestamps: one request in flight, for all that were asked for before it was sent
+
+    def _ask_timestamps(self, effect: AskTimestamps) -> None:
+        self._batcher.add(effect.token)
+        if not self._is_asking:
+            self._is_asking = True
+            asyncio.get_running_loop().call_soon(self._send_question)
+
+    def _send_question(self) -> None:
+        count = self._batcher.next_batch_count()
+        if count is None:
+            self._is_asking = False
+        else:
+            self._oracle.call(GenerateTimestamps(count)).add_done_callback(self._deal)
+
+    def _deal(self, future: "asyncio.Future[Reply]") -> None:
+        reply = future.result()
+        if isinstance(reply, TimestampRange):
+            shares = [(token, at) for token, at, _ in self._batcher.split(reply.first)]
+            self._runtime.call_each(self._core.handle_timestamp, shares)
+        else:
+            count = len(self._batcher.fail())  # the core asks again for what it still wants
+            _logger.warning("the oracle gave none of %d timestamps: %s", count, reply)
+        self._send_question()
+
+    # Other cells
+
+    def _send_to_cell(self, effect: SendToCell) -> None:
+        known = self._peers.get(effect.cell)
+        if known is not None:  # else the master has not said yet where it is: sent again later
+            known[1].post(effect.body)
+
+    def _learn(self, addresses: dict[CellId, str]) -> None:
+        for cell, address in addresses.items():
+            known = self._peers.get(cell)
+            if known is not None and known[0] == address:
+                continue
+            if known is not None:
+                self._closing = [task for task in self._closing if not task.done()]
+                self._closing.append(asyncio.create_task(known[1].close()))
+            self._peers[cell] = (address, Peer(rpc_url(address, cell)))
+
+    # The master: one heartbeat at a time, and the newest next
+
+    def _send_heartbeat(self, effect: SendHeartbeat) -> None:
+        if self._heartbeat is None:
+            self._heartbeat = asyncio.create_task(self._beat(effect.body))
+            self._heartbeat.add_done_callback(self._end_beat)
+        else:
+            self._next_heartbeat = effect.body
+
+    def _end_beat(self, task: asyncio.Task[None]) -> None:
+        self._heartbeat = None
+        if not task.cancelled() and task.exception() is not None:
+            _logger.warning("no heartbeat: %r", task.exception())
+        if self._next_heartbeat is not None and not task.cancelled():
+            body, self._next_heartbeat = self._next_heartbeat, None
+            self._send_heartbeat(SendHeartbeat(body))
+
+    async def _beat(self, body: Heartbeat) -> None:
+        call = rest.encode_call(body)
+        try:
+            response = await self._http.request(
+                call.method, call.target, content=call.content, headers=JSON_HEADERS
+            )
+        except httpx.HTTPError as error:
+            _logger.warning("the master can't be reached: %r", error)
+            return
+        reply = rest.decode_reply(Heartbeat, response.status_code, response.content)
+        if isinstance(reply, Assignment):
+            self._learn(reply.addresses)
+            self._runtime.call(self._core.handle_assignment, reply)
+        else:
+            _logger.error("the master refused a heartbeat: %s", reply)

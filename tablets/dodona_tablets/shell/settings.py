@@ -1,0 +1,81 @@
+"""A node's settings.
+
+Owns: every number and name that an operator may choose, with its unit. `--help` prints them all.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from annotated_types import Ge
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from dodona._io.settings import (
+    Count,
+    Milliseconds,
+    Port,
+    Seconds,
+    ServerSettings,
+    Url,
+    public_address,
+)
+from dodona_tablets.core.cell import CellLimits
+
+_DEFAULTS: Final = CellLimits()
+
+
+class NodeSettings(ServerSettings):
+    """The tablet node: hosts one cell. One process, one data folder."""
+
+    model_config = SettingsConfigDict(env_prefix="DODONA_NODE_")
+
+    cell: Annotated[int, Ge(0)] = Field(
+        description="the cell's number: the same for as long as its data lives"
+    )
+    port: Port = Field(8502, description="port for the data plane and for health checks")
+    data_dir: Path = Field(description="folder of the cell's log")
+    master_url: Url = Field("http://127.0.0.1:8500", description="where the master is")
+    public_url: Url | None = Field(
+        None, description="where others reach this node; by default http://host:port"
+    )
+    map_mib_max: Annotated[int, Ge(64)] = Field(
+        65_536, description="size that the log may grow to, MiB"
+    )
+    waiting_count_max: Count = Field(
+        100_000, description="records and answers that may wait for the disk"
+    )
+    async_loss_ms_max: Milliseconds = Field(
+        100, description="what a crash may take back of durability=async, ms"
+    )
+    transaction_life_s_max: Seconds = Field(
+        _DEFAULTS.transaction_life_s_max, description="longest life of a transaction, s"
+    )
+    transaction_rows_max: Count = Field(
+        _DEFAULTS.transaction_rows_max, description="rows that one transaction may touch"
+    )
+    client_clock_difference_s_max: Seconds = Field(
+        _DEFAULTS.client_clock_difference_s_max,
+        description="how far a client's clock may be off for atomicity=none, s",
+    )
+    blocked_wait_ms_max: Milliseconds = Field(
+        _DEFAULTS.blocked_wait_ms_max, description="longest wait on a prepared row, ms"
+    )
+
+    @model_validator(mode="after")
+    def _check_public_url(self) -> Self:
+        public_address(self.host, self.port, self.public_url)
+        return self
+
+    @property
+    def address(self) -> str:
+        """Where others reach this node."""
+        return public_address(self.host, self.port, self.public_url)
+
+    def limits(self) -> CellLimits:
+        """The cell's limits as set here."""
+        return CellLimits(
+            transaction_life_s_max=self.transaction_life_s_max,
+            transaction_rows_max=self.transaction_rows_max,
+            client_clock_difference_s_max=self.client_clock_difference_s_max,
+            blocked_wait_ms_max=self.blocked_wait_ms_max,
+        )

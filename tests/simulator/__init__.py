@@ -1,0 +1,1 @@
+"""A whole Dodona in one thread: production cores, virtual time, seeded faults, outside checkers."""

@@ -1,0 +1,1 @@
+"""Judges of a recorded history. They know nothing of how Dodona works inside."""

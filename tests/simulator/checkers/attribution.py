@@ -1,0 +1,119 @@
+"""Who wrote each version of the final dump, and so what became of every transaction.
+
+Owns: the checks ATOMICITY, DURABILITY and GHOST, and the outcome of transactions whose caller was
+told nothing sure. Needs values that are unique (no two transactions write equal columns to a row)
+and a value in every unsure transaction: a deletion does not say whose it is.
+Must not import: any core.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from simulator.checkers.timestamps import Committed
+from simulator.checkers.violation import Promise, Violation
+from simulator.history import Columns, RowKey, Transaction, Version, Write
+
+
+@dataclass(slots=True)
+class Attribution:
+    """`committed` are all transactions that took effect, with their commit timestamps."""
+
+    committed: Committed = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+
+
+def attribute(transactions: Iterable[Transaction], dump: Iterable[Version]) -> Attribution:
+    """Match transactions and versions, both ways."""
+    return _Attributor(dump).run(list(transactions))
+
+
+class _Attributor:
+    def __init__(self, dump: Iterable[Version]) -> None:
+        self._result = Attribution()
+        self._versions: dict[tuple[RowKey, int], Version] = {}
+        self._by_value: dict[tuple[RowKey, Columns], list[int]] = {}
+        for version in dump:
+            if (version.row, version.timestamp) in self._versions:
+                self._flag("GHOST", f"{version.row} has two versions at {version.timestamp}")
+            self._versions[version.row, version.timestamp] = version
+            if version.columns is not None:
+                timestamps = self._by_value.setdefault((version.row, version.columns), [])
+                timestamps.append(version.timestamp)
+        self._owners: dict[tuple[RowKey, int], Transaction] = {}
+
+    def run(self, transactions: list[Transaction]) -> Attribution:
+        _demand_tellable(transactions)
+        for t in transactions:
+            if t.status == "ok":
+                self._attribute_acknowledged(t)
+        for t in transactions:
+            if t.status != "ok" and t.commit_us is not None and t.writes:
+                self._resolve(t)
+        for place, version in self._versions.items():
+            if place not in self._owners:
+                self._flag("GHOST", f"nobody wrote {_show(version)}")
+        return self._result
+
+    def _flag(self, promise: Promise, text: str) -> None:
+        self._result.violations.append(Violation(promise, text))
+
+    def _attribute_acknowledged(self, t: Transaction) -> None:
+        if not t.is_writer:
+            return
+        assert t.commit is not None, "an acknowledged writer has a commit timestamp"
+        self._result.committed.append((t, t.commit))
+        missing = self._claim(t, t.commit)
+        if not missing:
+            return
+        is_all = len(missing) == len(t.writes)
+        promise: Promise = "DURABILITY" if is_all else "ATOMICITY"
+        rows = ", ".join(str(write.row) for write in missing)
+        self._flag(promise, f"{t.name} committed at {t.commit}, but there is no version of {rows}")
+
+    def _claim(self, t: Transaction, commit: int) -> list[Write]:
+        """Take the transaction's versions at that timestamp; return its writes without one."""
+        missing = []
+        for write in t.writes:
+            place = (write.row, commit)
+            version = self._versions.get(place)
+            if version is None or version.columns != write.columns or place in self._owners:
+                missing.append(write)
+            else:
+                self._owners[place] = t
+        return missing
+
+    def _resolve(self, t: Transaction) -> None:
+        """A transaction that was not acknowledged: the dump says what it became."""
+        commit = self._find_commit(t)
+        if commit is None:
+            return
+        if t.status == "fail":
+            self._flag("GHOST", f"{t.name} failed ({t.error}), but its write is there at {commit}")
+        self._result.committed.append((t, commit))
+        missing = self._claim(t, commit)
+        if missing:
+            rows = ", ".join(str(write.row) for write in missing)
+            self._flag("ATOMICITY", f"{t.name} left a version at {commit}, but none of {rows}")
+
+    def _find_commit(self, t: Transaction) -> int | None:
+        for write in t.writes:
+            if write.columns is not None:
+                for timestamp in self._by_value.get((write.row, write.columns), ()):
+                    if (write.row, timestamp) not in self._owners:
+                        return timestamp
+        return None
+
+
+def _demand_tellable(transactions: list[Transaction]) -> None:
+    owners: dict[tuple[RowKey, object], str] = {}
+    for t in transactions:
+        if t.status in ("info", "open") and t.commit_us is not None and t.writes:
+            assert any(write.columns is not None for write in t.writes), f"{t.name} only deletes"
+        for write in t.writes:
+            if write.columns is not None:
+                owner = owners.setdefault((write.row, write.columns), t.name)
+                assert owner == t.name, f"{owner} and {t.name} write the same to {write.row}"
+
+
+def _show(version: Version) -> str:
+    return f"{version.row} at {version.timestamp}: {version.columns}"

@@ -1,0 +1,117 @@
+"""Checks that need instants as well as timestamps: reads of the last commit, and refusals.
+
+Owns: the checks LATEST and FALSE-CONFLICT. Both say nothing where instants overlap: what happened
+at the same time may be seen in either order. Must not import: any core.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any
+
+from simulator.checkers.timestamps import NEVER_US, Committed
+from simulator.checkers.violation import Violation
+from simulator.history import Columns, Conflict, LatestRead, RowKey, Transaction, visible
+
+
+def check_latest_reads(reads: Iterable[LatestRead], committed: Committed) -> list[Violation]:
+    """Each shows a state no older than the last commit acknowledged before it was asked for."""
+    timelines = _timelines(committed)
+    violations = []
+    for latest in reads:
+        timeline = timelines.get(latest.read.row, _Timeline())
+        problem = timeline.problem(latest)
+        if problem:
+            violations.append(Violation("LATEST", f"{latest.read} {problem}"))
+    return violations
+
+
+class _Timeline:
+    """All states of one row, in commit order."""
+
+    def __init__(self) -> None:
+        self._states: list[tuple[int, Transaction, Columns | None]] = []
+        self._merged: dict[str, Any] | None = None
+
+    def add(self, commit: int, t: Transaction, columns: Columns | None) -> None:
+        if columns is None:
+            self._merged = None
+        else:
+            self._merged = {**(self._merged or {}), **dict(columns)}
+        self._states.append((commit, t, visible(self._merged)))
+
+    def problem(self, latest: LatestRead) -> str | None:
+        """Why no moment between question and answer has this state, or None."""
+        told = [
+            commit
+            for commit, t, _ in self._states
+            if t.status == "ok" and t.end_us is not None and t.end_us < latest.asked_us
+        ]
+        floor = max(told, default=0)
+        first = bisect_right([commit for commit, _, _ in self._states], floor) - 1
+        if first < 0 and latest.read.columns is None:
+            return None
+        for _, t, state in self._states[max(first, 0) :]:
+            begun_us = NEVER_US if t.commit_us is None else t.commit_us
+            if state == latest.read.columns and begun_us <= latest.answered_us:
+                return None
+        return f"at {latest.asked_us} µs is not a state since the acknowledged commit {floor}"
+
+
+def _timelines(committed: Committed) -> dict[RowKey, _Timeline]:
+    timelines: dict[RowKey, _Timeline] = {}
+    for t, commit in sorted(committed, key=lambda pair: pair[1]):
+        for write in t.writes:
+            timelines.setdefault(write.row, _Timeline()).add(commit, t, write.columns)
+    return timelines
+
+
+def check_false_conflicts(
+    transactions: Iterable[Transaction], committed: Committed
+) -> list[Violation]:
+    """A refusal names a row and a winner: the winner must be real, and have touched the row."""
+    transactions = list(transactions)
+    by_start = {t.start: t for t in transactions if t.is_fresh}
+    by_commit = {commit: t for t, commit in committed}
+    violations = []
+    for t in transactions:
+        if t.conflict is None:
+            continue
+        problem = _false_winner(t, t.conflict, by_start, by_commit)
+        if problem:
+            violations.append(Violation("FALSE-CONFLICT", f"{t.name} lost {t.conflict}: {problem}"))
+    return violations
+
+
+def _false_winner(
+    loser: Transaction,
+    conflict: Conflict,
+    by_start: dict[int, Transaction],
+    by_commit: dict[int, Transaction],
+) -> str | None:
+    if conflict.winner_commit is not None:
+        if conflict.winner_commit <= loser.start:
+            return "that commit lies below the loser's start"
+        winner = by_commit.get(conflict.winner_commit)
+        if winner is None:
+            # An unsure transaction that only locked rows leaves nothing to resolve it by.
+            winner = _first_unsure_locker(conflict, by_start)
+    elif conflict.winner_start is not None:
+        winner = by_start.get(conflict.winner_start)
+    else:
+        return None
+    if winner is None or winner is loser:
+        return "there is no such winner"
+    if not any(row in conflict.rows for row in winner.rows):
+        return f"{winner.name} did not touch the row"
+    is_later = winner.commit_us is None or (loser.end_us or NEVER_US) < winner.commit_us
+    return f"{winner.name} committed later" if is_later else None
+
+
+def _first_unsure_locker(
+    conflict: Conflict, by_start: dict[int, Transaction]
+) -> Transaction | None:
+    for t in by_start.values():
+        is_unsure = t.status in ("info", "open") and not t.writes
+        if is_unsure and any(lock.is_strong and lock.row in conflict.rows for lock in t.locks):
+            return t
+    return None

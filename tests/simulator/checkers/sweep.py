@@ -1,0 +1,161 @@
+"""The timestamp sweep: exact snapshot isolation, from timestamps and the final dump.
+
+Owns: `check`, which judges a whole history, and the checks EXT, NOCONFLICT and RWLOCK. All starts
+and commits are walked in timestamp order, with each row's newest columns and lock times at hand.
+Linear in the number of operations but for sorting. Must not import: any core.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulator.checkers.attribution import attribute
+from simulator.checkers.real_time import check_false_conflicts, check_latest_reads
+from simulator.checkers.timestamps import Committed, check_timestamps
+from simulator.checkers.violation import Promise, Violation
+from simulator.history import History, Read, RowKey, Scan, Transaction, Version, visible
+
+VIOLATIONS_MAX = 100
+"""Of one promise: a broken database breaks the same promise again and again."""
+
+
+def check(history: History, dump: Iterable[Version]) -> list[Violation]:
+    """All broken promises of a history, given every version that the tables hold in the end."""
+    dump = list(dump)
+    attribution = attribute(history.transactions, dump)
+    committed = attribution.committed
+    return _bounded(
+        [
+            *attribution.violations,
+            *check_timestamps(history.transactions, committed, history.acquisitions),
+            *_Sweep(history.transactions, committed, dump).run(),
+            *check_latest_reads(history.latest_reads, committed),
+            *check_false_conflicts(history.transactions, committed),
+        ]
+    )
+
+
+def _bounded(violations: list[Violation]) -> list[Violation]:
+    counts: dict[Promise, int] = {}
+    kept = []
+    for violation in violations:
+        counts[violation.promise] = counts.get(violation.promise, 0) + 1
+        if counts[violation.promise] <= VIOLATIONS_MAX:
+            kept.append(violation)
+    return kept
+
+
+@dataclass(slots=True)
+class _Row:
+    """One row as of the timestamp that the sweep has come to."""
+
+    columns: dict[str, Any] | None = None
+    last_write: dict[int, tuple[int, str]] = field(default_factory=dict)
+    last_strong_read: dict[int, tuple[int, str]] = field(default_factory=dict)
+
+
+class _Sweep:
+    def __init__(
+        self, transactions: list[Transaction], committed: Committed, dump: list[Version]
+    ) -> None:
+        self._violations: list[Violation] = []
+        self._rows: dict[RowKey, _Row] = {}
+        self._keys: dict[str, list[bytes]] = {}
+        self._register(transactions, dump)
+        # At one timestamp the commit comes first: a read at T sees what committed at T.
+        commits = [(commit, 0, t) for t, commit in committed]
+        starts = [(t.start, 1, t) for t in transactions if t.begun_us is not None]
+        self._events = sorted(commits + starts, key=lambda event: event[:2])
+
+    def _register(self, transactions: list[Transaction], dump: list[Version]) -> None:
+        """Learn every row that exists, so that a scan can be compared with its range."""
+        rows = {version.row for version in dump}
+        rows.update(write.row for t in transactions for write in t.writes)
+        for table, key in sorted(rows):
+            self._keys.setdefault(table, []).append(key)
+
+    def run(self) -> list[Violation]:
+        for timestamp, kind, t in self._events:
+            if kind == 0:
+                self._check_commit(t, timestamp)
+                self._apply(t, timestamp)
+            else:
+                self._check_reads(t)
+        return self._violations
+
+    def _row(self, key: RowKey) -> _Row:
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = _Row()
+        return row
+
+    def _check_reads(self, t: Transaction) -> None:
+        for read in t.reads:
+            self._check_read(t, read)
+        for scan in t.scans:
+            self._check_scan(t, scan)
+
+    def _check_read(self, t: Transaction, read: Read) -> None:
+        expected = visible(self._row(read.row).columns)
+        if read.columns != expected:
+            self._flag("EXT", t, f"read {read.row} as {read.columns}, not {expected}")
+
+    def _check_scan(self, t: Transaction, scan: Scan) -> None:
+        keys = self._keys.get(scan.table, [])
+        expected = []
+        for key in keys[bisect_left(keys, scan.lower) : bisect_left(keys, scan.upper)]:
+            columns = visible(self._row(RowKey(scan.table, key)).columns)
+            if columns is not None:
+                expected.append(Read(RowKey(scan.table, key), columns))
+        if list(scan.reads) == expected:
+            return
+        seen = set(scan.reads)
+        lacking = [read for read in expected if read not in seen]
+        wanted = set(expected)
+        surplus = [read for read in scan.reads if read not in wanted]
+        self._flag("EXT", t, f"scan of {scan.table} lacks {lacking} and has {surplus} too much")
+
+    def _check_commit(self, t: Transaction, commit: int) -> None:
+        for write in t.writes:
+            self._check_no_conflict(t, commit, write.row, write.groups)
+            for timestamp, other in _newest(self._row(write.row).last_strong_read, write.groups):
+                if timestamp > t.start:
+                    text = f"wrote {write.row} at {commit}, read-locked by {other} at {timestamp}"
+                    self._flag("RWLOCK", t, text)
+        for lock in t.locks:
+            self._check_no_conflict(t, commit, lock.row, lock.groups)
+
+    def _check_no_conflict(
+        self, t: Transaction, commit: int, row: RowKey, groups: tuple[int, ...]
+    ) -> None:
+        for timestamp, other in _newest(self._row(row).last_write, groups):
+            if timestamp > t.start:
+                text = f"committed {row} at {commit}, though {other} wrote it at {timestamp}"
+                self._flag("NOCONFLICT", t, text)
+
+    def _apply(self, t: Transaction, commit: int) -> None:
+        for write in t.writes:
+            row = self._row(write.row)
+            if write.columns is None:
+                row.columns = None
+            else:
+                row.columns = (row.columns or {}) | dict(write.columns)
+            for group in write.groups:
+                row.last_write[group] = (commit, t.name)
+        for lock in t.locks:
+            if lock.is_strong:
+                for group in lock.groups:
+                    self._row(lock.row).last_strong_read[group] = (commit, t.name)
+
+    def _flag(self, promise: Promise, t: Transaction, text: str) -> None:
+        self._violations.append(Violation(promise, f"{t.name} (start {t.start}) {text}"))
+
+
+def _newest(times: dict[int, tuple[int, str]], groups: tuple[int, ...]) -> list[tuple[int, str]]:
+    """The newest time in the groups that a holder of `groups` must look at.
+
+    The main group (0) stands against all others; the others stand against themselves and it.
+    """
+    checked = times if 0 in groups else [group for group in (0, *groups) if group in times]
+    return [max(times[group] for group in checked)] if checked else []

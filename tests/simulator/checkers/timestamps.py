@@ -1,0 +1,126 @@
+"""The oracle's promises, from the callers' side: unique, and monotonic in real time.
+
+Owns: the checks UNIQUE, MONOTONIC, ORDER and SESSION. Every timestamp counts that somebody saw,
+be it a start, a commit or one that a server used up inside. Linear but for sorting.
+Must not import: any core.
+"""
+
+from collections.abc import Iterable
+
+from simulator.checkers.violation import Violation
+from simulator.history import Acquisition, Transaction
+
+NEVER_US = 1 << 62
+"""The instant of an answer that did not come."""
+
+Committed = list[tuple[Transaction, int]]
+"""Every transaction that took effect, with its commit timestamp."""
+
+
+def check_timestamps(
+    transactions: Iterable[Transaction], committed: Committed, acquisitions: Iterable[Acquisition]
+) -> list[Violation]:
+    transactions = [t for t in transactions if t.is_fresh and t.begun_us is not None]
+    acquisitions = list(acquisitions)
+    starts = _starts(transactions)
+    return [
+        *_check_ranges(starts + acquisitions),
+        *_check_unique(transactions, committed),
+        *_check_monotonic(starts + _commits(committed) + acquisitions),
+        *_check_order(committed),
+        *_check_sessions(transactions),
+    ]
+
+
+def _starts(transactions: list[Transaction]) -> list[Acquisition]:
+    return [
+        Acquisition(t.name, t.begin_us, t.begun_us, t.start, t.start)
+        for t in transactions
+        if t.begun_us is not None
+    ]
+
+
+def _commits(committed: Committed) -> list[Acquisition]:
+    """Commits as acquisitions: received when the caller was told, if ever.
+
+    They are not ranges of their own: a commit timestamp is one that a server acquired.
+    """
+    seen = []
+    for t, commit in committed:
+        if t.commit_us is not None:
+            end_us = t.end_us if t.status == "ok" else None
+            end_us = NEVER_US if end_us is None else end_us
+            seen.append(Acquisition(t.name, t.commit_us, end_us, commit, commit))
+    return seen
+
+
+def _check_ranges(acquisitions: list[Acquisition]) -> list[Violation]:
+    violations = []
+    highest: Acquisition | None = None
+    for a in sorted(acquisitions, key=lambda a: a.first):
+        if highest is not None and a.first <= highest.last:
+            text = f"{a.source} and {highest.source} both got timestamp {a.first}"
+            violations.append(Violation("UNIQUE", text))
+        if highest is None or a.last > highest.last:
+            highest = a
+    return violations
+
+
+def _check_unique(transactions: list[Transaction], committed: Committed) -> list[Violation]:
+    violations = []
+    owners: dict[int, str] = {}
+    points = [(t.start, f"the start of {t.name}") for t in transactions]
+    points += [(commit, f"the commit of {t.name}") for t, commit in committed]
+    for timestamp, owner in points:
+        other = owners.setdefault(timestamp, owner)
+        if other is not owner:
+            violations.append(Violation("UNIQUE", f"{timestamp} is {other} and {owner}"))
+    return violations
+
+
+def _check_monotonic(seen: list[Acquisition]) -> list[Violation]:
+    """Nobody gets a timestamp at or below one that somebody had before they asked."""
+    violations = []
+    received = sorted(seen, key=lambda a: a.received_us)
+    position = 0
+    highest: Acquisition | None = None
+    for a in sorted(seen, key=lambda a: a.asked_us):
+        while position < len(received) and received[position].received_us < a.asked_us:
+            if highest is None or received[position].last > highest.last:
+                highest = received[position]
+            position += 1
+        if highest is not None and a.first <= highest.last:
+            violations.append(
+                Violation(
+                    "MONOTONIC",
+                    f"{a.source} asked at {a.asked_us} µs and got {a.first}, but {highest.source} "
+                    f"had {highest.last} at {highest.received_us} µs",
+                )
+            )
+    return violations
+
+
+def _check_order(committed: Committed) -> list[Violation]:
+    return [
+        Violation("ORDER", f"{t.name} started at {t.start} and committed at {commit}")
+        for t, commit in committed
+        if commit <= t.start
+    ]
+
+
+def _check_sessions(transactions: list[Transaction]) -> list[Violation]:
+    violations = []
+    last: dict[str, Transaction] = {}
+    for t in transactions:
+        before = last.get(t.session)
+        if before is not None and before.commit is not None and t.start <= before.commit:
+            violations.append(
+                Violation(
+                    "SESSION",
+                    f"{t.name} started at {t.start}, below its session's commit "
+                    f"{before.commit} ({before.name})",
+                )
+            )
+        if t.commit is not None:
+            last[t.session] = t
+    return violations

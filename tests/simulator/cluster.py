@@ -1,0 +1,195 @@
+"""A whole Dodona: master, proxies and nodes, their faults, and a look inside when all is over.
+
+Owns: which processes exist, when they crash and come back, and the final dump. Restarts, pauses and
+cuts that are under way when the cluster is healed end there.
+"""
+
+from collections.abc import Callable
+
+from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId
+from dodona_oracle.core.allocator import AllocatorSettings
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.node import NodeCore
+from simulator.driver import ClientProcess
+from simulator.faults import Fault, Options
+from simulator.history import Acquisition, RowKey, Version
+from simulator.host import Host
+from simulator.network import Network
+from simulator.servers import CoreFactory, MasterHost, NodeHost, ProxyHost
+from simulator.transport import Transport
+from simulator.world import World
+
+FUSE_EFFECTS_MAX = 40
+"""How many effects a process carries out at most before a lit fuse ends it."""
+
+TIGHT_CEILING = AllocatorSettings(
+    window_us=20_000, renew_us=5_000, margin_count=TIMESTAMPS_PER_REQUEST_MAX
+)
+
+
+class Cluster:
+    """The processes of one run."""
+
+    def __init__(
+        self,
+        world: World,
+        options: Options,
+        acquisitions: list[Acquisition],
+        make_core: CoreFactory = NodeCore,
+    ) -> None:
+        self.world = world
+        self.options = options
+        self.network = Network(world, options.network.delay_us_mean)
+        self.transport = Transport(world, self.network)
+        tight = TIGHT_CEILING if options.is_ceiling_tight else None
+        self.master = MasterHost(self.transport, options.disk, options.call_timeout_us, tight)
+        self.proxies = [
+            ProxyHost(self.transport, f"proxy-{index}", options.call_timeout_us)
+            for index in range(options.proxy_count)
+        ]
+        self.nodes = [
+            NodeHost(
+                self.transport,
+                CellId(index),
+                options.disk,
+                options.call_timeout_us,
+                _limits_of(options),
+                options.has_one_question,
+                acquisitions,
+                make_core,
+            )
+            for index in range(options.cell_count)
+        ]
+        self.hosts: dict[str, Host] = {
+            host.name: host for host in (self.master, *self.proxies, *self.nodes)
+        }
+        addresses = [proxy.address for proxy in self.proxies]
+        self.clients = [
+            ClientProcess(self.transport, f"client-{index}", addresses, options.call_timeout_us)
+            for index in range(options.client_count)
+        ]
+        self.fault_counts: dict[str, int] = {}
+        self._is_healed = False
+        self._random = world.stream("cluster")
+
+    def start(self) -> None:
+        for host in self.hosts.values():
+            host.start()
+
+    # Faults
+
+    def schedule_faults(self) -> None:
+        """From now on the seed's faults happen, each at its instant."""
+        self.network.storm(self.options.network)
+        self.master.clock.set_rate(self.options.master_clock_rate)
+        for fault in self.options.faults:
+            self.world.after(fault.at_us, self._causer(fault))
+
+    def _causer(self, fault: Fault) -> Callable[[], None]:
+        return lambda: self._cause(fault)
+
+    def _cause(self, fault: Fault) -> None:
+        if self._is_healed:
+            return
+        kind = f"{fault.kind} {fault.target.split('-')[0]}"
+        match fault.kind:
+            case "crash":
+                self._crash(fault)
+            case "fuse":
+                count = 1 + fault.at_us % FUSE_EFFECTS_MAX
+                self.hosts[fault.target].doom.light_fuse(count, lambda: self._crash(fault))
+            case "append" | "verdict":
+                doom = self.hosts[fault.target].doom
+                doom.die_after(fault.kind, lambda: self._crash(fault))
+            case "pause":
+                self.hosts[fault.target].pause(fault.duration_us)
+            case "clock_step":
+                self.hosts[fault.target].clock.step(fault.duration_us)
+            case "cut":
+                kind = "cut"
+                self.network.cut(fault.target, fault.other)
+                mend = self.network.mend
+                self.world.after(fault.duration_us, lambda: mend(fault.target, fault.other))
+        self.fault_counts[kind] = self.fault_counts.get(kind, 0) + 1
+
+    def _crash(self, fault: Fault) -> None:
+        host = self.hosts[fault.target]
+        if not host.is_up:
+            return
+        host.crash()
+        if isinstance(host, NodeHost) and self._random.random() < self.options.moves_rate:
+            host.move(f"{host.name}:{8700 + host.crash_count}")
+        self.world.after(fault.duration_us, lambda: self._restart(host))
+
+    def _restart(self, host: Host) -> None:
+        if not host.is_up:
+            host.start()
+
+    def heal(self) -> None:
+        """The safety phase is over: everything is up, connected and quick from now on."""
+        self._is_healed = True
+        self.network.calm()
+        self.master.clock.set_rate(1.0)
+        self.master.disk.calm()
+        for node in self.nodes:
+            node.disk.calm()
+        for host in self.hosts.values():
+            host.spare()
+            self._restart(host)
+
+    def restart_nodes(self) -> None:
+        """Every node crashes and recovers: what is dumped afterwards came from its log."""
+        for node in self.nodes:
+            node.crash()
+            node.start()
+
+    # A look inside
+
+    def unresolved(self) -> list[str]:
+        """Every transaction that a cell still has to bring to an end, and every lock left."""
+        found = []
+        for node in self.nodes:
+            if not node.is_up:
+                found.append(f"{node.name} is down")
+                continue
+            cell = node.core.cell
+            found += [
+                f"{node.name}: transaction {alive.id} is {alive.state.value}"
+                for alive in cell.transactions.values()
+            ]
+            for tablet in cell.tablets.values():
+                locked_count = tablet.locked_count()
+                if locked_count:
+                    found.append(f"{node.name}: {locked_count} rows are locked")
+        return found
+
+    def starting(self) -> list[str]:
+        """Nodes that do not serve yet."""
+        return [f"{node.name} is starting" for node in self.nodes if not node.core.is_serving]
+
+    def dump(self) -> list[Version]:
+        """All versions of all rows of all tablets, in the history's words."""
+        versions = []
+        for node in self.nodes:
+            for tablet in node.core.cell.tablets.values():
+                path, schema = tablet.assignment.path, tablet.schema
+                for key, entries in tablet.dump():
+                    row = RowKey(path, bytes(key))
+                    for timestamp, mask, values in entries:
+                        names = [column.name for column in schema.columns_of(mask)]
+                        columns = tuple(sorted(zip(names, values, strict=True)))
+                        versions.append(Version(row, timestamp, columns if mask else None))
+        return versions
+
+
+def _limits_of(options: Options) -> CellLimits:
+    """Production's, but for runs in which transactions live shortly and are soon forgotten."""
+    if options.transaction_life_s_max == CellLimits().transaction_life_s_max:
+        return CellLimits()
+    return CellLimits(
+        transaction_life_s_max=options.transaction_life_s_max,
+        forget_slack_s=1,
+        watermark_period_ms=200,
+        blocked_wait_ms_max=1_000,
+        oracle_wait_ms_max=1_000,
+    )

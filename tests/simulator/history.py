@@ -1,0 +1,157 @@
+"""What the clients of a run did and saw, and what the tables held in the end.
+
+Owns: the plain records that the checkers judge. They are written from the callers' side only: what
+was asked, when, and what came back. Invariant: instants are virtual microseconds of one clock.
+Must not import: any core, the simulated cluster, or the checkers.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Status = Literal["open", "ok", "fail", "info"]
+"""ok: told it is committed; fail: told it is not; info: told nothing sure; open: still running."""
+
+Columns = tuple[tuple[str, Any], ...]
+"""Column names and values, sorted by name."""
+
+
+def visible(columns: dict[str, Any] | None) -> Columns | None:
+    """A row as readers see it: null is the same as absent."""
+    if columns is None:
+        return None
+    return tuple((name, value) for name, value in sorted(columns.items()) if value is not None)
+
+
+class RowKey(NamedTuple):
+    """A row of the whole database. Keys of one table sort as its rows do."""
+
+    table: str
+    key: bytes
+
+
+class Read(NamedTuple):
+    """One row as a transaction saw it: its columns that are not null, or None for no row."""
+
+    row: RowKey
+    columns: Columns | None
+
+
+class Scan(NamedTuple):
+    """All rows of a table that a transaction saw at lower ≤ key < upper."""
+
+    table: str
+    lower: bytes
+    upper: bytes
+    reads: tuple[Read, ...]
+
+
+class Write(NamedTuple):
+    """One row's change: the columns set (null included), or None for a deletion.
+
+    `groups` are the lock groups that it takes; 0 is the main one.
+    """
+
+    row: RowKey
+    columns: Columns | None
+    groups: tuple[int, ...] = (0,)
+
+
+class Lock(NamedTuple):
+    """A read lock on one row; only a strong one stops older writers after the commit."""
+
+    row: RowKey
+    is_strong: bool
+    groups: tuple[int, ...] = (0,)
+
+
+class Version(NamedTuple):
+    """One entry of the final dump: what a commit left in a row, None for a deletion."""
+
+    row: RowKey
+    timestamp: int
+    columns: Columns | None
+
+
+class Acquisition(NamedTuple):
+    """Timestamps `first` to `last`, asked for and received at these instants."""
+
+    source: str
+    asked_us: int
+    received_us: int
+    first: int
+    last: int
+
+
+class Conflict(NamedTuple):
+    """What a refusal said: one of these rows was lost to the transaction that started at
+    `winner_start`, or to what was committed at `winner_commit`. None: it did not say."""
+
+    rows: tuple[RowKey, ...]
+    winner_start: int | None = None
+    winner_commit: int | None = None
+
+
+class LatestRead(NamedTuple):
+    """A read outside of transactions of whatever is committed last."""
+
+    asked_us: int
+    answered_us: int
+    read: Read
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One attempt of one session, from asking for a start timestamp to the last answer."""
+
+    session: str
+    number: int
+    begin_us: int
+    begun_us: int | None = None
+    start: int = 0
+    commit_us: int | None = None
+    end_us: int | None = None
+    commit: int | None = None
+    status: Status = "open"
+    reads: list[Read] = field(default_factory=list)
+    scans: list[Scan] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    locks: list[Lock] = field(default_factory=list)
+    error: str = ""
+    conflict: Conflict | None = None
+    is_fresh: bool = True
+    """Whether the oracle gave `start` for this transaction. Some readers choose it."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.session}#{self.number}"
+
+    @property
+    def rows(self) -> list[RowKey]:
+        """All rows that it takes locks on."""
+        return [write.row for write in self.writes] + [lock.row for lock in self.locks]
+
+    @property
+    def is_writer(self) -> bool:
+        return bool(self.writes or self.locks)
+
+
+@dataclass(slots=True)
+class History:
+    """All transactions in the order in which they began, and all timestamps seen on the way."""
+
+    transactions: list[Transaction] = field(default_factory=list)
+    acquisitions: list[Acquisition] = field(default_factory=list)
+    latest_reads: list[LatestRead] = field(default_factory=list)
+
+    def begin(self, session: str, now_us: int) -> Transaction:
+        transaction = Transaction(session, len(self.transactions), now_us)
+        self.transactions.append(transaction)
+        return transaction
+
+    def digest(self) -> str:
+        """Equal for equal histories, whatever process recorded them."""
+        trace = hashlib.sha256()
+        for item in (*self.transactions, *self.acquisitions, *self.latest_reads):
+            trace.update(repr(item).encode())
+        return trace.hexdigest()

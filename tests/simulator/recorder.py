@@ -1,0 +1,249 @@
+"""A client's session as a workload uses it, with everything written into the history.
+
+Owns: the translation between the users' rows and the history's records, and what a caller was told:
+ok, fail or info. It records what was *asked*, not what the client made of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dodona._core.session import Session
+from dodona._core.steps import Pause, Protocol
+from dodona._core.transaction import TransactionBuffer
+from dodona.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
+from dodona.keys import encode_key
+from dodona.schema import MAIN_LOCK, Column
+from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Timestamp, TransactionId
+from simulator.driver import ClientProcess
+from simulator.history import (
+    Acquisition,
+    Columns,
+    Conflict,
+    History,
+    LatestRead,
+    Read,
+    RowKey,
+    Scan,
+    Transaction,
+    Write,
+    visible,
+)
+
+Row = Mapping[str, Any]
+
+
+class TableShape(msgspec.Struct, frozen=True):
+    """A table as a workload defines it."""
+
+    path: str
+    columns: tuple[Column, ...]
+    pivot_keys: tuple[tuple[Any, ...], ...]
+
+    @property
+    def key_columns(self) -> list[Column]:
+        return [column for column in self.columns if column.sort_order is not None]
+
+    @property
+    def value_columns(self) -> list[Column]:
+        return [column for column in self.columns if column.sort_order is None]
+
+    def row_key(self, row: Row) -> RowKey:
+        columns = self.key_columns
+        values = [row[column.name] for column in columns]
+        return RowKey(self.path, bytes(encode_key(values, [column.type for column in columns])))
+
+    def bound(self, values: Sequence[Any] | None, default: bytes) -> bytes:
+        if values is None:
+            return default
+        return bytes(encode_key(values, [column.type for column in self.key_columns]))
+
+    def columns_read(self, row: Row | None) -> Columns | None:
+        names = [column.name for column in self.value_columns]
+        return visible(None if row is None else {name: row.get(name) for name in names})
+
+    def write(self, row: Row, *, is_update: bool) -> Write:
+        """What inserting this row comes to: an overwrite sets absent columns to null."""
+        columns = [it for it in self.value_columns if not is_update or it.name in row]
+        values = tuple(sorted((column.name, row.get(column.name)) for column in columns))
+        return Write(self.row_key(row), values, self._groups(columns))
+
+    def _groups(self, columns: list[Column]) -> tuple[int, ...]:
+        names = [MAIN_LOCK, *dict.fromkeys(it.lock for it in self.value_columns if it.lock)]
+        return tuple(sorted({names.index(column.lock or MAIN_LOCK) for column in columns}))
+
+
+ASK_RATE: Final = 0.7
+"""How often a caller that was told nothing sure asks what became of its transaction."""
+ASK_LATE_MS_MAX: Final = 8_000
+"""Half of them ask late, when it may be forgotten."""
+
+
+class Recorder:
+    """One session. At most one transaction at a time."""
+
+    def __init__(
+        self, process: ClientProcess, session: Session, name: str, history: History
+    ) -> None:
+        self.name = name
+        self.random = process.world.stream(f"session/{name}")
+        self.session = session
+        self._history = history
+        self._world = process.world
+        self._value_count = 0
+        self.on_commit: Callable[[], None] | None = None
+        """Told when a commit begins."""
+
+    @property
+    def now_us(self) -> int:
+        return self._world.now_us
+
+    def unique_value(self) -> str:
+        """A value that nobody else ever writes."""
+        self._value_count += 1
+        return f"{self.name}/{self._value_count}"
+
+    def begin(self) -> Protocol["Attempt"]:
+        """Raises DodonaError when the oracle can't be reached."""
+        record = self._history.begin(self.name, self.now_us)
+        try:
+            buffer = yield from self.session.begin()
+        except DodonaError as error:
+            record.status, record.end_us, record.error = "fail", self.now_us, str(error)
+            raise
+        assert buffer.start_timestamp is not None
+        record.start, record.begun_us = buffer.start_timestamp, self.now_us
+        return Attempt(self, buffer, record)
+
+    def begin_at(self, timestamp: int) -> "Attempt":
+        """Reads at a timestamp of the caller's choice, past or (refused, if it still is) future."""
+        record = self._history.begin(self.name, self.now_us)
+        record.start, record.begun_us, record.is_fresh = timestamp, self.now_us, False
+        return Attempt(self, None, record)
+
+    def lookup_latest(self, table: TableShape, key: Row) -> Protocol[Row | None]:
+        """The last committed state of one row."""
+        asked_us = self.now_us
+        rows = yield from self.session.lookup_rows(
+            table.path, [key], keep_missing=True, timestamp=SYNC_LAST_COMMITTED
+        )
+        read = Read(table.row_key(key), table.columns_read(rows[0]))
+        self._history.latest_reads.append(LatestRead(asked_us, self.now_us, read))
+        return rows[0]
+
+    def take_timestamps(self, count: int) -> Protocol[None]:
+        """A range for nothing: it moves the oracle's counter ahead."""
+        asked_us = self.now_us
+        first = yield from self.session.generate_timestamp(count)
+        taken = Acquisition(self.name, asked_us, self.now_us, first, first + count - 1)
+        self._history.acquisitions.append(taken)
+
+
+class Attempt:
+    """One transaction of one session."""
+
+    def __init__(
+        self, recorder: Recorder, buffer: TransactionBuffer | None, record: Transaction
+    ) -> None:
+        self.record = record
+        self._recorder = recorder
+        self._session = recorder.session
+        self._buffer = buffer
+        self._rows_by_key: dict[str, RowKey] = {}
+
+    def lookup(self, table: TableShape, keys: Sequence[Row]) -> Protocol[list[Row | None]]:
+        """The rows of these keys, None where no row is."""
+        rows = yield from self._session.lookup_rows(
+            table.path, keys, keep_missing=True, timestamp=Timestamp(self.record.start)
+        )
+        for key, row in zip(keys, rows, strict=True):
+            self.record.reads.append(Read(table.row_key(key), table.columns_read(row)))
+        return list(rows)
+
+    def scan(
+        self,
+        table: TableShape,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+    ) -> Protocol[list[dict[str, Any]]]:
+        """The rows of lower ≤ key < upper."""
+        found = yield from self._session.select(
+            table.path, lower, upper, timestamp=Timestamp(self.record.start)
+        )
+        rows = [dict(row) for row in found]
+        reads = tuple(Read(table.row_key(row), table.columns_read(row) or ()) for row in rows)
+        first, end = table.bound(lower, KEY_MIN), table.bound(upper, KEY_MAX)
+        self.record.scans.append(Scan(table.path, first, end, reads))
+        return rows
+
+    def insert(self, table: TableShape, row: Row, *, is_update: bool = False) -> Protocol[None]:
+        """Buffer one row. A workload writes each row at most once a transaction."""
+        assert self._buffer is not None
+        yield from self._session.insert_rows(self._buffer, table.path, [row], is_update)
+        self._keep(table, row, table.write(row, is_update=is_update))
+
+    def delete(self, table: TableShape, key: Row) -> Protocol[None]:
+        assert self._buffer is not None
+        yield from self._session.delete_rows(self._buffer, table.path, [key])
+        self._keep(table, key, Write(table.row_key(key), None))
+
+    def _keep(self, table: TableShape, row: Row, write: Write) -> None:
+        assert write.row not in self.record.rows, "a workload writes a row once a transaction"
+        self.record.writes.append(write)
+        key = {column.name: row[column.name] for column in table.key_columns}
+        self._rows_by_key[repr(key)] = write.row
+
+    def end(self) -> None:
+        """A reader is done."""
+        assert not self.record.writes
+        self.record.status, self.record.end_us = "ok", self._recorder.now_us
+
+    def commit(self) -> Protocol[bool]:
+        """→ whether the caller was told that it is committed."""
+        assert self._buffer is not None
+        record = self.record
+        record.commit_us = self._recorder.now_us
+        if self._recorder.on_commit is not None:
+            self._recorder.on_commit()
+        try:
+            timestamp = yield from self._session.commit(self._buffer)
+        except CommitOutcomeUnknown as error:
+            yield from self._ask_outcome(error)
+        except DodonaError as error:
+            self._fail(error)
+        else:
+            record.status, record.commit = "ok", timestamp
+        record.end_us = self._recorder.now_us
+        return record.status == "ok"
+
+    def _fail(self, error: DodonaError) -> None:
+        self.record.status, self.record.error = "fail", f"{error.kind}: {error.message}"
+        if not isinstance(error, TransactionConflict):
+            return
+        row = self._rows_by_key.get(repr(error.attributes.get("key")))
+        if row is not None:
+            said = error.attributes.get
+            self.record.conflict = Conflict((row,), said("winner"), said("winner_timestamp"))
+
+    def _ask_outcome(self, error: CommitOutcomeUnknown) -> Protocol[None]:
+        record = self.record
+        record.status, record.error = "info", error.message
+        random = self._recorder.random
+        if random.random() > ASK_RATE:
+            return
+        if random.random() < 0.5:
+            yield Pause(random.randrange(1, ASK_LATE_MS_MAX))
+        try:
+            outcome = yield from self._session.outcome(TransactionId(record.start))
+        except DodonaError:
+            return
+        if outcome.state == "committed":
+            record.status, record.commit = "ok", outcome.timestamp
+        elif outcome.state == "aborted":
+            record.status = "fail"
+
+    def give_up(self, error: DodonaError) -> None:
+        """Something failed before the commit was asked for."""
+        self.record.status, self.record.end_us = "fail", self._recorder.now_us
+        self.record.error = f"{error.kind}: {error.message}"

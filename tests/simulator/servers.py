@@ -1,0 +1,246 @@
+"""The servers of a cluster: master, proxies and nodes, each a process with its production core.
+
+Owns: what a restart gives back to each core, and the effects that only one kind of server has:
+questions to the master, heartbeats, messages between cells. As the production shells do it, but
+over the simulated network. Knows the cores' interface, nothing of their inside.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dodona._core.batcher import Batcher
+from dodona._core.effects import AskMaster, AskTimestamps, Effect, SendHeartbeat, SendToCell
+from dodona._core.messages import (
+    Assignment,
+    CellMessage,
+    Failure,
+    GenerateTimestamps,
+    RegisterProxy,
+    Reply,
+    Request,
+    TimestampRange,
+)
+from dodona.types import CellId, Timestamp
+from dodona_oracle.core.allocator import AllocatorSettings
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.core.proxy import ProxyCore
+from dodona_oracle.core.records import Put, Remove
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.node import NodeCore
+from dodona_tablets.core.records import Record
+from simulator.disk import Disk, DiskOptions
+from simulator.history import Acquisition
+from simulator.host import Host
+from simulator.transport import Route, Transport
+
+MASTER_ADDRESS = "master:8500"
+PROXY_HEARTBEAT_US = 1_000_000
+
+_encode_record = msgspec.msgpack.Encoder().encode
+_decode_record: Callable[[bytes], Record] = msgspec.msgpack.Decoder(Record).decode
+
+
+class MasterHost(Host):
+    """The master. Its store is what its durable records come to."""
+
+    disk: Disk
+
+    def __init__(
+        self,
+        transport: Transport,
+        disk_options: DiskOptions,
+        timeout_us: int,
+        settings: AllocatorSettings | None = None,
+    ) -> None:
+        super().__init__(transport, "master", MASTER_ADDRESS, timeout_us)
+        self._settings = settings
+        self.disk = Disk(self.world, self.name, disk_options)
+
+    def _recover(self) -> MasterCore:
+        items: dict[tuple[str, bytes], bytes] = {}
+        for record in self.disk.records:
+            if isinstance(record, Put):
+                items[record.bucket, record.key] = record.value
+            else:
+                assert isinstance(record, Remove)
+                items.pop((record.bucket, record.key), None)
+        self.disk.open(self._on_durable)
+        stored = [(bucket, key, value) for (bucket, key), value in items.items()]
+        return MasterCore.recover(stored, self.clock.now(), self._settings)
+
+    def _deliver_other(self, effect: Effect) -> None:
+        raise AssertionError(f"a master has no use for {effect}")
+
+
+class ProxyHost(Host):
+    """A proxy: stateless, so that a restart begins with nothing."""
+
+    def __init__(self, transport: Transport, name: str, timeout_us: int) -> None:
+        super().__init__(transport, name, f"{name}:8600", timeout_us)
+
+    def start(self) -> None:
+        super().start()
+        self._register(self._boot)
+
+    def _recover(self) -> ProxyCore:
+        return ProxyCore()
+
+    def _register(self, boot: int) -> None:
+        if boot == self._boot and self.port is not None:
+            self.port.call(MASTER_ADDRESS, RegisterProxy(self.address), _ignore)
+            self.world.after(PROXY_HEARTBEAT_US, lambda: self._register(boot))
+
+    def _deliver_other(self, effect: Effect) -> None:
+        assert isinstance(effect, AskMaster)
+        assert self.port is not None
+        token = effect.token
+        self.port.call(
+            MASTER_ADDRESS,
+            GenerateTimestamps(effect.count),
+            lambda reply: self._answer(token, reply),
+        )
+
+    def _answer(self, token: int, reply: Reply) -> None:
+        if isinstance(reply, TimestampRange):
+            self.enter(self.core.handle_range, token, reply.first)
+        else:
+            assert isinstance(reply, Failure)
+            self.enter(self.core.handle_failure, token, reply.message)
+
+
+CoreFactory = Callable[[CellId, str, CellLimits], NodeCore]
+
+
+class NodeHost(Host):
+    """A tablet node: one cell, one log. `make_core` may plant a bug."""
+
+    disk: Disk
+
+    def __init__(
+        self,
+        transport: Transport,
+        cell: CellId,
+        disk_options: DiskOptions,
+        timeout_us: int,
+        limits: CellLimits,
+        has_one_question: bool,
+        acquisitions: list[Acquisition],
+        make_core: CoreFactory,
+    ) -> None:
+        super().__init__(transport, f"cell-{cell}", f"cell-{cell}:8700", timeout_us)
+        self.cell = cell
+        self.disk = Disk(self.world, self.name, disk_options)
+        self._acquisitions = acquisitions
+        self._make_core = make_core
+        self._limits = limits
+        self._addresses: dict[CellId, str] = {}
+        self._batcher: Batcher[tuple[Any, int]] = Batcher()
+        self._questions: list[tuple[Any, int]] = []
+        self._has_one_question = has_one_question
+        self._heartbeat: SendHeartbeat | None = None
+        self._is_beating = False
+
+    def move(self, address: str) -> None:
+        """The next start is somewhere else."""
+        assert not self.is_up
+        self.address = address
+
+    def _recover(self) -> NodeCore:
+        self._addresses = {}
+        self._batcher = Batcher()
+        self._questions = []
+        self._heartbeat = None
+        self._is_beating = False
+        core = self._make_core(self.cell, self.address, self._limits)
+        for record in self.disk.records:
+            core.replay(_decode_record(record))
+        core.start(self.clock.now())
+        self.disk.open(self._on_durable)
+        return core
+
+    def receive(self, route: Route, body: Request | CellMessage) -> None:
+        if isinstance(body, CellMessage):
+            self.enter(self.core.handle_cell_message, body)
+        else:
+            super().receive(route, body)
+
+    def _append(self, record: Any) -> None:
+        super()._append(_encode_record(record))
+
+    def _deliver_other(self, effect: Effect) -> None:
+        assert self.port is not None
+        match effect:
+            case AskTimestamps():
+                question = (effect.token, self.world.now_us)
+                if self._has_one_question:
+                    self._batcher.add(question)
+                else:
+                    self._questions.append(question)
+            case SendToCell():
+                self.port.post(self._addresses.get(effect.cell), effect.body)
+            case SendHeartbeat():
+                self._beat(effect)
+            case _:
+                raise AssertionError(f"a node has no use for {effect}")
+
+    # Timestamps: one request in flight, for all that were asked for before it was sent
+
+    def _finish_effects(self) -> None:
+        if not self._has_one_question:
+            self._ask_each()
+            return
+        count = self._batcher.next_batch_count()
+        if count is not None:
+            assert self.port is not None
+            self.port.call(MASTER_ADDRESS, GenerateTimestamps(count), self._deal)
+
+    def _deal(self, reply: Reply) -> None:
+        if isinstance(reply, TimestampRange):
+            for (token, asked_us), at, _ in self._batcher.split(reply.first):
+                self._take_timestamp(token, asked_us, at)
+        else:
+            self._batcher.fail()  # the core asks again for what it still wants
+        self._finish_effects()
+
+    def _ask_each(self) -> None:
+        """Another shell may ask for each by itself: the core must not count on any order."""
+        assert self.port is not None
+        asked, self._questions = self._questions, []
+        for token, asked_us in asked:
+            self.port.call(MASTER_ADDRESS, GenerateTimestamps(1), self._receiver(token, asked_us))
+
+    def _receiver(self, token: Any, asked_us: int) -> Callable[[Reply], None]:
+        def receive(reply: Reply) -> None:
+            if isinstance(reply, TimestampRange):
+                self._take_timestamp(token, asked_us, reply.first)
+
+        return receive
+
+    def _take_timestamp(self, token: Any, asked_us: int, at: Timestamp) -> None:
+        self._acquisitions.append(Acquisition(self.name, asked_us, self.world.now_us, at, at))
+        self.enter(self.core.handle_timestamp, token, at)
+
+    # Heartbeats: one at a time, and the newest next
+
+    def _beat(self, effect: SendHeartbeat) -> None:
+        if self._is_beating:
+            self._heartbeat = effect
+            return
+        assert self.port is not None
+        self._is_beating = True
+        self.port.call(MASTER_ADDRESS, effect.body, self._take_assignment)
+
+    def _take_assignment(self, reply: Reply) -> None:
+        self._is_beating = False
+        if isinstance(reply, Assignment):
+            self._addresses.update(reply.addresses)
+            self.enter(self.core.handle_assignment, reply)
+        if self._heartbeat is not None:
+            waiting, self._heartbeat = self._heartbeat, None
+            self._beat(waiting)
+
+
+def _ignore(_: Reply) -> None:
+    """Whether it arrived is seen by whoever looks at the cluster."""

@@ -1,0 +1,327 @@
+"""One run from its seed: set-up, safety under faults, liveness after them, and the verdict.
+
+Owns: the phases and the limits of each, the sessions and their deaths, and the report. Whatever is
+wrong ends up as a violation; nothing else makes a run fail.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from dodona._core.context import SessionLimits
+from dodona._core.session import Session
+from dodona._core.steps import Pause, Protocol
+from dodona._core.transaction import TransactionLimits
+from dodona.errors import DodonaError, TableExists
+from dodona_tablets.core.node import NodeCore
+from simulator.checkers.sweep import check
+from simulator.checkers.violation import Violation
+from simulator.cluster import Cluster
+from simulator.driver import ClientProcess, Task
+from simulator.faults import Options, draw_options
+from simulator.history import History, RowKey, Version
+from simulator.host import CoreStopped
+from simulator.recorder import Recorder, TableShape
+from simulator.servers import CoreFactory
+from simulator.workloads import WORKLOADS
+from simulator.world import World
+
+SECOND_US: Final = 1_000_000
+SET_UP_US_MAX: Final = 30 * SECOND_US
+SESSIONS_END_US_MAX: Final = 60 * SECOND_US
+"""A call's time-out, the client's patience with an outcome, and its calls on the way."""
+RESOLVE_US_MAX: Final = 10 * SECOND_US
+"""How long after the last session's end a cell may still hold a transaction or a lock."""
+TOUCH_US_MAX: Final = 30 * SECOND_US
+RESTART_US_MAX: Final = 10 * SECOND_US
+POLL_US: Final = 100_000
+
+
+class NotLive(Exception):
+    """Something that had to happen after all faults ended did not."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run came to. `digest` is equal for equal seeds."""
+
+    seed: int
+    workload: str
+    seconds: int
+    violations: list[Violation] = field(default_factory=list)
+    digest: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    fault_counts: dict[str, int] = field(default_factory=dict)
+    message_counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def command(self) -> str:
+        """What replays this run."""
+        where = f"--workload {self.workload} --seconds {self.seconds}"
+        return f"python -m simulator {self.seed} {where}"
+
+
+def simulate(
+    seed: int, seconds: int = 20, workload: str | None = None, make_core: CoreFactory = NodeCore
+) -> Result:
+    """Run one seed. `make_core` may make nodes with a planted bug."""
+    return Simulation(seed, seconds, workload, make_core).run()
+
+
+class Simulation:
+    """One run. Use it once."""
+
+    def __init__(
+        self, seed: int, seconds: int, workload: str | None, make_core: CoreFactory
+    ) -> None:
+        assert seconds > 0
+        names = sorted(WORKLOADS)
+        name = workload or names[seed % len(names)]
+        self.result = Result(seed, name, seconds)
+        self.world = World(seed)
+        self.options: Options = draw_options(self.world.stream("options"), seconds * SECOND_US)
+        self.history = History()
+        self.cluster = Cluster(self.world, self.options, self.history.acquisitions, make_core)
+        self.workload = WORKLOADS[name](self.world.stream("workload"))
+        self._random = self.world.stream("sessions")
+        self._tasks: list[Task] = []
+        self._session_count = 0
+        self._killed_count = 0
+        self._operator_error_count = 0
+        self._is_ending = False
+        self._client_sessions = [self._new_session(client) for client in self.cluster.clients]
+
+    def run(self) -> Result:
+        violations = self.result.violations
+        try:
+            self._run_phases()
+        except CoreStopped as error:
+            violations.append(Violation("CRASH", str(error)))
+        except NotLive as error:
+            violations.append(Violation("LIVENESS", str(error)))
+        else:
+            violations += check(self.history, self.cluster.dump())
+        violations += self.workload.violations
+        self._report()
+        return self.result
+
+    def _run_phases(self) -> None:
+        self.cluster.start()
+        self._set_up()
+        self.cluster.schedule_faults()
+        for index in range(self.options.session_count):
+            self._start_session(index)
+        if self.options.remount_us_mean:
+            client, db = self._recorder(0)
+            self._tasks.append(Task(client, self._operate(db)))
+        self.world.run_until(self.world.now_us + self.result.seconds * SECOND_US)
+        self._is_ending = True
+        self.cluster.heal()
+        storm_over_us = self.cluster.network.empty_at_us
+        self._demand(SESSIONS_END_US_MAX, self._unfinished_sessions)
+        self._demand(RESOLVE_US_MAX, self.cluster.unresolved)
+        # A late copy of an operator's request must not unmount what is mounted from here on.
+        self.world.run_until(max(self.world.now_us, storm_over_us))
+        self._run_until_done(self._touch_all(), TOUCH_US_MAX, "writing to every tablet")
+        self._demand(RESOLVE_US_MAX, self.cluster.unresolved)
+        self.world.run_until(self.world.now_us + SECOND_US)  # the last appends become durable
+        before = sorted(self.cluster.dump(), key=_version_order)
+        self.cluster.restart_nodes()
+        self._demand(RESTART_US_MAX, self.cluster.starting)
+        self._run_until_done(self._audit(), TOUCH_US_MAX, "the last audit")
+        if sorted(self.cluster.dump(), key=_version_order) != before:
+            text = "what the nodes recovered is not what they held"
+            self.result.violations.append(Violation("DURABILITY", text))
+
+    # Sessions
+
+    def _new_session(self, client: ClientProcess) -> Session:
+        return Session(
+            instant_us=client.instant_us,
+            unix_us=client.unix_us,
+            dice=client.random.random,
+            routing=client.routing,
+            limits=self._session_limits(),
+        )
+
+    def _session_limits(self) -> SessionLimits:
+        options = self.options
+        return SessionLimits(
+            retry_ms_max=options.patience_ms,
+            transaction=TransactionLimits(life_ms_max=options.transaction_life_s_max * 1000),
+            keys_per_request_max=options.page_rows_max,
+            rows_per_page_max=options.page_rows_max,
+        )
+
+    def _recorder(self, index: int) -> tuple[ClientProcess, Recorder]:
+        at = index % len(self.cluster.clients)
+        self._session_count += 1
+        name = f"s{self._session_count}"
+        client = self.cluster.clients[at]
+        return client, Recorder(client, self._client_sessions[at], name, self.history)
+
+    def _start_session(self, index: int) -> None:
+        """A session lives until its caller vanishes; another takes its place."""
+        client, db = self._recorder(index)
+        task = Task(client, self._use(db))
+        self._tasks.append(task)
+        options = self.options
+        if options.session_life_us_mean:
+            self._kill_later(task, index, 1 / options.session_life_us_mean)
+        if options.commit_death_rate:
+            db.on_commit = lambda: self._kill_at_commit(task, index)
+
+    def _kill_at_commit(self, task: Task, index: int) -> None:
+        """Some time during the commit: it takes a few round trips and flushes."""
+        if self._random.random() < self.options.commit_death_rate:
+            round_trip_us = 2 * self.options.network.delay_us_mean
+            flush_us = self.options.disk.flush_us_mean
+            self._kill_later(task, index, 1 / (2 * round_trip_us + flush_us))
+
+    def _kill_later(self, task: Task, index: int, rate: float) -> None:
+        self.world.after(int(self._random.expovariate(rate)), lambda: self._kill(task, index))
+
+    def _kill(self, task: Task, index: int) -> None:
+        if not self._is_ending and not task.is_over:
+            task.kill()
+            self._killed_count += 1
+            self._start_session(index)
+
+    def _use(self, db: Recorder) -> Protocol[None]:
+        """Steps of the workload with pauses between, until the safety phase is over."""
+        while not self._is_ending:
+            yield _pause(db, self.options.think_us_mean)
+            try:
+                yield from self.workload.step(db)
+            except DodonaError:
+                continue  # what the caller was told is in the history
+
+    def _operate(self, db: Recorder) -> Protocol[None]:
+        """An operator who unmounts and mounts tables, and makes and removes others."""
+        while True:
+            yield _pause(db, self.options.remount_us_mean)
+            if self._is_ending:
+                return
+            try:
+                if db.random.random() < 0.5:
+                    path = db.random.choice(self.workload.tables).path
+                    yield from db.session.unmount_table(path)
+                    yield _pause(db, 20_000)
+                    yield from db.session.mount_table(path)
+                else:
+                    yield from self._try_table(db, f"//scratch/{db.random.randrange(3)}")
+            except DodonaError:
+                self._operator_error_count += 1
+
+    def _try_table(self, db: Recorder, path: str) -> Protocol[None]:
+        columns = self.workload.tables[0].columns
+        yield from db.session.create_table(path, columns, mount=True)
+        yield from db.session.unmount_table(path)
+        yield from db.session.remove_table(path)
+
+    # Phases
+
+    def _set_up(self) -> None:
+        self._run_until_done(self._create_tables(), SET_UP_US_MAX, "the set-up")
+
+    def _create_tables(self) -> Protocol[None]:
+        _, db = self._recorder(0)
+        for table in self.workload.tables:
+            yield from _until_it_works(partial(self._create, db, table))
+        yield from self._mount_all(db)
+        while not (yield from self.workload.set_up(db)):
+            yield Pause(100)
+
+    def _create(self, db: Recorder, table: TableShape) -> Protocol[None]:
+        try:
+            yield from db.session.create_table(
+                table.path, table.columns, pivot_keys=table.pivot_keys
+            )
+        except TableExists:
+            return  # an earlier attempt's reply was lost
+
+    def _mount_all(self, db: Recorder) -> Protocol[None]:
+        for table in self.workload.tables:
+            yield from _until_it_works(partial(db.session.mount_table, table.path))
+
+    def _touch_all(self) -> Protocol[None]:
+        """Every tablet takes writes again, whatever an operator had begun."""
+        _, db = self._recorder(0)
+        yield from self._mount_all(db)
+        yield from _until_true(lambda: self.workload.touch(db))
+
+    def _audit(self) -> Protocol[None]:
+        _, db = self._recorder(0)
+        yield from _until_it_works(lambda: self.workload.audit(db))
+
+    def _run_until_done(self, protocol: Protocol[None], limit_us: int, what: str) -> None:
+        task = Task(self.cluster.clients[0], protocol)
+        self._demand(limit_us, lambda: [] if task.is_over else [f"{what} goes on"])
+
+    def _demand(self, limit_us: int, unfinished: Callable[[], list[str]]) -> None:
+        """Let time pass until nothing is unfinished, no longer than the limit."""
+        deadline_us = self.world.now_us + limit_us
+        while left := unfinished():
+            if self.world.now_us >= deadline_us:
+                text = f"after {limit_us // SECOND_US} s without faults: " + "; ".join(left[:5])
+                raise NotLive(text)
+            self.world.run_until(self.world.now_us + POLL_US)
+
+    def _unfinished_sessions(self) -> list[str]:
+        count = sum(not task.is_over for task in self._tasks)
+        return [f"{count} sessions go on"] if count else []
+
+    # The report
+
+    def _report(self) -> None:
+        result, network = self.result, self.cluster.network
+        self.world.trace.update(self.history.digest().encode())
+        result.digest = self.world.trace.hexdigest()
+        statuses = [t.status for t in self.history.transactions if t.commit_us is not None]
+        errors = [t.error for t in self.history.transactions]
+        result.counts = {
+            "virtual seconds": self.world.now_us // SECOND_US,
+            "messages": network.delivered_count,
+            "lost": network.lost_count,
+            "repeated": network.repeated_count,
+            "crashes": sum(host.crash_count for host in self.cluster.hosts.values()),
+            "sessions killed": self._killed_count,
+            "operator errors": self._operator_error_count,
+            "transactions": len(self.history.transactions),
+            "commits asked for": len(statuses),
+            "committed": statuses.count("ok"),
+            "refused": statuses.count("fail"),
+            "conflicts": sum(error.startswith("transaction_conflict") for error in errors),
+            "unsure": statuses.count("info") + statuses.count("open"),
+            "snapshots": self.workload.snapshot_count,
+        }
+        result.fault_counts = dict(sorted(self.cluster.fault_counts.items()))
+        result.message_counts = dict(sorted(self.cluster.transport.request_counts.items()))
+
+
+def _version_order(version: Version) -> tuple[RowKey, int]:
+    return version.row, version.timestamp
+
+
+def _pause(db: Recorder, mean_us: int) -> Pause:
+    return Pause(1 + int(db.random.expovariate(1 / mean_us) / 1000))
+
+
+def _until_it_works(attempt: Callable[[], Protocol[None]]) -> Protocol[None]:
+    """Repeat what a caller would repeat."""
+    while True:
+        try:
+            return (yield from attempt())
+        except DodonaError:
+            yield Pause(100)
+
+
+def _until_true(attempt: Callable[[], Protocol[bool]]) -> Protocol[None]:
+    while True:
+        try:
+            if (yield from attempt()):
+                return
+        except DodonaError:
+            pass
+        yield Pause(100)

@@ -1,0 +1,175 @@
+"""Calls between processes, over the simulated network and in the frames of the production wire.
+
+Owns: addresses, request ids, time-outs, and what a caller is told when a process is gone. A call
+ends exactly once: with its reply, or with a Failure of kind `unavailable`. Only a call that was
+never sent says so (`is_sent: False`), as in production: the client builds on it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from dodona._core.codec import ONE_WAY, encode_frame
+from dodona._core.messages import CellMessage, Failure, Reply, Request
+from simulator.network import Network
+from simulator.world import World
+
+# Catalog requests travel as JSON in production; here everything goes in the one frame format.
+_decode_requests = msgspec.msgpack.Decoder(list[tuple[int, Request | CellMessage]]).decode
+_decode_replies = msgspec.msgpack.Decoder(list[tuple[int, Reply]]).decode
+
+KEPT_US_MAX = 1_000_000
+
+Route = tuple[str, int]
+"""The port that asked, and its request id."""
+Resume = Callable[[Reply], None]
+
+
+class Server(Protocol):
+    """Whoever listens at an address."""
+
+    name: str
+
+    def receive(self, route: Route, body: Request | CellMessage) -> None: ...
+
+
+class Transport:
+    """Who listens where, and who waits for what."""
+
+    def __init__(self, world: World, network: Network) -> None:
+        self.world = world
+        self.network = network
+        self.random = world.stream("transport")
+        self.servers: dict[str, Server] = {}
+        self.ports: dict[str, Port] = {}
+        self.request_counts: dict[str, int] = {}
+        self._last_id = ONE_WAY
+
+    def next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def bind(self, address: str, server: Server) -> None:
+        assert address not in self.servers
+        self.servers[address] = server
+
+    def unbind(self, address: str) -> None:
+        """The process is gone: callers whose connection broke learn it soon, others time out."""
+        del self.servers[address]
+        for port in self.ports.values():
+            port.lose(address)
+
+    def request(
+        self, source: str, address: str, request_id: int, body: Request | CellMessage
+    ) -> None:
+        server = self.servers.get(address)
+        target = address if server is None else server.name
+        payload = encode_frame([(request_id, body)])
+
+        def deliver(source: str, _: str, payload: bytes) -> None:
+            self._receive_request(source, address, payload)
+
+        self.network.send(source, target, payload, deliver)
+
+    def _receive_request(self, source: str, address: str, payload: bytes) -> None:
+        server = self.servers.get(address)
+        if server is None:
+            self._maybe_keep(source, address, payload)
+            return
+        for request_id, body in _decode_requests(payload):
+            kind = type(body).__name__
+            self.request_counts[kind] = self.request_counts.get(kind, 0) + 1
+            server.receive((source, request_id), body)
+
+    def _maybe_keep(self, source: str, address: str, payload: bytes) -> None:
+        """Nobody is there. Some of what was sent to the dead reaches whoever rises."""
+        if self.random.random() < self.network.late_rate:
+            delay_us = self.random.randrange(KEPT_US_MAX)
+            receive = self._receive_request
+            self.world.after(delay_us, lambda: receive(source, address, payload))
+
+    def reply(self, source: str, route: Route, body: Reply) -> None:
+        port, request_id = route
+        if request_id != ONE_WAY:
+            payload = encode_frame([(request_id, body)])
+            self.network.send(source, port, payload, self._receive_reply)
+
+    def _receive_reply(self, _: str, target: str, payload: bytes) -> None:
+        port = self.ports.get(target)
+        if port is not None:
+            for request_id, body in _decode_replies(payload):
+                port.settle(request_id, body)
+
+
+class Port:
+    """One process's calls in flight. A restarted process has a new port under the old name."""
+
+    def __init__(self, transport: Transport, name: str, timeout_us: int) -> None:
+        assert timeout_us > 0
+        self.name = name
+        self._transport = transport
+        self._timeout_us = timeout_us
+        self._pending: dict[int, tuple[str, Resume]] = {}
+        self._deadlines: deque[tuple[int, int]] = deque()
+        self._is_sweeping = False
+        transport.ports[name] = self
+
+    def close(self) -> None:
+        """The process is gone: nobody is resumed any more."""
+        self._pending.clear()
+        if self._transport.ports.get(self.name) is self:
+            del self._transport.ports[self.name]
+
+    def call(self, address: str | None, body: Request, resume: Resume) -> None:
+        """Send a request; `resume` is called once, in a later event."""
+        transport = self._transport
+        request_id = transport.next_id()
+        self._pending[request_id] = (address or "", resume)
+        is_listening = address in transport.servers
+        if address is None or (not is_listening and transport.random.random() < 0.5):
+            never_sent = Failure("unavailable", "can't connect", {"is_sent": False})
+            delay_us = transport.random.randrange(1, 5_000)
+            transport.world.after(delay_us, lambda: self.settle(request_id, never_sent))
+            return
+        transport.request(self.name, address, request_id, body)
+        self._deadlines.append((transport.world.now_us + self._timeout_us, request_id))
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            transport.world.after(self._timeout_us, self._sweep)
+
+    def post(self, address: str | None, body: Any) -> None:
+        """Send a one-way message: nobody is told what became of it."""
+        if address is not None:
+            self._transport.request(self.name, address, ONE_WAY, body)
+
+    def settle(self, request_id: int, body: Reply) -> None:
+        """The first answer counts, all later ones are nobody's."""
+        waiting = self._pending.pop(request_id, None)
+        if waiting is not None:
+            waiting[1](body)
+
+    def lose(self, address: str) -> None:
+        """The process at the address died. Half of the connections notice."""
+        lost = [each for each, (target, _) in self._pending.items() if target == address]
+        random = self._transport.random
+        for request_id in lost:
+            if random.random() < 0.5:
+                failure = Failure("unavailable", "the connection was lost")
+                self._settle_later(random.randrange(1, 5_000), request_id, failure)
+
+    def _settle_later(self, delay_us: int, request_id: int, failure: Failure) -> None:
+        self._transport.world.after(delay_us, lambda: self.settle(request_id, failure))
+
+    def _sweep(self) -> None:
+        """Fail what is overdue. One timer serves all calls: their time-outs are equal."""
+        now_us = self._transport.world.now_us
+        while self._deadlines:
+            deadline_us, request_id = self._deadlines[0]
+            if request_id in self._pending and deadline_us > now_us:
+                self._transport.world.after(deadline_us - now_us, self._sweep)
+                return
+            self._deadlines.popleft()
+            self.settle(request_id, Failure("unavailable", "no answer in time"))
+        self._is_sweeping = False

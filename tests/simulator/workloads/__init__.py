@@ -1,0 +1,9 @@
+"""What callers do in a run: each workload has tables, a setup, a step, a last write and a check."""
+
+from simulator.workloads.bank import Bank
+from simulator.workloads.cycle import Cycle
+from simulator.workloads.workload import Workload
+
+WORKLOADS: dict[str, type[Workload]] = {"bank": Bank, "cycle": Cycle}
+
+__all__ = ["WORKLOADS", "Bank", "Cycle", "Workload"]

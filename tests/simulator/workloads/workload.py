@@ -1,0 +1,105 @@
+"""The shape of a workload.
+
+Owns: what a run may ask of a workload, the mix of what sessions do, and the looks at snapshots.
+Each protocol raises DodonaError where a server refuses or can't be reached; the run goes on then.
+"""
+
+from abc import ABC, abstractmethod
+from random import Random
+from typing import Any, Final
+
+from dodona._core.steps import Protocol
+from dodona.errors import DodonaError
+from dodona.types import TIMESTAMPS_PER_REQUEST_MAX
+from simulator.checkers.violation import Violation
+from simulator.recorder import Attempt, Recorder, TableShape
+
+SNAPSHOTS_MAX: Final = 100
+"""Timestamps remembered, to be looked at again."""
+
+
+class Workload(ABC):
+    """One run's callers. `violations` gathers what its own check found."""
+
+    name: str
+
+    def __init__(self, random: Random) -> None:
+        """`random` draws the sizes."""
+        self.burst_rate = random.choice((0.0, 0.02, 0.3))
+        self.violations: list[Violation] = []
+        self.snapshot_count = 0
+        self._snapshots: list[int] = []
+
+    @property
+    @abstractmethod
+    def tables(self) -> list[TableShape]:
+        """What is to be created and mounted."""
+
+    @abstractmethod
+    def set_up(self, db: Recorder) -> Protocol[bool]:
+        """Write the first rows, in one transaction. → whether it was committed."""
+
+    def step(self, db: Recorder) -> Protocol[None]:
+        """One thing that a session does: mostly a transaction."""
+        if db.random.random() < self.burst_rate:
+            # The counter runs ahead of the clock, and the ceiling is renewed on its account.
+            yield from db.take_timestamps(
+                int(TIMESTAMPS_PER_REQUEST_MAX ** db.random.random() ** 0.2)
+            )
+            return
+        dice = db.random.random()
+        if dice < 0.75:
+            yield from self.transact(db)
+        elif dice < 0.85:
+            yield from self.audit(db)
+        elif dice < 0.95:
+            key = self.draw_key(db.random)
+            yield from db.lookup_latest(self.tables[0], key)
+        else:
+            yield from self._audit_elsewhen(db)
+
+    @abstractmethod
+    def transact(self, db: Recorder) -> Protocol[None]:
+        """One transaction."""
+
+    @abstractmethod
+    def draw_key(self, random: Random) -> dict[str, Any]:
+        """The key of some row of the first table."""
+
+    def audit(self, db: Recorder) -> Protocol[None]:
+        """Look at the present as a whole and judge it."""
+        yield from self._judge((yield from db.begin()))
+
+    def _audit_elsewhen(self, db: Recorder) -> Protocol[None]:
+        """A snapshot does not change: looking at it again shows the same. One of the future is
+        refused: whatever is read there might still change."""
+        if not self._snapshots:
+            return
+        timestamp = db.random.choice(self._snapshots)
+        if db.random.random() < 0.3:
+            timestamp = self._snapshots[-1] + int((1 << 34) ** db.random.random())
+        yield from self._judge(db.begin_at(timestamp))
+
+    def _judge(self, attempt: Attempt) -> Protocol[None]:
+        try:
+            rows = yield from attempt.scan(self.tables[0])
+        except DodonaError as error:
+            attempt.give_up(error)
+            raise
+        attempt.end()
+        self.snapshot_count += 1
+        self._snapshots = [*self._snapshots[1 - SNAPSHOTS_MAX :], attempt.record.start]
+        problem = self.problem(rows)
+        if problem:
+            self.flag(f"at {attempt.record.start} {problem}")
+
+    @abstractmethod
+    def problem(self, rows: list[dict[str, Any]]) -> str | None:
+        """What is wrong with a whole snapshot of the first table, if anything."""
+
+    @abstractmethod
+    def touch(self, db: Recorder) -> Protocol[bool]:
+        """A transaction that writes to every tablet. → whether it was committed."""
+
+    def flag(self, text: str) -> None:
+        self.violations.append(Violation("INVARIANT", text))

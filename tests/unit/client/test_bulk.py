@@ -1,0 +1,265 @@
+"""Bulk writes: fitting Arrow columns to a table, dividing batches, and bounded messages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pyarrow
+import pytest
+
+from dodona._core import bulk
+from dodona._core.arrow import table_of
+from dodona._core.messages import Failure, Reply, Request, WriteArrow, Written
+from dodona._core.session import Session
+from dodona._core.steps import MASTER, Target
+from dodona.errors import InvalidRequest, SchemaViolation, Unavailable
+from dodona.schema import Column
+from dodona.types import Timestamp, timestamp_from_unix_us
+from unit.client.protocols import (
+    LOST,
+    MOVED,
+    PATH,
+    Clock,
+    new_session,
+    nobody,
+    play,
+    table,
+    tablet,
+)
+
+
+class Cells:
+    """Takes what is sent; answers as told for the first requests."""
+
+    def __init__(self, *failures: Failure) -> None:
+        self.failures = list(failures)
+        self.messages: list[tuple[Target, WriteArrow]] = []
+
+    def __call__(self, target: Target, body: Request) -> Reply:
+        if target == MASTER:
+            return table(atomicity="none")
+        assert isinstance(body, WriteArrow)
+        if self.failures:
+            return self.failures.pop(0)
+        self.messages.append((target, body))
+        return Written(table_of(body.batch).num_rows, Timestamp(1))
+
+    def rows(self, target: Target) -> list[dict[str, Any]]:
+        return [
+            row
+            for cell, body in self.messages
+            for row in table_of(body.batch).to_pylist()
+            if cell == target
+        ]
+
+
+def write(data: Any, cells: Cells | None = None, **options: Any) -> Cells:
+    clock = Clock()
+    session = new_session(clock, table(atomicity="none"))
+    cells = cells or Cells()
+    count = play(clock, session.write_arrow(PATH, data, **options), cells)
+    assert count == sum(table_of(body.batch).num_rows for _, body in cells.messages)
+    return cells
+
+
+def of(**columns: Any) -> pyarrow.Table:
+    return pyarrow.table(columns)
+
+
+def test_rows_go_to_their_tablets_with_all_columns_in_the_tables_order() -> None:
+    cells = write(of(note=["a", "b", "c"], id=[150, 1, 2]))
+    assert cells.rows(0) == [
+        {"id": 1, "value": None, "note": "b"},
+        {"id": 2, "value": None, "note": "c"},
+    ]
+    assert cells.rows(1) == [{"id": 150, "value": None, "note": "a"}]
+    names = {tuple(table_of(body.batch).schema.names) for _, body in cells.messages}
+    assert names == {("id", "value", "note")}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        of(id=[1], value=[2]),
+        of(id=[1], value=[2]).to_batches()[0],
+        of(id=[1], value=[2]).to_batches(),
+        iter([of(id=[1], value=[2])]),
+        pyarrow.RecordBatchReader.from_batches(
+            of(id=[1], value=[2]).schema, of(id=[1], value=[2]).to_batches()
+        ),
+    ],
+)
+def test_data_comes_in_many_shapes(data: Any) -> None:
+    assert write(data).rows(0) == [{"id": 1, "value": 2, "note": None}]
+
+
+def test_nothing_is_written_of_nothing() -> None:
+    assert write(of(id=pyarrow.array([], pyarrow.int64()), value=[])).messages == []
+    assert write([]).messages == []
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (of(value=[1]), "missing key column"),
+        (of(id=[1]), "not a key"),
+        (of(id=[1], value=[1], other=[1]), "no such column"),
+        (of(id=["x"], value=[1]), "takes Arrow's int64, not string"),
+        (of(id=[1], value=["1"]), "takes Arrow's int64, not string"),
+        (of(id=[1], note=[b"x"]), "takes Arrow's string, not binary"),
+        (of(id=[1], note=[5]), "takes Arrow's string, not int64"),
+        (of(id=pyarrow.array([1 << 63], pyarrow.uint64()), value=[1]), "does not fit in int64"),
+        (of(id=[1.5], value=[1]), "takes Arrow's int64, not double"),
+        (
+            pyarrow.Table.from_arrays([[1], [1], [1]], names=["id", "value", "value"]),
+            "two columns have one name",
+        ),
+    ],
+)
+def test_data_that_does_not_fit_is_refused(data: Any, said: str) -> None:
+    cells = Cells()
+    with pytest.raises(SchemaViolation, match=said) as caught:
+        write(data, cells)
+    assert cells.messages == []
+    assert caught.value.attributes["table"] == PATH
+
+
+@pytest.mark.parametrize("data", [5, "text", b"bytes", {"id": [1]}, [5], None])
+def test_what_is_no_arrow_data_is_refused(data: Any) -> None:
+    with pytest.raises(InvalidRequest, match="write_arrow takes"):
+        write(data)
+
+
+EVERY_TYPE = (
+    Column("id", "int64", "ascending", required=True),
+    Column("u", "uint64"),
+    Column("d", "double"),
+    Column("b", "boolean"),
+    Column("s", "string"),
+    Column("t", "utf8"),
+    Column("a", "any"),
+)
+
+
+def every_type(data: Any, *, required: Column | None = None) -> list[dict[str, Any]]:
+    clock, cells = Clock(), Cells()
+    columns = EVERY_TYPE if required is None else (*EVERY_TYPE, required)
+    only = table((tablet(10, 0, None),), atomicity="none", columns=columns)
+    play(clock, new_session(clock, only).write_arrow(PATH, data), cells)
+    return cells.rows(0)
+
+
+@pytest.mark.parametrize(
+    ("column", "array", "stored"),
+    [
+        ("u", pyarrow.array([7], pyarrow.int8()), 7),
+        ("d", pyarrow.array([7], pyarrow.int32()), 7.0),
+        ("d", pyarrow.array([0.5], pyarrow.float32()), 0.5),
+        ("b", pyarrow.array([True]), True),
+        ("s", pyarrow.array(["é"]), "é".encode()),
+        ("s", pyarrow.array([b"x"], pyarrow.large_binary()), b"x"),
+        ("s", pyarrow.array([b"xy"], pyarrow.binary(2)), b"xy"),
+        ("t", pyarrow.array(["x"], pyarrow.large_string()), "x"),
+        ("t", pyarrow.array(["x"]).dictionary_encode(), "x"),
+        ("t", pyarrow.nulls(1), None),
+        ("a", pyarrow.array([msgspec.msgpack.encode([1])]), msgspec.msgpack.encode([1])),
+    ],
+)
+def test_a_column_is_cast_where_nothing_is_lost(column: str, array: Any, stored: Any) -> None:
+    (row,) = every_type(pyarrow.table({"id": [1], column: array}))
+    assert row[column] == stored
+
+
+def test_required_columns_must_be_there_and_whole() -> None:
+    must = Column("must", "int64", required=True)
+    with pytest.raises(SchemaViolation, match="required column is missing"):
+        every_type(of(id=[1], u=[1]), required=must)
+    with pytest.raises(SchemaViolation, match="required column is null"):
+        every_type(of(id=[1], must=[None]), required=must)
+    with pytest.raises(SchemaViolation, match="required column is null"):
+        every_type(of(id=pyarrow.array([1, None]), u=[1, 2]))
+
+
+def test_a_value_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "VALUE_BYTES_MAX", 100)
+    with pytest.raises(SchemaViolation, match="longer than 100 bytes"):
+        every_type(of(id=[1], t=["x" * 101]))
+    assert every_type(of(id=[1, 2], t=["x" * 100] * 2))
+
+
+def test_messages_are_bounded_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "MESSAGE_ROWS_MAX", 10)
+    cells = write(of(id=list(range(95)), value=list(range(95))))
+    assert [table_of(body.batch).num_rows for _, body in cells.messages] == [10] * 9 + [5]
+    assert [row["id"] for row in cells.rows(0)] == list(range(95))
+
+
+def test_messages_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "MESSAGE_BYTES_MAX", 4_000)
+    cells = write(of(id=list(range(50)), note=["n" * 1_000] * 50))
+    assert len(cells.messages) >= 13
+    assert max(len(body.batch) for _, body in cells.messages) < 6_000
+    assert [row["id"] for row in cells.rows(0)] == list(range(50))
+
+
+def test_long_data_is_taken_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "GATHER_ROWS_MAX", 20)
+    cells = Cells()
+    sent_when_taken: list[int] = []
+
+    def batches() -> Iterator[Any]:
+        for start in range(0, 100, 10):
+            sent_when_taken.append(len(cells.messages))
+            yield of(id=list(range(start, start + 10)), value=[0] * 10)
+
+    write(batches(), cells)
+    assert sent_when_taken == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert [row["id"] for row in cells.rows(0)] == list(range(100))
+
+
+def test_the_stamp_is_the_clock_or_the_callers() -> None:
+    stamps = {body.stamp for _, body in write(of(id=[1], value=[1])).messages}
+    assert stamps == {timestamp_from_unix_us(Clock().unix_us())}
+    given = write(of(id=[1], value=[1]), stamp=Timestamp(99), durability="async")
+    assert [(body.stamp, body.is_durable) for _, body in given.messages] == [(99, False)]
+
+
+def test_a_message_to_a_tablet_that_moved_is_divided_and_sent_again() -> None:
+    cells = write(of(id=[1, 150], value=[1, 2]), Cells(MOVED))
+    assert [row["id"] for row in cells.rows(0)] == [1]
+    assert [row["id"] for row in cells.rows(1)] == [150]
+
+
+def test_a_full_store_is_waited_for() -> None:
+    busy = Failure("overloaded", "wait")
+    assert write(of(id=[1], value=[1]), Cells(busy, busy)).rows(0)
+
+
+def test_a_lost_reply_ends_it_with_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "GATHER_ROWS_MAX", 10)
+    cells = Cells()
+
+    def batches() -> Iterator[Any]:
+        yield of(id=list(range(10)), value=[0] * 10)
+        cells.failures.append(LOST)
+        yield of(id=list(range(90, 110)), value=[0] * 20)
+
+    with pytest.raises(Unavailable) as caught:
+        write(batches(), cells)
+    assert caught.value.attributes == {
+        "table": PATH,
+        "row_count": 10,
+        "applied": [],
+        "unknown": [10],
+        "not_applied": [],
+    }
+
+
+def test_an_atomic_table_takes_no_bulk_writes() -> None:
+    clock = Clock()
+    session: Session = new_session(clock, table())
+    with pytest.raises(InvalidRequest, match='"none" instead of "full"'):
+        play(clock, session.write_arrow(PATH, of(id=[1], value=[1])), nobody)
+    durability: Any = "maybe"
+    with pytest.raises(InvalidRequest, match="Durability"):
+        play(clock, session.write_arrow(PATH, of(id=[1]), durability), nobody)

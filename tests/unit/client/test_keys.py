@@ -1,0 +1,128 @@
+"""The encoding of keys: bytes sort as the columns do, and nothing is lost."""
+
+import math
+import struct
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dodona.errors import DataCorrupted, SchemaViolation
+from dodona.keys import decode_key, encode_key, successor
+from dodona.types import KEY_MAX, KEY_MIN, Key
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "int64": st.integers(-(1 << 63), (1 << 63) - 1),
+    "uint64": st.integers(0, (1 << 64) - 1),
+    "double": st.floats(allow_nan=False),
+    "boolean": st.booleans(),
+    "string": st.binary(max_size=20) | st.lists(st.sampled_from([0, 1, 254, 255])).map(bytes),
+    "utf8": st.text(max_size=20) | st.text(alphabet="\x00\x01a", max_size=6),
+}
+
+# The first text drawn builds tables of all characters, which takes seconds.
+EXAMPLES = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+
+
+@st.composite
+def _keys(draw: st.DrawFn, count: int) -> tuple[list[str], list[list[Any]]]:
+    """Column types, and that many keys of them."""
+    types = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4))
+    column = [st.none() | VALUES[it] for it in types]
+    return types, [[draw(it) for it in column] for _ in range(count)]
+
+
+def _sort_key(values: list[Any]) -> list[Any]:
+    """Null first, then by value; text by its UTF-8 bytes."""
+    return [
+        (it is not None, it.encode() if isinstance(it, str) else (0 if it is None else it))
+        for it in values
+    ]
+
+
+@EXAMPLES
+@given(_keys(1))
+def test_a_key_comes_back_as_it_was(drawn: tuple[list[str], list[list[Any]]]) -> None:
+    types, (values,) = drawn
+    decoded = decode_key(encode_key(values, types), types)
+    assert list(decoded) == values
+    assert [type(it) for it in decoded] == [type(it) for it in values]
+
+
+@EXAMPLES
+@given(_keys(2))
+def test_bytes_sort_as_the_columns_do(drawn: tuple[list[str], list[list[Any]]]) -> None:
+    types, (left, right) = drawn
+    left_key, right_key = encode_key(left, types), encode_key(right, types)
+    assert (left_key < right_key) == (_sort_key(left) < _sort_key(right))
+    assert (left_key == right_key) == (_sort_key(left) == _sort_key(right))
+
+
+@EXAMPLES
+@given(_keys(2))
+def test_a_prefix_is_a_lower_bound(drawn: tuple[list[str], list[list[Any]]]) -> None:
+    types, (bound, values) = drawn
+    prefix = encode_key(bound[:-1], types)
+    whole = encode_key(values, types)
+    assert encode_key(bound, types).startswith(prefix)
+    assert (whole < prefix) == (_sort_key(values) < _sort_key(bound[:-1]))
+
+
+@EXAMPLES
+@given(_keys(1))
+def test_every_key_lies_between_the_ends(drawn: tuple[list[str], list[list[Any]]]) -> None:
+    types, (values,) = drawn
+    key = encode_key(values, types)
+    assert KEY_MIN < key < KEY_MAX
+    assert key < successor(key)
+
+
+@EXAMPLES
+@given(_keys(2))
+def test_nothing_lies_between_a_key_and_its_successor(
+    drawn: tuple[list[str], list[list[Any]]],
+) -> None:
+    types, (values, other) = drawn
+    key, other_key = encode_key(values, types), encode_key(other, types)
+    assert not key < other_key < successor(key)
+
+
+@EXAMPLES
+@given(st.binary(max_size=40), st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3))
+def test_any_bytes_are_a_key_or_corrupted(raw: bytes, types: list[str]) -> None:
+    with suppress(DataCorrupted):
+        decode_key(Key(raw), types)
+
+
+def test_negative_zero_is_zero() -> None:
+    assert encode_key([-0.0], ["double"]) == encode_key([0.0], ["double"])
+
+
+def test_infinities_are_the_ends_of_doubles() -> None:
+    ordered = [-math.inf, -1e308, -1.0, 0.0, 5e-324, 1.0, math.inf]
+    keys = [encode_key([it], ["double"]) for it in ordered]
+    assert keys == sorted(keys)
+
+
+def test_nan_is_no_key() -> None:
+    nan = struct.unpack(">d", b"\x7f\xf8\x00\x00\x00\x00\x00\x01")[0]
+    with pytest.raises(SchemaViolation, match="NaN"):
+        encode_key([nan], ["double"])
+
+
+@pytest.mark.parametrize(
+    ("raw", "types"),
+    [
+        (b"", ["int64"]),
+        (b"\x03\x00", ["int64"]),
+        (b"\x04" + bytes(8), ["int64"]),
+        (b"\x10abc", ["string"]),
+        (b"\x10\xff\x00\x01", ["utf8"]),
+        (b"\x06\x01extra", ["boolean"]),
+    ],
+)
+def test_what_no_encoder_made_is_corrupted(raw: bytes, types: list[str]) -> None:
+    with pytest.raises(DataCorrupted):
+        decode_key(Key(raw), types)

@@ -1,0 +1,341 @@
+"""The peer: pipelining, time-outs, lost connections, reconnecting, and frames of any length."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from picows import WSMsgType
+
+from dodona._core.codec import encode_frame
+from dodona._core.messages import (
+    Aborted,
+    AskOutcome,
+    Committed,
+    DataReply,
+    Failure,
+    GenerateTimestamps,
+    Reply,
+    TellAbort,
+    TimestampRange,
+    WriteArrow,
+)
+from dodona._io import peer as peer_module
+from dodona._io.peer import Peer, rpc_url
+from dodona.types import CellId, Revision, TabletId, Timestamp, TransactionId
+from unit.client.endpoint import Endpoint, Timestamps, serving
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def connected(endpoint: Endpoint, timeout_ms: int = 10_000) -> AsyncIterator[Peer]:
+    peer = Peer(endpoint.url, timeout_ms=timeout_ms)
+    try:
+        yield peer
+    finally:
+        await peer.close()
+
+
+def ask(number: int = 1) -> AskOutcome:
+    return AskOutcome(TransactionId(number))
+
+
+def echo(body: object) -> DataReply | None:
+    """Answers a question about a transaction with its number."""
+    assert isinstance(body, AskOutcome | TellAbort)
+    return Committed(body.transaction, Timestamp(body.transaction * 10))
+
+
+def silent(body: object) -> DataReply | None:
+    return None
+
+
+def assert_unavailable(reply: Reply, said: str, *, was_sent: bool) -> None:
+    assert isinstance(reply, Failure)
+    assert reply.kind == "unavailable"
+    assert said in reply.message
+    assert reply.attributes == ({} if was_sent else {"is_sent": False})
+
+
+@pytest.mark.parametrize(
+    ("address", "cell", "expected"),
+    [
+        ("127.0.0.1:8501", None, "ws://127.0.0.1:8501/rpc?version=1"),
+        ("http://host:1", 3, "ws://host:1/rpc?cell=3&version=1"),
+        ("https://host/prefix/", None, "wss://host/prefix/rpc?version=1"),
+        ("http://user:secret@host:1", None, "ws://host:1/rpc?version=1"),
+    ],
+)
+def test_an_address_becomes_the_data_planes_url(
+    address: str, cell: int | None, expected: str
+) -> None:
+    assert rpc_url(address, None if cell is None else CellId(cell)) == expected
+
+
+async def test_calls_of_one_iteration_share_a_frame_and_get_their_own_answers() -> None:
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        replies = await asyncio.gather(*[peer.call(ask(it)) for it in range(1, 500)])
+        assert [it.timestamp for it in replies if isinstance(it, Committed)] == [
+            it * 10 for it in range(1, 500)
+        ]
+        assert endpoint.frame_sizes == [499]
+        assert len(endpoint.paths) == 1
+        assert peer.pending_count == 0
+
+
+async def test_answers_may_come_in_any_order() -> None:
+    async with serving(silent) as endpoint, connected(endpoint) as peer:
+        first, second = peer.call(ask(1)), peer.call(ask(2))
+        await wait_for_frames(endpoint, 1)
+        endpoint.send_all(encode_frame([(2, Aborted(TransactionId(2)))]))
+        assert await second == Aborted(TransactionId(2))
+        assert not first.done()
+        endpoint.send_all(encode_frame([(1, Aborted(TransactionId(1)))]))
+        assert await first == Aborted(TransactionId(1))
+
+
+async def wait_for_frames(endpoint: Endpoint, count: int) -> None:
+    async with asyncio.timeout(5):
+        while len(endpoint.frame_sizes) < count:
+            await asyncio.sleep(0.001)
+
+
+async def test_answers_to_nothing_and_to_those_who_left_are_dropped() -> None:
+    async with serving(silent) as endpoint, connected(endpoint) as peer:
+        gone, patient = peer.call(ask(1)), peer.call(ask(2))
+        await wait_for_frames(endpoint, 1)
+        gone.cancel()
+        answers = [(it, Aborted(TransactionId(it))) for it in (1, 1, 77, 2)]
+        endpoint.send_all(encode_frame(answers))
+        assert await patient == Aborted(TransactionId(2))
+
+
+async def test_one_way_messages_expect_no_answer() -> None:
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        peer.post(TellAbort(CellId(1), TransactionId(5)))
+        peer.post(ask(6))
+        await peer.call(ask(7))
+        assert [type(it) for it in endpoint.bodies] == [TellAbort, AskOutcome, AskOutcome]
+        assert endpoint.frame_sizes == [3]
+
+
+async def test_an_unanswered_call_times_out_and_the_next_ones_have_their_own_time() -> None:
+    async with serving(silent) as endpoint, connected(endpoint, timeout_ms=400) as peer:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        first = peer.call(ask(1))
+        await asyncio.sleep(0.2)
+        second = peer.call(ask(2))
+        assert_unavailable(await first, "no answer", was_sent=True)
+        first_took = loop.time() - began
+        assert_unavailable(await second, "no answer", was_sent=True)
+        second_took = loop.time() - began - 0.2
+        assert 0.39 < first_took < 1.5
+        assert 0.39 < second_took < 1.5
+
+
+async def test_a_server_that_hangs_is_given_up_and_connected_to_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_module, "PING_AFTER_SECONDS", 0.1)
+    async with serving(silent) as endpoint, connected(endpoint) as peer:
+        endpoint.has_pongs = False
+        assert_unavailable(await peer.call(ask(1)), "was lost", was_sent=True)
+        endpoint.has_pongs, endpoint.answer = True, echo
+        assert isinstance(await peer.call(ask(2)), Committed)
+        assert len(endpoint.paths) == 2
+
+
+async def test_a_busy_server_keeps_its_connection_although_one_call_times_out() -> None:
+    def only_even(body: object) -> DataReply | None:
+        assert isinstance(body, AskOutcome)
+        return None if body.transaction % 2 else echo(body)
+
+    async with serving(only_even) as endpoint, connected(endpoint, timeout_ms=200) as peer:
+        hanging = peer.call(ask(1))
+        while not hanging.done():
+            assert isinstance(await peer.call(ask(2)), Committed)
+            await asyncio.sleep(0.01)
+        assert_unavailable(await hanging, "no answer", was_sent=True)
+        assert len(endpoint.paths) == 1
+
+
+async def test_a_lost_connection_fails_what_was_sent_and_the_next_call_reconnects() -> None:
+    async with serving(silent) as endpoint, connected(endpoint) as peer:
+        pending = [peer.call(ask(it)) for it in range(3)]
+        await wait_for_frames(endpoint, 1)
+        endpoint.drop_all()
+        for reply in await asyncio.gather(*pending):
+            assert_unavailable(reply, "was lost", was_sent=True)
+        endpoint.answer = echo
+        assert isinstance(await peer.call(ask(1)), Committed)
+        assert len(endpoint.paths) == 2
+
+
+async def test_an_unreachable_server_fails_calls_at_once_and_says_they_were_never_sent() -> None:
+    endpoint = Endpoint(echo)
+    await endpoint.start()
+    endpoint.stop()
+    async with connected(endpoint) as peer:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(20):
+            assert_unavailable(await peer.call(ask()), "can't be reached", was_sent=False)
+        peer.post(ask())
+        assert loop.time() - began < 2
+        await endpoint.start()
+        async with asyncio.timeout(5):
+            while isinstance(await peer.call(ask()), Failure):
+                await asyncio.sleep(0.01)
+        endpoint.stop()
+
+
+async def test_a_refused_handshake_says_so() -> None:
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        endpoint.refusal = 421
+        assert_unavailable(await peer.call(ask()), "421", was_sent=False)
+
+
+async def test_a_server_that_closes_at_once_is_unreachable() -> None:
+    def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    peer = Peer(rpc_url(f"127.0.0.1:{port}"))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert_unavailable(await peer.call(ask()), "can't be reached", was_sent=False)
+    assert loop.time() - began < 2
+    await peer.close()
+    server.close()
+
+
+async def test_what_was_not_sent_when_the_connection_broke_is_sent_over_the_next() -> None:
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        await peer.call(ask(1))
+        (transport,) = endpoint.transports
+        peer._pause(True)  # as if the server had stopped reading
+        unsent = peer.call(ask(2))
+        await asyncio.sleep(0)
+        transport.disconnect(graceful=False)
+        assert await unsent == Committed(TransactionId(2), Timestamp(20))
+        assert len(endpoint.paths) == 2
+
+
+async def test_calls_made_while_connecting_wait_for_it() -> None:
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        first = peer.call(ask(1))
+        await asyncio.sleep(0)
+        second = peer.call(ask(2))
+        assert await first == Committed(TransactionId(1), Timestamp(10))
+        assert await second == Committed(TransactionId(2), Timestamp(20))
+        assert len(endpoint.paths) == 1
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        (b"\xff\xff garbled", WSMsgType.BINARY),
+        (b"", WSMsgType.BINARY),
+        (b"text", WSMsgType.TEXT),
+        (b"\x03\xe9", WSMsgType.CLOSE),
+    ],
+)
+async def test_what_is_no_frame_ends_the_connection(payload: bytes, kind: WSMsgType) -> None:
+    async with serving(silent) as endpoint, connected(endpoint) as peer:
+        pending = peer.call(ask())
+        await wait_for_frames(endpoint, 1)
+        endpoint.send_all(payload, kind)
+        assert_unavailable(await pending, "was lost", was_sent=True)
+        endpoint.answer = echo
+        assert isinstance(await peer.call(ask(3)), Committed)
+
+
+async def test_a_frame_may_come_in_fragments() -> None:
+    async with serving(silent) as endpoint, connected(endpoint) as peer:
+        pending = peer.call(ask())
+        await wait_for_frames(endpoint, 1)
+        frame = encode_frame([(1, Aborted(TransactionId(1)))])
+        (transport,) = endpoint.transports
+        transport.send(WSMsgType.BINARY, frame[:3], fin=False)
+        transport.send(WSMsgType.CONTINUATION, frame[3:5], fin=False)
+        transport.send(WSMsgType.CONTINUATION, frame[5:])
+        assert await pending == Aborted(TransactionId(1))
+
+
+def bulk(size_bytes: int) -> WriteArrow:
+    return WriteArrow(TabletId(1), Revision(1), Timestamp(1), True, bytes(size_bytes))
+
+
+async def test_long_requests_are_divided_among_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_module, "FRAME_BYTES_MAX", 10_000)
+    taken = Committed(TransactionId(1), Timestamp(1))
+    async with serving(lambda body: taken) as endpoint, connected(endpoint) as peer:
+        replies = await asyncio.gather(*[peer.call(bulk(3_000)) for _ in range(20)])
+        assert replies == [taken] * 20
+        assert sum(endpoint.frame_sizes) == 20
+        assert max(endpoint.frame_sizes) <= 3
+        order = [peer.call(bulk(20_000)), peer.call(bulk(10))]
+        too_long, fine = await asyncio.gather(*order)
+        assert isinstance(too_long, Failure)
+        assert (too_long.kind, too_long.attributes) == ("limit_exceeded", {"is_sent": False})
+        assert fine == taken
+
+
+async def test_a_frame_holds_a_bounded_number_of_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_module, "ENVELOPES_MAX", 100)
+    timestamps = Timestamps()
+    async with serving(timestamps) as endpoint, connected(endpoint) as peer:
+        count = 1_010
+        calls = [peer.call(GenerateTimestamps(1)) for _ in range(count)]
+        replies = await asyncio.gather(*calls)
+        assert all(isinstance(it, TimestampRange) for it in replies)
+        assert sum(endpoint.frame_sizes) == count
+        assert max(endpoint.frame_sizes) <= 100
+
+
+async def test_a_request_that_cannot_be_encoded_harms_only_itself() -> None:
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        good, bad = peer.call(ask(1)), peer.call(ask(1 << 70))
+        assert isinstance(await good, Committed)
+        reply = await bad
+        assert isinstance(reply, Failure)
+        assert reply.kind == "invalid_request"
+
+
+async def test_pending_calls_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_module, "CALLS_MAX", 5)
+    async with serving(silent) as endpoint, connected(endpoint) as peer:
+        calls = [peer.call(ask(it)) for it in range(6)]
+        reply = await calls[5]
+        assert isinstance(reply, Failure)
+        assert reply.kind == "overloaded"
+        assert not calls[0].done()
+
+
+async def test_a_closed_peer_answers_everything_with_a_failure() -> None:
+    async with serving(silent) as endpoint:
+        peer = Peer(endpoint.url)
+        sent = peer.call(ask(1))
+        await wait_for_frames(endpoint, 1)
+        unsent = peer.call(ask(2))
+        await peer.close()
+        assert_unavailable(await sent, "closed by this client", was_sent=True)
+        assert_unavailable(await unsent, "closed by this client", was_sent=False)
+        assert_unavailable(await peer.call(ask(3)), "closed by this client", was_sent=False)
+        await peer.close()
+
+
+async def test_closing_while_connecting_leaves_nothing_behind() -> None:
+    async with serving(echo) as endpoint:
+        peer = Peer(endpoint.url)
+        call = peer.call(ask())
+        await asyncio.sleep(0)
+        await peer.close()
+        assert_unavailable(await call, "closed by this client", was_sent=False)
+        await asyncio.sleep(0.05)
+        assert endpoint.transports == []

@@ -1,0 +1,412 @@
+"""Reads: their division among tablets, their pages, and what is repeated when a tablet moved."""
+
+from typing import Any
+
+import pytest
+
+from dodona._core.context import SessionLimits
+from dodona._core.messages import (
+    CommitOne,
+    Failure,
+    GenerateTimestamps,
+    GetTable,
+    Lookup,
+    Reply,
+    Request,
+    Rows,
+    Scan,
+    ScanPage,
+    Tablet,
+    TimestampRange,
+)
+from dodona._core.session import Session
+from dodona._core.steps import MASTER, ORACLE, Target
+from dodona.errors import (
+    InvalidRequest,
+    RowBlocked,
+    SchemaViolation,
+    TableNotFound,
+    TableNotMounted,
+    TabletMoved,
+    TransactionClosed,
+    Unavailable,
+)
+from dodona.types import (
+    ASYNC_LAST_COMMITTED,
+    MAX_TIMESTAMP,
+    SYNC_LAST_COMMITTED,
+    Key,
+    Timestamp,
+)
+from unit.client.protocols import (
+    COLUMNS,
+    LOST,
+    MOVED,
+    PATH,
+    PIVOT,
+    Clock,
+    Play,
+    begin,
+    key,
+    new_session,
+    nobody,
+    play,
+    table,
+    tablet,
+)
+
+ROWS = {number: (number * 10, None) for number in (1, 5, 99, 100, 150, 200)}
+
+
+class Tablets:
+    """Two cells that hold `ROWS`, in pages of at most `page_rows`."""
+
+    def __init__(self, page_rows: int = 2) -> None:
+        self.page_rows = page_rows
+        self.asked: list[tuple[Target, Request]] = []
+
+    def __call__(self, target: Target, body: Request) -> Reply:
+        self.asked.append((target, body))
+        match body:
+            case GenerateTimestamps():
+                assert target == ORACLE
+                return TimestampRange(Timestamp(777), 1)
+            case Lookup():
+                found = {key(it): values for it, values in ROWS.items()}
+                return Rows(tuple([found.get(it) for it in body.keys]))
+            case Scan():
+                return self._scan(target, body)
+        raise AssertionError(body)
+
+    def _scan(self, target: Target, body: Scan) -> ScanPage:
+        here = [it for it in sorted(ROWS) if (it >= PIVOT) == bool(target)]
+        wanted = [it for it in here if body.lower <= key(it) < body.upper]
+        page = wanted[: self.page_rows]
+        resume = key(page[-1] + 1) if len(wanted) > len(page) else None
+        masked = [
+            tuple([it for bit, it in enumerate(ROWS[row]) if body.column_mask >> bit & 1])
+            for row in page
+        ]
+        return ScanPage(tuple([key(it) for it in page]), tuple(masked), resume)
+
+    def timestamps(self) -> set[int]:
+        return {body.timestamp for _, body in self.asked if isinstance(body, Lookup | Scan)}
+
+
+def fresh() -> tuple[Clock, Session, Tablets]:
+    clock = Clock()
+    return clock, new_session(clock, table()), Tablets()
+
+
+def row(number: int) -> dict[str, Any]:
+    return {"id": number, "value": number * 10, "note": None}
+
+
+# ---- by key
+
+
+def test_rows_come_in_the_order_of_their_keys_from_all_tablets() -> None:
+    clock, session, tablets = fresh()
+    keys = [{"id": it} for it in (150, 1, 7, 100, 1)]
+    found = play(clock, session.lookup_rows(PATH, keys), tablets)
+    assert found == [row(150), row(1), row(100), row(1)]
+    assert [target for target, _ in tablets.asked] == [1, 0]
+    assert tablets.timestamps() == {SYNC_LAST_COMMITTED}
+
+
+def test_missing_rows_are_kept_as_none_when_asked_for() -> None:
+    clock, session, tablets = fresh()
+    keys = [{"id": 2}, {"id": 1}]
+    assert play(clock, session.lookup_rows(PATH, keys, keep_missing=True), tablets) == [
+        None,
+        row(1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (["value"], {"value": 10}),
+        (["id"], {"id": 1}),
+        (["value", "id"], {"id": 1, "value": 10}),
+        ([], {}),
+    ],
+)
+def test_columns_are_chosen(columns: list[str], expected: dict[str, Any]) -> None:
+    clock, session, tablets = fresh()
+
+    def answer(target: Target, body: Request) -> Reply:
+        assert isinstance(body, Lookup)
+        return Rows((tuple([10] * body.column_mask.bit_count()),))
+
+    del tablets
+    (found,) = play(clock, session.lookup_rows(PATH, [{"id": 1}], columns), answer)
+    assert found == expected
+
+
+def test_no_keys_ask_nobody() -> None:
+    clock, session, _ = fresh()
+    assert play(clock, session.lookup_rows(PATH, []), nobody) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "error", "said"),
+    [
+        ([{"id": "x"}], SchemaViolation, "takes an int"),
+        ([{"id": 1, "value": 1}], SchemaViolation, "only key columns"),
+        ([5], SchemaViolation, "a key is a dict"),
+        ({"id": 1}, InvalidRequest, "list of dicts"),
+        ("id", InvalidRequest, "list of dicts"),
+    ],
+)
+def test_bad_keys_are_refused(keys: Any, error: type[Exception], said: str) -> None:
+    clock, session, _ = fresh()
+    with pytest.raises(error, match=said):
+        play(clock, session.lookup_rows(PATH, keys), nobody)
+
+
+def test_an_unknown_column_or_a_lone_name_is_refused() -> None:
+    clock, session, _ = fresh()
+    with pytest.raises(SchemaViolation, match="no such column"):
+        play(clock, session.lookup_rows(PATH, [{"id": 1}], ["nope"]), nobody)
+    with pytest.raises(InvalidRequest, match="list of names"):
+        play(clock, session.lookup_rows(PATH, [{"id": 1}], "value"), nobody)
+
+
+@pytest.mark.parametrize("timestamp", [0, -1, MAX_TIMESTAMP + 2, 1 << 64, None, "now", 1.5, True])
+def test_what_is_no_timestamp_is_refused(timestamp: Any) -> None:
+    clock, session, _ = fresh()
+    with pytest.raises(InvalidRequest, match="Invalid read timestamp"):
+        play(clock, session.lookup_rows(PATH, [], timestamp=timestamp), nobody)
+    with pytest.raises(InvalidRequest, match="Invalid read timestamp"):
+        play(clock, session.select(PATH, timestamp=timestamp), nobody)
+
+
+@pytest.mark.parametrize("timestamp", [1, MAX_TIMESTAMP, ASYNC_LAST_COMMITTED])
+def test_these_timestamps_can_be_read_at(timestamp: int) -> None:
+    clock, session, tablets = fresh()
+    at = Timestamp(timestamp)
+    play(clock, session.lookup_rows(PATH, [{"id": 1}], timestamp=at), tablets)
+    assert len(play(clock, session.select(PATH, timestamp=at), tablets)) == 6
+    assert tablets.timestamps() == {timestamp}
+
+
+def test_many_keys_travel_in_bounded_requests_and_waves() -> None:
+    clock = Clock()
+    limits = SessionLimits(keys_per_request_max=10, requests_in_flight_max=3)
+    session = Session(
+        instant_us=clock.instant_us, unix_us=clock.unix_us, dice=lambda: 0.5, limits=limits
+    )
+    session.routing.learn(table())
+    lookup = Play(clock, session.lookup_rows(PATH, [{"id": it} for it in range(95)]))
+    sizes = []
+    while lookup.step is not None:
+        bodies = [body for _, body in lookup.calls]
+        sizes.append([len(it.keys) for it in bodies if isinstance(it, Lookup)])
+        lookup.answer(*[Rows((None,) * len(it.keys)) for it in bodies if isinstance(it, Lookup)])
+    assert sizes == [[10, 10, 10], [10, 10, 10], [10, 10, 10], [5]]
+
+
+# ---- in a transaction
+
+
+def test_a_transaction_reads_at_its_start() -> None:
+    clock, session, tablets = fresh()
+    transaction = begin(clock, session, 50)
+    at = transaction.read_timestamp()
+    play(clock, session.lookup_rows(PATH, [{"id": 1}], timestamp=at), tablets)
+    play(clock, session.select(PATH, timestamp=at), tablets)
+    assert tablets.timestamps() == {50}
+    transaction.abort()
+    with pytest.raises(TransactionClosed):
+        transaction.read_timestamp()
+
+
+# ---- by range
+
+
+@pytest.mark.parametrize("page_rows", [1, 2, 100])
+def test_a_scan_gives_all_rows_in_key_order(page_rows: int) -> None:
+    clock, session, tablets = fresh()
+    tablets.page_rows = page_rows
+    assert play(clock, session.select(PATH), tablets) == [row(it) for it in sorted(ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        ([5], [150], [5, 99, 100]),
+        (None, [PIVOT], [1, 5, 99]),
+        ([PIVOT], None, [100, 150, 200]),
+        ((5,), (6,), [5]),
+        ([7], [7], []),
+        ([200], [100], []),
+        ([], [], []),
+    ],
+)
+def test_a_scan_stays_in_its_range(lower: Any, upper: Any, expected: list[int]) -> None:
+    clock, session, tablets = fresh()
+    found = play(clock, session.select(PATH, lower, upper), tablets)
+    assert found == [row(it) for it in expected]
+
+
+@pytest.mark.parametrize("bound", [5, "5", {"id": 5}])
+def test_a_bound_is_a_list(bound: Any) -> None:
+    clock, session, tablets = fresh()
+    with pytest.raises(InvalidRequest, match="list of leading"):
+        play(clock, session.select(PATH, bound), tablets)
+
+
+def test_a_scan_chooses_columns() -> None:
+    clock, session, tablets = fresh()
+    found = play(clock, session.select(PATH, columns=["value"]), tablets)
+    assert found.columns == ("value",)
+    assert found.tuples() == [(it * 10,) for it in sorted(ROWS)]
+
+
+def test_all_pages_of_a_scan_are_of_one_fresh_snapshot() -> None:
+    clock, session, tablets = fresh()
+    play(clock, session.select(PATH), tablets)
+    assert tablets.timestamps() == {777}
+
+
+def test_a_non_atomic_table_is_scanned_as_it_is_now() -> None:
+    clock, _, tablets = fresh()
+    session = new_session(clock, table(atomicity="none"))
+    play(clock, session.select(PATH), tablets)
+    assert tablets.timestamps() == {SYNC_LAST_COMMITTED}
+
+
+# ---- when a tablet moved
+
+
+def moved_to(*tablets: Tablet) -> Any:
+    """Cell 0 has moved the tablets to elsewhere; the others answer."""
+    others = Tablets()
+
+    def answer(target: Target, body: Request) -> Reply:
+        if target == MASTER:
+            assert body == GetTable(PATH)
+            return table(tablets)
+        if target == 0:
+            return MOVED
+        assert not isinstance(body, CommitOne)
+        return others(1 if _starts_at_pivot(body) else 0, body)
+
+    return answer
+
+
+def _starts_at_pivot(body: Request) -> bool:
+    first = body.keys[0] if isinstance(body, Lookup) else getattr(body, "lower", Key(b""))
+    return first >= key(PIVOT)
+
+
+NEW_HOME = (tablet(10, 5, None, revision=2), tablet(11, 1, PIVOT))
+
+
+def test_a_lookup_follows_a_tablet_that_moved() -> None:
+    clock, session, _ = fresh()
+    keys = [{"id": it} for it in (1, 100)]
+    found = play(clock, session.lookup_rows(PATH, keys), moved_to(*NEW_HOME))
+    assert found == [row(1), row(100)]
+
+
+def test_a_scan_follows_a_tablet_that_moved_and_reads_nothing_twice() -> None:
+    clock, session, _ = fresh()
+    found = play(clock, session.select(PATH, timestamp=Timestamp(9)), moved_to(*NEW_HOME))
+    assert found == [row(it) for it in sorted(ROWS)]
+
+
+def test_a_scan_follows_tablets_that_were_cut_anew() -> None:
+    clock, session, _ = fresh()
+    cut = (tablet(20, 5, None), tablet(21, 6, 50), tablet(22, 1, PIVOT), tablet(23, 1, 160))
+    found = play(clock, session.select(PATH, timestamp=Timestamp(9)), moved_to(*cut))
+    assert found == [row(it) for it in sorted(ROWS)]
+
+
+def gone(failure: Failure) -> Any:
+    """Every cell answers so; the master knows no other place."""
+    return lambda target, body: table() if target == MASTER else failure
+
+
+@pytest.mark.parametrize(("failure", "error"), [(MOVED, TabletMoved), (LOST, Unavailable)])
+def test_patience_has_an_end(failure: Failure, error: type[Exception]) -> None:
+    clock, session, _ = fresh()
+    began_us = clock.now_us
+    with pytest.raises(error):
+        play(clock, session.lookup_rows(PATH, [{"id": 1}]), gone(failure))
+    assert 9_000_000 <= clock.now_us - began_us <= 11_000_000
+
+
+def test_a_blocked_row_was_waited_for_long_enough() -> None:
+    clock, session, _ = fresh()
+    began_us = clock.now_us
+    with pytest.raises(RowBlocked):
+        play(clock, session.lookup_rows(PATH, [{"id": 1}]), gone(Failure("row_blocked", "no")))
+    assert clock.now_us == began_us
+
+
+def test_an_unmounted_table_is_named() -> None:
+    clock = Clock()
+    unmounted = table((tablet(10, None, None, state="unmounted"),))
+    session = new_session(clock, unmounted)
+    with pytest.raises(TableNotMounted, match=PATH):
+        play(clock, session.select(PATH, timestamp=Timestamp(9)), lambda target, body: unmounted)
+
+
+def test_a_schema_that_changed_on_the_way_is_noticed() -> None:
+    clock, session, _ = fresh()
+
+    def answer(target: Target, body: Request) -> Reply:
+        return table(columns=COLUMNS[:2]) if target == MASTER else MOVED
+
+    with pytest.raises(SchemaViolation, match="changed"):
+        play(clock, session.lookup_rows(PATH, [{"id": 1}]), answer)
+
+
+def test_an_unknown_table_is_named() -> None:
+    clock = Clock()
+    missing = Failure("table_not_found", "there is no table //x", {"path": "//x"})
+    with pytest.raises(TableNotFound, match="//x"):
+        play(clock, new_session(clock).lookup_rows("//x", []), lambda target, body: missing)
+
+
+def test_a_path_is_text() -> None:
+    clock = Clock()
+    path: Any = 5
+    with pytest.raises(InvalidRequest, match="path is a str"):
+        play(clock, new_session(clock).lookup_rows(path, []), nobody)
+
+
+def test_the_master_is_asked_once_for_a_route_that_many_need() -> None:
+    clock = Clock()
+    session = new_session(clock)
+    first = Play(clock, session.lookup_rows(PATH, [{"id": 1}]))
+    second = Play(clock, session.lookup_rows(PATH, [{"id": 1}]))
+    assert first.call == (MASTER, GetTable(PATH))
+    second.wait()
+    second.wait()
+    first.answer(table())
+    second.wait()
+    assert first.call[0] == second.call[0] == 0
+
+
+def test_one_who_asks_for_a_route_and_goes_away_holds_up_nobody() -> None:
+    clock = Clock()
+    session = new_session(clock)
+    first = Play(clock, session.lookup_rows(PATH, [{"id": 1}]))
+    second = Play(clock, session.lookup_rows(PATH, [{"id": 1}]))
+    first.give_up()
+    second.wait()
+    assert second.call == (MASTER, GetTable(PATH))
+
+
+def test_a_master_that_hangs_is_asked_by_the_others_after_a_second() -> None:
+    clock = Clock()
+    session = new_session(clock)
+    first = Play(clock, session.lookup_rows(PATH, [{"id": 1}]))
+    second = Play(clock, session.lookup_rows(PATH, [{"id": 1}]))
+    waited_ms = 0
+    while waited_ms < 1_000:
+        waited_ms += second.wait()
+    assert first.call == second.call == (MASTER, GetTable(PATH))

@@ -1,0 +1,137 @@
+"""Running a function as a transaction again and again: what is rerun, asked about, or raised."""
+
+import pytest
+
+from dodona._core.messages import Aborted, AskOutcome, Committed, OutcomeUnknown, Reply, Request
+from dodona._core.session import Session
+from dodona._core.steps import Pause, Target
+from dodona._core.transaction import TransactionBuffer
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    DataCorrupted,
+    DodonaError,
+    InvalidRequest,
+    SchemaViolation,
+    SnapshotTooOld,
+    TransactionConflict,
+    Unavailable,
+)
+from dodona.types import CellId, Timestamp, TransactionId
+from unit.client.protocols import (
+    LOST,
+    Clock,
+    Play,
+    begin,
+    finish,
+    new_session,
+    nobody,
+    play,
+    table,
+    with_rows,
+)
+
+ID = TransactionId(50)
+
+
+def fresh() -> tuple[Clock, Session]:
+    clock = Clock()
+    return clock, new_session(clock, table())
+
+
+@pytest.mark.parametrize("error", [TransactionConflict, SnapshotTooOld, Unavailable])
+def test_what_a_new_transaction_may_mend_is_run_again(error: type[DodonaError]) -> None:
+    clock, session = fresh()
+    after = Play(clock, session.after_failure(session.rerun(10, 30_000), None, error("no")))
+    assert isinstance(after.step, Pause)
+    after.wait()
+    assert after.result is False
+
+
+@pytest.mark.parametrize("error", [SchemaViolation, DataCorrupted, InvalidRequest, DodonaError])
+def test_what_it_can_not_mend_is_raised(error: type[DodonaError]) -> None:
+    clock, session = fresh()
+    original = error("no")
+    with pytest.raises(error) as caught:
+        Play(clock, session.after_failure(session.rerun(10, 30_000), None, original))
+    assert caught.value is original
+
+
+def test_attempts_have_an_end() -> None:
+    clock, session = fresh()
+    rerun = session.rerun(3, 30_000)
+    for _ in range(2):
+        play(clock, session.after_failure(rerun, None, TransactionConflict("no")), nobody)
+    with pytest.raises(TransactionConflict, match="last"):
+        play(clock, session.after_failure(rerun, None, TransactionConflict("last")), nobody)
+
+
+def test_a_deadline_ends_them_too() -> None:
+    clock, session = fresh()
+    rerun = session.rerun(10, 1_000)
+    clock.now_us += 1_000_000
+    with pytest.raises(TransactionConflict):
+        play(clock, session.after_failure(rerun, None, TransactionConflict("no")), nobody)
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), (1, 0), (-1, 1)])
+def test_bounds_are_positive(bounds: tuple[int, int]) -> None:
+    _, session = fresh()
+    with pytest.raises(InvalidRequest):
+        session.rerun(*bounds)
+
+
+def in_doubt(clock: Clock, session: Session) -> tuple[TransactionBuffer, CommitOutcomeUnknown]:
+    transaction = with_rows(clock, session, 1)
+    commit = Play(clock, session.commit(transaction))
+    commit.answer(LOST)
+    with pytest.raises(CommitOutcomeUnknown) as caught:
+        commit.answer(OutcomeUnknown(ID))
+    return transaction, caught.value
+
+
+def test_an_unknown_outcome_is_asked_for_first() -> None:
+    clock, session = fresh()
+    transaction, error = in_doubt(clock, session)
+    after = Play(clock, session.after_failure(session.rerun(10, 30_000), transaction, error))
+    assert after.call == (0, AskOutcome(ID))
+    after.answer(Committed(ID, Timestamp(60)))
+    assert after.result is True
+    assert (transaction.is_committed, transaction.commit_timestamp) == (True, 60)
+
+
+def test_an_outcome_that_proves_to_be_abort_is_run_again() -> None:
+    clock, session = fresh()
+    transaction, error = in_doubt(clock, session)
+    after = Play(clock, session.after_failure(session.rerun(10, 30_000), transaction, error))
+    after.answer(Aborted(ID))
+    after.wait()
+    assert after.result is False
+    assert transaction.is_aborted
+
+
+def test_an_outcome_that_stays_unknown_is_raised_and_never_run_again() -> None:
+    def never(target: Target, body: Request) -> Reply:
+        return LOST
+
+    def forgotten(target: Target, body: Request) -> Reply:
+        return OutcomeUnknown(ID)
+
+    for answer in (never, forgotten):
+        clock, session = fresh()
+        transaction, error = in_doubt(clock, session)
+        rerun = session.rerun(10, 30_000)
+        after = Play(clock, session.after_failure(rerun, transaction, error))
+        with pytest.raises(CommitOutcomeUnknown) as caught:
+            finish(after, answer)
+        assert caught.value is error
+
+
+def test_the_doubt_about_another_transaction_is_raised() -> None:
+    clock, session = fresh()
+    transaction = begin(clock, session)
+    transaction.abort()
+    error = CommitOutcomeUnknown("of another", transaction=7, coordinator=CellId(0))
+    for doubtful in (transaction, None):
+        after = session.after_failure(session.rerun(10, 30_000), doubtful, error)
+        with pytest.raises(CommitOutcomeUnknown):
+            play(clock, after, nobody)

@@ -1,0 +1,211 @@
+"""Schemas and rows: each reason for which one is refused, and what an accepted one becomes."""
+
+from typing import Any
+
+import pytest
+
+from dodona.errors import SchemaViolation
+from dodona.keys import encode_key
+from dodona.schema import (
+    KEY_COLUMNS_MAX,
+    LOCK_GROUPS_MAX,
+    NAME_LENGTH_MAX,
+    NESTING_DEPTH_MAX,
+    VALUE_BYTES_MAX,
+    VALUE_COLUMNS_MAX,
+    TableSchema,
+)
+
+Definition = dict[str, Any]
+
+ID: Definition = {"name": "id", "type": "int64", "sort_order": "ascending"}
+VALUE: Definition = {"name": "value", "type": "int64"}
+
+
+def keys(count: int) -> list[Definition]:
+    return [{**ID, "name": f"k{it}"} for it in range(count)]
+
+
+def values(count: int, **more: Any) -> list[Definition]:
+    return [{**VALUE, "name": f"v{it}", **more} for it in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ([{"name": "id"}], "malformed"),
+        ([{**ID, "type": "int65"}, VALUE], "malformed"),
+        ([{**ID, "colour": "red"}, VALUE], "malformed"),
+        ([{**ID, "sort_order": "descending"}, VALUE], "malformed"),
+        ([5, VALUE], "malformed"),
+        ([{**ID, "name": ""}, VALUE], "empty or too long"),
+        ([{**ID, "name": "n" * (NAME_LENGTH_MAX + 1)}, VALUE], "empty or too long"),
+        ([ID, VALUE, VALUE], "two columns have one name"),
+        ([VALUE, ID], "before all others"),
+        ([VALUE], "sort_order"),
+        ([ID], "not a key"),
+        ([*keys(KEY_COLUMNS_MAX + 1), VALUE], "at most"),
+        ([ID, *values(VALUE_COLUMNS_MAX + 1)], "at most"),
+        ([{**ID, "type": "any"}, VALUE], "type any"),
+        ([{**ID, "lock": "a"}, VALUE], "lock"),
+        ([{**ID, "aggregate": "sum"}, VALUE], "aggregate"),
+        ([ID, {**VALUE, "lock": ""}], "lock name"),
+        ([ID, {**VALUE, "lock": "l" * (NAME_LENGTH_MAX + 1)}], "lock name"),
+        ([ID, {**VALUE, "type": "utf8", "aggregate": "sum"}], "needs a number"),
+        ([ID, *({**it, "lock": it["name"]} for it in values(LOCK_GROUPS_MAX))], "lock groups"),
+    ],
+)
+def test_a_schema_is_refused_with_its_reason(columns: list[Any], reason: str) -> None:
+    with pytest.raises(SchemaViolation, match=reason):
+        TableSchema.parse(columns)
+
+
+def test_the_largest_schema_is_accepted() -> None:
+    schema = TableSchema.parse([*keys(KEY_COLUMNS_MAX), *values(VALUE_COLUMNS_MAX)])
+    assert len(schema.columns) == KEY_COLUMNS_MAX + VALUE_COLUMNS_MAX
+    assert schema.full_mask.bit_count() == VALUE_COLUMNS_MAX
+
+
+# ---- rows
+
+EVERY_TYPE = TableSchema.parse(
+    [
+        ID,
+        {"name": "i", "type": "int64"},
+        {"name": "u", "type": "uint64"},
+        {"name": "d", "type": "double"},
+        {"name": "b", "type": "boolean"},
+        {"name": "s", "type": "string"},
+        {"name": "t", "type": "utf8"},
+        {"name": "a", "type": "any"},
+    ]
+)
+DEEP: list[Any] = []
+for _ in range(NESTING_DEPTH_MAX + 1):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("i", "1", "takes an int, not str"),
+        ("i", True, "takes an int, not bool"),
+        ("i", 1.0, "takes an int, not float"),
+        ("i", 1 << 63, "fit in int64"),
+        ("i", -(1 << 63) - 1, "fit in int64"),
+        ("u", "1", "takes an int, not str"),
+        ("u", -1, "fit in uint64"),
+        ("u", 1 << 64, "fit in uint64"),
+        ("d", "1.0", "takes a float"),
+        ("d", True, "takes a float"),
+        ("b", 1, "takes a bool"),
+        ("s", 5, "takes bytes or str"),
+        ("s", bytes(VALUE_BYTES_MAX + 1), "longer than"),
+        ("t", b"bytes", "takes a str"),
+        ("t", "\ud800", "not Unicode"),
+        ("t", "é" * (VALUE_BYTES_MAX // 2 + 1), "longer than"),
+        ("a", DEEP, "nested deeper"),
+        ("a", {1: 2}, "takes a str"),
+        ("a", 1 << 64, "fit in uint64"),
+        ("a", -(1 << 63) - 1, "fit in int64"),
+        ("a", {"x": object()}, "takes None, numbers"),
+        ("id", None, None),
+        ("id", "x", "takes an int"),
+        ("stranger", 1, "no such column"),
+    ],
+)
+def test_a_value_is_refused_with_its_reason(column: str, value: Any, reason: str | None) -> None:
+    row = {"id": 1, "i": 1, column: value}
+    if reason is None:
+        assert EVERY_TYPE.write_of(row)[0] == encode_key([None], ["int64"])
+        return
+    with pytest.raises(SchemaViolation, match=reason) as caught:
+        EVERY_TYPE.write_of(row)
+    assert column in str(caught.value)
+
+
+REQUIRED = TableSchema.parse(
+    [
+        {**ID, "required": True},
+        {"name": "must", "type": "int64", "required": True},
+        {"name": "may", "type": "int64"},
+    ]
+)
+
+
+@pytest.mark.parametrize("is_update", [False, True])
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"must": 1}, "missing key column"),
+        ({"id": None, "must": 1}, "required column is null"),
+        ({"id": 1, "must": None}, "required column is null"),
+        ({"id": 1, "may": 1}, "required column is missing"),
+    ],
+)
+def test_a_row_lacks_what_is_required(row: Definition, reason: str, is_update: bool) -> None:
+    with pytest.raises(SchemaViolation, match=reason):
+        REQUIRED.write_of(row, is_update=is_update)
+
+
+def test_a_row_of_only_keys_writes_nothing() -> None:
+    with pytest.raises(SchemaViolation, match="not a key"):
+        EVERY_TYPE.write_of({"id": 1}, is_update=True)
+
+
+def test_a_key_with_more_than_key_columns_is_refused() -> None:
+    with pytest.raises(SchemaViolation, match="only key columns") as caught:
+        EVERY_TYPE.key_of({"id": 1, "i": 2})
+    assert caught.value.attributes["columns"] == ["i"]
+
+
+def test_a_bound_is_a_prefix_of_the_key() -> None:
+    assert EVERY_TYPE.bound_of([]) == b""
+    assert EVERY_TYPE.bound_of([7]) == encode_key([7], ["int64"])
+    with pytest.raises(SchemaViolation, match="more values than key columns"):
+        EVERY_TYPE.bound_of([7, 8])
+
+
+def test_overwriting_sets_every_column_and_updating_only_those_given() -> None:
+    overwriting = REQUIRED.write_of({"id": 1, "must": 2})
+    updating = REQUIRED.write_of({"id": 1, "must": 2}, is_update=True)
+    assert overwriting[1:] == (0b11, (2, None))
+    assert updating[1:] == (0b01, (2,))
+
+
+def test_text_becomes_bytes_in_a_string_column_and_an_int_a_float() -> None:
+    row = {"id": 1, "s": "é", "d": 3}
+    _, mask, stored = EVERY_TYPE.write_of(row, is_update=True)
+    assert (mask, stored) == (0b10100, (3.0, "é".encode()))
+
+
+@pytest.mark.parametrize(
+    ("mask", "given", "reason"),
+    [
+        (0b100, (1,), "column mask"),
+        (0b11, (1,), "column mask"),
+        (-1, (), "column mask"),
+        (0b01, (None,), "required column is null"),
+        (0b01, ("x",), "takes an int"),
+    ],
+)
+def test_the_node_checks_a_write_again(mask: int, given: tuple[Any, ...], reason: str) -> None:
+    with pytest.raises(SchemaViolation, match=reason):
+        REQUIRED.check_write((encode_key([1], ["int64"]), mask, given))
+
+
+def test_locks_follow_the_columns_written() -> None:
+    schema = TableSchema.parse(
+        [ID, {**VALUE, "name": "a", "lock": "x"}, {**VALUE, "name": "b"}, {**VALUE, "name": "c"}]
+    )
+    assert schema.lock_names == ("<primary>", "x")
+    assert [schema.lock_mask(it) for it in (0b001, 0b010, 0b111, 0)] == [0b10, 0b01, 0b11, 0b01]
+    assert schema.check_mask(0b01) == 0b11
+    assert schema.check_mask(0b10) == 0b11
+
+
+def test_columns_are_chosen_by_name() -> None:
+    assert EVERY_TYPE.column_mask(["id", "d", "i"]) == 0b101
+    assert EVERY_TYPE.column_mask(None) == EVERY_TYPE.full_mask
+    with pytest.raises(SchemaViolation, match="no such column"):
+        EVERY_TYPE.column_mask(["x"])

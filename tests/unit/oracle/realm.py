@@ -1,0 +1,75 @@
+"""A catalog with its store and its clock, for the tests of the catalog."""
+
+from typing import Any
+
+from dodona._core.messages import (
+    Assignment,
+    CatalogReply,
+    CatalogRequest,
+    CreateTable,
+    GetTable,
+    Heartbeat,
+    MountedTablet,
+)
+from dodona.keys import encode_key
+from dodona.schema import Column
+from dodona.types import KEY_MIN, CellId, Key, Now
+from dodona_oracle.core.catalog import Catalog
+from dodona_oracle.core.records import Item, Put, Record, state_from_items
+
+COLUMNS = (
+    Column("k", "int64", sort_order="ascending"),
+    Column("name", "utf8", sort_order="ascending"),
+    Column("v", "any"),
+)
+
+
+def pivot(*values: Any) -> Key:
+    return encode_key(values, ["int64", "utf8"])
+
+
+def create(path: str = "//bank/accounts", tablet_count: int = 1) -> CreateTable:
+    pivots = (KEY_MIN, *(pivot(index) for index in range(1, tablet_count)))
+    return CreateTable(path, COLUMNS, "full", pivots)
+
+
+class Realm:
+    """A catalog, its store, and a clock that stands still unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, bytes], bytes] = {}
+        self.instant_us = 0
+        self.records: list[Record] = []
+        self.catalog = Catalog(state_from_items([]), self.append)
+
+    def append(self, record: Record) -> None:
+        self.records.append(record)
+        if isinstance(record, Put):
+            self.values[record.bucket, record.key] = record.value
+        else:
+            del self.values[record.bucket, record.key]
+
+    def restart(self) -> None:
+        items: list[Item] = [(*name, value) for name, value in self.values.items()]
+        self.catalog = Catalog(state_from_items(items), self.append)
+
+    def ask(self, request: CatalogRequest) -> Any:
+        reply: CatalogReply = self.catalog.handle(request, Now(self.instant_us, 0))
+        return reply
+
+    def beat(self, cell: int, *mounted: MountedTablet, port: int = 9000) -> Assignment:
+        address = f"http://127.0.0.1:{port + cell}"
+        reply = self.ask(Heartbeat(CellId(cell), address, mounted, 7))
+        assert isinstance(reply, Assignment)
+        return reply
+
+    def serve(self, cell: int) -> Assignment:
+        """The cell takes up its assignment and says so."""
+        tablets = self.beat(cell).tablets
+        return self.beat(cell, *(MountedTablet(each.tablet, each.revision) for each in tablets))
+
+    def states(self, path: str = "//bank/accounts") -> list[str]:
+        return [tablet.state for tablet in self.ask(GetTable(path)).tablets]
+
+    def cells(self, path: str = "//bank/accounts") -> list[int | None]:
+        return [tablet.cell for tablet in self.ask(GetTable(path)).tablets]

@@ -1,0 +1,99 @@
+"""A core, a log and a replier that do what a test says, for the tests of the runtime."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dodona._core.effects import (
+    Append,
+    Effect,
+    ReplyTo,
+)
+from dodona._core.messages import (
+    Acknowledge,
+    GenerateTimestamps,
+    TimestampRange,
+)
+from dodona.types import CellId, Now, Timestamp, TransactionId
+
+ACKNOWLEDGE = Acknowledge(CellId(1), TransactionId(2))
+REQUEST = GenerateTimestamps(1)
+
+
+def answer(number: int) -> TimestampRange:
+    return TimestampRange(Timestamp(number), 1)
+
+
+class ScriptedCore:
+    """Does what each test says: `plan` maps a request's count to the effects it has."""
+
+    def __init__(self, plan: Callable[[Any, int, Now], list[Effect]] | None = None) -> None:
+        self.plan = plan or (lambda route, count, now: [ReplyTo(route, answer(count))])
+        self.effects: list[Effect] = []
+        self.deadline_us: int | None = None
+        self.tick_count = 0
+        self.durable: list[Any] = []
+        self.cell_messages: list[Any] = []
+
+    def handle(self, route: Any, body: Any, now: Now) -> None:
+        self.effects += self.plan(route, body.count, now)
+
+    def handle_durable(self, record: Any, now: Now) -> None:
+        self.durable.append(record)
+
+    def handle_cell_message(self, body: Any, now: Now) -> None:
+        self.cell_messages.append(body)
+
+    def tick(self, now: Now) -> None:
+        self.tick_count += 1
+        self.deadline_us = None
+
+    def next_deadline(self) -> int | None:
+        return self.deadline_us
+
+    def take_effects(self) -> list[Effect]:
+        effects, self.effects = self.effects, []
+        return effects
+
+
+class GatedLog:
+    """A disk whose writes last until the test lets them through."""
+
+    def __init__(self) -> None:
+        self.flushes: list[list[Any]] = []
+        self.begun = threading.Semaphore(0)
+        self.gate = threading.Semaphore(0)
+
+    def append(self, records: Sequence[Any]) -> None:
+        self.begun.release()
+        assert self.gate.acquire(timeout=30)
+        self.flushes.append(list(records))
+
+    async def wait_until_begun(self) -> None:
+        assert await asyncio.to_thread(self.begun.acquire, True, 30)
+
+
+class Listener:
+    """A replier that remembers."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[int, Any]] = []
+
+    def reply(self, request_id: int, body: Any) -> None:
+        self.got.append((request_id, body))
+
+    async def wait_for(self, count: int) -> None:
+        async with asyncio.timeout(30):
+            while len(self.got) < count:
+                await asyncio.sleep(0.001)
+
+
+def append_and_reply(route: Any, count: int, now: Now) -> list[Effect]:
+    return [Append(count), ReplyTo(route, answer(count))]
+
+
+async def settle() -> None:
+    """Let everything that could happen without the log happen."""
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -1,0 +1,187 @@
+"""The REST application over a real core: what callers get for good and for bad requests."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from dodona._core.rest import BODY_BYTES_MAX, OPERATIONS
+from dodona._io.runtime import Runtime, read_clock
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.core.records import Record
+from dodona_oracle.shell.rest import add_operations, create_application
+
+pytestmark = pytest.mark.anyio
+
+COLUMNS = [
+    {"name": "k", "type": "int64", "sort_order": "ascending"},
+    {"name": "v", "type": "any"},
+]
+
+
+class MemoryLog:
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def append(self, records: Any) -> None:
+        self.records += records
+
+
+class Rest:
+    """A client of an application, without a socket."""
+
+    def __init__(self, application: FastAPI) -> None:
+        transport = httpx.ASGITransport(application, raise_app_exceptions=False)
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://master")
+        self.not_ready: str | None = None
+
+    async def send(self, method: str, target: str, body: Any = None) -> httpx.Response:
+        content = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
+        return await self.http.request(method, target, content=content)
+
+    async def problem(self, method: str, target: str, body: Any = None) -> dict[str, Any]:
+        response = await self.send(method, target, body)
+        assert response.headers["content-type"] == "application/problem+json"
+        assert "Traceback" not in response.text
+        problem: dict[str, Any] = response.json()
+        assert problem["status"] == response.status_code
+        return problem
+
+
+@asynccontextmanager
+async def no_lifespan(application: FastAPI) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.fixture
+async def rest() -> AsyncIterator[Rest]:
+    runtime = Runtime(MasterCore.recover([], read_clock()), MemoryLog())
+    runtime.start()
+    application = create_application("test", no_lifespan, lambda: client.not_ready)
+    add_operations(application, runtime)
+
+    @application.get("/broken")
+    async def broken() -> None:
+        raise ValueError("the insides")
+
+    client = Rest(application)
+    yield client
+    await client.http.aclose()
+    await runtime.close()
+
+
+async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
+    made = await rest.send("POST", "/v1/tables", {"path": "//a", "columns": COLUMNS})
+    assert made.status_code == 201
+    table = made.json()
+    assert table["tablets"] == [
+        {"tablet": 2, "pivot_key": "", "state": "unmounted", "cell": None, "revision": 0}
+    ]
+    assert (await rest.send("GET", "/v1/table?path=//a")).json() == table
+    assert (await rest.send("GET", "/v1/tables")).json() == {"paths": ["//a"]}
+    beat = {"cell": 0, "address": "http://c", "mounted": [], "sequence": 1}
+    assert (await rest.send("POST", "/v1/cells/heartbeat", beat)).json() == {
+        "tablets": [],
+        "addresses": {"0": "http://c"},
+        "sequence": 1,
+    }
+    mounted = (await rest.send("POST", "/v1/table/mount?path=//a")).json()
+    assert mounted["tablets"][0]["state"] == "mounting"
+    assigned = (await rest.send("POST", "/v1/cells/heartbeat", beat)).json()["tablets"]
+    assert [(each["tablet"], each["path"]) for each in assigned] == [(2, "//a")]
+    assert (await rest.problem("DELETE", "/v1/table?path=//a"))["status"] == 400
+    await rest.send("POST", "/v1/table/unmount?path=//a")
+    await rest.send("POST", "/v1/cells/heartbeat", beat)
+    gone = await rest.send("DELETE", "/v1/table?path=//a")
+    assert (gone.status_code, gone.json()) == (200, {})
+    assert (await rest.send("GET", "/v1/tables?prefix=//")).json() == {"paths": []}
+
+
+async def test_proxies_and_cells_are_shown(rest: Rest) -> None:
+    assert (await rest.send("POST", "/v1/proxies", {"address": "http://p"})).json() == {}
+    assert (await rest.send("GET", "/v1/cluster")).json() == {"proxies": ["http://p"], "cells": []}
+
+
+async def test_timestamps_are_there_for_whoever_has_only_http(rest: Rest) -> None:
+    first = (await rest.send("POST", "/v1/timestamps", {"count": 10})).json()
+    second = (await rest.send("POST", "/v1/timestamps", {"count": 1})).json()
+    assert first["count"] == 10
+    assert second["first"] >= first["first"] + 10
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "status", "kind"),
+    [
+        ("GET", "/v1/table?path=//a", None, 404, "table_not_found"),
+        ("GET", "/v1/table", None, 400, "invalid_request"),
+        ("POST", "/v1/tables", {"path": "a", "columns": COLUMNS}, 400, "invalid_request"),
+        ("POST", "/v1/tables", {"path": "//a", "columns": []}, 400, "schema_violation"),
+        ("POST", "/v1/tables", {"columns": []}, 400, "invalid_request"),
+        ("POST", "/v1/tables", b"{", 400, "invalid_request"),
+        ("POST", "/v1/tables", b"", 400, "invalid_request"),
+        ("POST", "/v1/timestamps", {"count": 0}, 400, "invalid_request"),
+        ("POST", "/v1/timestamps", {"count": 1 << 70}, 400, "invalid_request"),
+        ("POST", "/v1/timestamps", {"count": 1.5}, 400, "invalid_request"),
+        ("POST", "/v1/table/mount?path=//a", None, 404, "table_not_found"),
+        ("GET", "/v1/nothing", None, 404, "invalid_request"),
+        ("PATCH", "/v1/tables", None, 405, "invalid_request"),
+        ("GET", "/broken", None, 500, "internal"),
+    ],
+)
+async def test_whatever_is_wrong_is_a_typed_problem(
+    rest: Rest, method: str, target: str, body: Any, status: int, kind: str
+) -> None:
+    problem = await rest.problem(method, target, body)
+    assert (problem["status"], problem["kind"]) == (status, kind)
+    assert problem["detail"]
+    assert "insides" not in problem["detail"]
+
+
+async def test_a_table_that_is_there_and_no_cell_are_problems_too(rest: Rest) -> None:
+    await rest.send("POST", "/v1/tables", {"path": "//a", "columns": COLUMNS})
+    problem = await rest.problem("POST", "/v1/tables", {"path": "//a", "columns": COLUMNS})
+    assert (problem["status"], problem["code"], problem["retryable"]) == (409, 501, False)
+    assert problem["attributes"] == {"path": "//a"}
+    problem = await rest.problem("POST", "/v1/table/mount?path=//a")
+    assert (problem["status"], problem["retryable"]) == (503, True)
+
+
+async def test_a_body_that_is_too_long_is_refused_however_it_comes(rest: Rest) -> None:
+    problem = await rest.problem("POST", "/v1/tables", bytes(BODY_BYTES_MAX + 1))
+    assert (problem["status"], problem["kind"]) == (413, "limit_exceeded")
+
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(1000):
+            yield bytes(1 << 20)
+
+    response = await rest.http.post("/v1/tables", content=endless())
+    assert response.status_code == 413
+
+
+async def test_health_and_readiness(rest: Rest) -> None:
+    assert (await rest.send("GET", "/healthz")).json() == {"status": "ok"}
+    assert (await rest.send("GET", "/readyz")).json() == {"status": "ready"}
+    rest.not_ready = "the disk hangs"
+    problem = await rest.problem("GET", "/readyz")
+    assert (problem["status"], problem["detail"]) == (503, "the disk hangs")
+    assert (await rest.send("GET", "/healthz")).status_code == 200
+
+
+async def test_the_openapi_document_describes_every_operation(rest: Rest) -> None:
+    document = (await rest.send("GET", "/openapi.json")).json()
+    for operation in OPERATIONS:
+        described = document["paths"][operation.path][operation.method.lower()]
+        assert described["operationId"] == operation.name
+        assert str(operation.status) in described["responses"]
+        assert "application/problem+json" in described["responses"]["default"]["content"]
+        assert ("requestBody" in described) == operation.has_body
+        if operation.parameter is not None:
+            assert [each["name"] for each in described["parameters"]] == [operation.parameter]
+    text = json.dumps(document)
+    components = document["components"]["schemas"]
+    for part in text.split('"#/components/schemas/')[1:]:
+        assert part.split('"')[0] in components

@@ -1,0 +1,198 @@
+"""The catalog's tables: every change, every error, and that nothing is half-done."""
+
+from typing import Any
+
+import pytest
+
+from dodona._core.messages import (
+    CreateTable,
+    Done,
+    GetTable,
+    ListTables,
+    MountTable,
+    RemoveTable,
+    Table,
+    TableList,
+    UnmountTable,
+)
+from dodona.errors import (
+    InvalidRequest,
+    LimitExceeded,
+    SchemaViolation,
+    TableExists,
+    TableNotFound,
+)
+from dodona.schema import Column
+from dodona.types import KEY_MAX, KEY_MIN, Key
+from dodona_oracle.core import catalog as catalog_module
+from unit.oracle.realm import COLUMNS, Realm, create, pivot
+
+
+@pytest.fixture
+def cluster() -> Realm:
+    return Realm()
+
+
+def test_a_new_table_is_there_and_unmounted(cluster: Realm) -> None:
+    table = cluster.ask(create(tablet_count=3))
+    assert isinstance(table, Table)
+    assert cluster.ask(GetTable("//bank/accounts")) == table
+    assert (table.path, table.columns, table.atomicity) == ("//bank/accounts", COLUMNS, "full")
+    assert [tablet.pivot_key for tablet in table.tablets] == [KEY_MIN, pivot(1), pivot(2)]
+    assert {tablet.state for tablet in table.tablets} == {"unmounted"}
+    assert {tablet.cell for tablet in table.tablets} == {None}
+
+
+def test_tables_are_listed_by_prefix_and_sorted(cluster: Realm) -> None:
+    for path in ("//b/x", "//a/y", "//b", "//a/x"):
+        cluster.ask(create(path))
+    assert cluster.ask(ListTables("//")) == TableList(("//a/x", "//a/y", "//b", "//b/x"))
+    assert cluster.ask(ListTables("//b")) == TableList(("//b", "//b/x"))
+    assert cluster.ask(ListTables("//nothing")) == TableList(())
+
+
+def test_all_is_there_after_a_restart(cluster: Realm) -> None:
+    cluster.beat(0)
+    cluster.ask(create(tablet_count=3))
+    cluster.ask(create("//other"))
+    cluster.ask(MountTable("//bank/accounts"))
+    before = cluster.ask(GetTable("//bank/accounts"))
+    cluster.restart()
+    cluster.beat(0)
+    assert cluster.ask(GetTable("//bank/accounts")) == before
+    assert cluster.ask(ListTables("//")) == TableList(("//bank/accounts", "//other"))
+    assert len(cluster.beat(0).tablets) == 3
+
+
+def test_ids_are_not_given_out_twice_even_after_removal_and_restart(cluster: Realm) -> None:
+    first = cluster.ask(create(tablet_count=3))
+    assert cluster.ask(RemoveTable("//bank/accounts")) == Done()
+    cluster.restart()
+    second = cluster.ask(create(tablet_count=3))
+    used = [tablet.tablet for table in (first, second) for tablet in table.tablets]
+    assert len(set(used)) == 6
+
+
+def test_a_removed_table_is_gone(cluster: Realm) -> None:
+    cluster.ask(create())
+    cluster.ask(RemoveTable("//bank/accounts"))
+    cluster.restart()
+    with pytest.raises(TableNotFound):
+        cluster.ask(GetTable("//bank/accounts"))
+    cluster.ask(create())  # and its name is free
+
+
+@pytest.mark.parametrize("request_of", [GetTable, RemoveTable, MountTable, UnmountTable])
+def test_an_unknown_table_is_named_in_the_error(cluster: Realm, request_of: Any) -> None:
+    with pytest.raises(TableNotFound) as caught:
+        cluster.ask(request_of("//no/such"))
+    assert caught.value.attributes == {"path": "//no/such"}
+
+
+def test_a_table_can_not_be_made_twice(cluster: Realm) -> None:
+    table = cluster.ask(create())
+    with pytest.raises(TableExists, match="//bank/accounts"):
+        cluster.ask(create(tablet_count=2))
+    assert cluster.ask(GetTable("//bank/accounts")) == table
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/",
+        "//",
+        "/a",
+        "a",
+        "//a/",
+        "///a",
+        "//a//b",
+        "//a b",
+        "//a\n",
+        "//ä",
+        "//a/../\x00",
+        "//" + "a" * 1023,
+    ],
+)
+def test_a_path_that_is_none_is_refused(cluster: Realm, path: str) -> None:
+    with pytest.raises(InvalidRequest, match="path"):
+        cluster.ask(create(path))
+    assert cluster.records == []
+
+
+@pytest.mark.parametrize("path", ["//a", "//A-1/b_2/c.3", "//" + "a" * 1022, "//../.."])
+def test_a_path_is_names_between_slashes(cluster: Realm, path: str) -> None:
+    assert cluster.ask(create(path)).path == path
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ((), "sort_order"),
+        ((Column("v", "any"),), "sort_order"),
+        ((Column("k", "int64", sort_order="ascending"),), "not a key"),
+        ((Column("k", "any", sort_order="ascending"), Column("v", "any")), "key column"),
+        ((*COLUMNS, Column("v", "any")), "one name"),
+        ((Column("v", "any"), *COLUMNS[:1]), "come before"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused(
+    cluster: Realm, columns: tuple[Column, ...], reason: str
+) -> None:
+    with pytest.raises(SchemaViolation, match=reason):
+        cluster.ask(CreateTable("//a", columns, "full", (KEY_MIN,)))
+    assert cluster.records == []
+
+
+@pytest.mark.parametrize(
+    ("pivots", "reason"),
+    [
+        ((), "first pivot key must be empty"),
+        ((pivot(1),), "first pivot key must be empty"),
+        ((KEY_MIN, KEY_MIN), "rise strictly"),
+        ((KEY_MIN, pivot(2), pivot(1)), "rise strictly"),
+        ((KEY_MIN, pivot(1), pivot(1)), "rise strictly"),
+        ((KEY_MIN, Key(b"\x03abc")), "values of the first key columns"),
+        ((KEY_MIN, Key(b"\x10abc\x00\x01")), "values of the first key columns"),
+        ((KEY_MIN, Key(pivot(1, "a") + b"\x02")), "values of the first key columns"),
+        ((KEY_MIN, KEY_MAX), "values of the first key columns"),
+    ],
+)
+def test_pivot_keys_that_are_none_are_refused(
+    cluster: Realm, pivots: tuple[Key, ...], reason: str
+) -> None:
+    with pytest.raises(SchemaViolation, match=reason):
+        cluster.ask(CreateTable("//a", COLUMNS, "full", pivots))
+    assert cluster.records == []
+
+
+def test_a_pivot_key_may_name_some_or_all_key_columns(cluster: Realm) -> None:
+    pivots = (KEY_MIN, pivot(None), pivot(1), pivot(1, "m"), pivot(2))
+    table = cluster.ask(CreateTable("//a", COLUMNS, "none", pivots))
+    assert tuple(tablet.pivot_key for tablet in table.tablets) == pivots
+
+
+def test_ten_thousand_tablets_are_the_most_a_table_has(cluster: Realm) -> None:
+    assert len(cluster.ask(create("//most", tablet_count=10_000)).tablets) == 10_000
+    with pytest.raises(LimitExceeded, match="10000"):
+        cluster.ask(create("//more", tablet_count=10_001))
+    long_key = pivot(1, "x" * 4096)
+    with pytest.raises(LimitExceeded, match="4096 bytes"):
+        cluster.ask(CreateTable("//long", COLUMNS, "full", (KEY_MIN, long_key)))
+
+
+def test_tables_and_tablets_in_all_are_limited(
+    cluster: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_module, "TABLES_MAX", 2)
+    monkeypatch.setattr(catalog_module, "TABLETS_MAX", 5)
+    cluster.ask(create("//a", tablet_count=3))
+    with pytest.raises(LimitExceeded):
+        cluster.ask(create("//b", tablet_count=3))
+    cluster.ask(create("//b", tablet_count=2))
+    cluster.ask(RemoveTable("//a"))
+    cluster.ask(create("//c", tablet_count=3))
+    cluster.ask(RemoveTable("//b"))
+    cluster.ask(create("//d"))
+    with pytest.raises(LimitExceeded):
+        cluster.ask(create("//e"))

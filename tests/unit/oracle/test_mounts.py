@@ -1,0 +1,268 @@
+"""Mounts, cells and proxies: who serves what, who is there, and who says so."""
+
+import pytest
+
+from dodona._core.messages import (
+    CatalogRequest,
+    Cell,
+    Cluster,
+    Done,
+    GetCluster,
+    GetTable,
+    Heartbeat,
+    ListTables,
+    MountedTablet,
+    MountTable,
+    RegisterProxy,
+    RemoveTable,
+    TableList,
+    UnmountTable,
+)
+from dodona.errors import (
+    DodonaError,
+    InvalidRequest,
+    LimitExceeded,
+    Unavailable,
+)
+from dodona.types import KEY_MAX, KEY_MIN, CellId
+from dodona_oracle.core import cells as cells_module
+from unit.oracle.realm import COLUMNS, Realm, create, pivot
+
+
+@pytest.fixture
+def cluster() -> Realm:
+    return Realm()
+
+
+def test_mounting_spreads_tablets_evenly_over_the_living_cells(cluster: Realm) -> None:
+    for cell in (2, 0, 1):
+        cluster.beat(cell)
+    cluster.ask(create(tablet_count=7))
+    table = cluster.ask(MountTable("//bank/accounts"))
+    assert [tablet.cell for tablet in table.tablets] == [0, 1, 2, 0, 1, 2, 0]
+    assert {tablet.state for tablet in table.tablets} == {"mounting"}
+    assert table.addresses == {cell: f"http://127.0.0.1:{9000 + cell}" for cell in range(3)}
+    cluster.ask(create("//other", tablet_count=2))
+    cluster.ask(MountTable("//other"))
+    assert cluster.cells("//other") == [1, 2]  # the least loaded come first
+
+
+def test_a_cell_is_told_what_to_serve_and_says_when_it_does(cluster: Realm) -> None:
+    cluster.beat(0)
+    cluster.beat(1)
+    cluster.ask(create(tablet_count=3))
+    cluster.ask(MountTable("//bank/accounts"))
+    assignment = cluster.beat(0)
+    assert assignment.sequence == 7
+    assert assignment.addresses == {0: "http://127.0.0.1:9000", 1: "http://127.0.0.1:9001"}
+    first, last = assignment.tablets
+    assert (first.lower, first.upper) == (KEY_MIN, pivot(1))
+    assert (last.lower, last.upper) == (pivot(2), KEY_MAX)
+    assert (first.path, first.columns, first.atomicity) == ("//bank/accounts", COLUMNS, "full")
+    assert cluster.states() == ["mounting"] * 3
+    cluster.serve(0)
+    assert cluster.states() == ["mounted", "mounting", "mounted"]
+    cluster.serve(1)
+    assert cluster.states() == ["mounted"] * 3
+
+
+def test_unmounting_ends_when_the_cell_serves_no_more(cluster: Realm) -> None:
+    cluster.beat(0)
+    cluster.ask(create(tablet_count=2))
+    cluster.ask(MountTable("//bank/accounts"))
+    tablets = cluster.serve(0).tablets
+    cluster.ask(UnmountTable("//bank/accounts"))
+    assert cluster.states() == ["unmounting"] * 2
+    still = MountedTablet(tablets[1].tablet, tablets[1].revision)
+    assert cluster.beat(0, still).tablets == ()
+    assert cluster.states() == ["unmounted", "unmounting"]
+    cluster.beat(0)
+    assert cluster.states() == ["unmounted"] * 2
+    assert cluster.ask(RemoveTable("//bank/accounts")) == Done()
+
+
+def test_each_mount_has_a_new_revision_and_the_same_cell(cluster: Realm) -> None:
+    for cell in range(2):
+        cluster.beat(cell)
+    cluster.ask(create(tablet_count=4))
+    revisions = []
+    for _ in range(3):
+        table = cluster.ask(MountTable("//bank/accounts"))
+        assert [tablet.cell for tablet in table.tablets] == [0, 1, 0, 1]
+        revisions.append(table.tablets[0].revision)
+        for cell in range(2):
+            cluster.serve(cell)
+        cluster.ask(UnmountTable("//bank/accounts"))
+        for cell in range(2):
+            cluster.beat(cell)
+        cluster.restart()
+        cluster.beat(2)  # a new cell with nothing to do draws nothing away
+        for cell in range(2):
+            cluster.beat(cell)
+    assert revisions == sorted(set(revisions))
+
+
+def test_word_of_an_earlier_mount_does_not_end_this_one(cluster: Realm) -> None:
+    cluster.beat(0)
+    cluster.ask(create())
+    cluster.ask(MountTable("//bank/accounts"))
+    (old,) = cluster.serve(0).tablets
+    cluster.ask(UnmountTable("//bank/accounts"))
+    cluster.beat(0)
+    cluster.ask(MountTable("//bank/accounts"))
+    cluster.beat(0, MountedTablet(old.tablet, old.revision))  # repeated late
+    assert cluster.states() == ["mounting"]
+    cluster.serve(0)
+    assert cluster.states() == ["mounted"]
+
+
+def test_word_of_another_cell_ends_nothing(cluster: Realm) -> None:
+    cluster.beat(0)
+    cluster.ask(create())
+    (tablet,) = cluster.ask(MountTable("//bank/accounts")).tablets
+    cluster.beat(1, MountedTablet(tablet.tablet, tablet.revision))
+    assert cluster.states() == ["mounting"]
+
+
+def test_mounting_and_unmounting_can_be_repeated(cluster: Realm) -> None:
+    cluster.beat(0)
+    cluster.ask(create())
+    mounted = cluster.ask(MountTable("//bank/accounts"))
+    record_count = len(cluster.records)
+    assert cluster.ask(MountTable("//bank/accounts")) == mounted
+    cluster.serve(0)
+    cluster.ask(UnmountTable("//bank/accounts"))
+    assert cluster.ask(UnmountTable("//bank/accounts")).tablets[0].state == "unmounting"
+    assert len(cluster.records) == record_count + 2  # mounted, unmounting
+
+
+def test_a_table_that_is_being_unmounted_can_not_be_mounted_yet(cluster: Realm) -> None:
+    cluster.beat(0)
+    cluster.ask(create())
+    cluster.ask(MountTable("//bank/accounts"))
+    cluster.serve(0)
+    cluster.ask(UnmountTable("//bank/accounts"))
+    with pytest.raises(Unavailable, match="still being unmounted"):
+        cluster.ask(MountTable("//bank/accounts"))
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_mounted_table_can_not_be_removed(cluster: Realm, is_served: bool) -> None:
+    cluster.beat(0)
+    cluster.ask(create())
+    cluster.ask(MountTable("//bank/accounts"))
+    if is_served:
+        cluster.serve(0)
+    with pytest.raises(InvalidRequest, match="unmount it first"):
+        cluster.ask(RemoveTable("//bank/accounts"))
+    assert cluster.ask(ListTables("//")) == TableList(("//bank/accounts",))
+
+
+def test_mounting_needs_a_living_cell(cluster: Realm) -> None:
+    cluster.ask(create())
+    with pytest.raises(Unavailable, match="no cell is alive"):
+        cluster.ask(MountTable("//bank/accounts"))
+    cluster.beat(0)
+    cluster.instant_us += 2_000_001
+    with pytest.raises(Unavailable, match="no cell is alive"):
+        cluster.ask(MountTable("//bank/accounts"))
+    cluster.beat(0)
+    cluster.ask(MountTable("//bank/accounts"))
+
+
+# Cells and proxies
+
+
+def test_a_living_cell_can_not_be_claimed_from_another_address(cluster: Realm) -> None:
+    cluster.beat(0)
+    with pytest.raises(InvalidRequest, match=r"cell 0 is alive at http://127\.0\.0\.1:9000"):
+        cluster.beat(0, port=9500)
+    cluster.instant_us += 1_900_000
+    cluster.beat(0)
+    cluster.instant_us += 1_900_000
+    with pytest.raises(InvalidRequest):
+        cluster.beat(0, port=9500)
+    cluster.instant_us += 200_000
+    assert cluster.beat(0, port=9500).addresses == {0: "http://127.0.0.1:9500"}
+
+
+@pytest.mark.parametrize("address", ["", "http://a b", "x" * 257, "http://ä", "http://a\n"])
+def test_an_address_that_is_none_is_refused(cluster: Realm, address: str) -> None:
+    for request in (Heartbeat(CellId(0), address, (), 1), RegisterProxy(address)):
+        with pytest.raises(InvalidRequest, match="address"):
+            cluster.ask(request)
+    assert cluster.ask(GetCluster()) == Cluster((), ())
+
+
+@pytest.mark.parametrize("cell", [-1, 1 << 31])
+def test_a_cell_id_out_of_bounds_is_refused(cluster: Realm, cell: int) -> None:
+    with pytest.raises(InvalidRequest, match="id"):
+        cluster.beat(cell)
+
+
+def test_the_cluster_tells_who_is_alive(cluster: Realm) -> None:
+    cluster.beat(1)
+    cluster.beat(0)
+    cluster.ask(create(tablet_count=3))
+    cluster.ask(MountTable("//bank/accounts"))
+    cluster.ask(RegisterProxy("http://p2"))
+    cluster.ask(RegisterProxy("http://p1"))
+    cluster.instant_us += 2_500_000
+    cluster.beat(0)
+    cells = (
+        Cell(CellId(0), "http://127.0.0.1:9000", True, 2),
+        Cell(CellId(1), "http://127.0.0.1:9001", False, 1),
+    )
+    assert cluster.ask(GetCluster()) == Cluster(("http://p1", "http://p2"), cells)
+    cluster.instant_us += 3_000_000
+    cluster.ask(RegisterProxy("http://p1"))
+    assert cluster.ask(GetCluster()).proxies == ("http://p1",)
+    cluster.restart()  # cells that hold a tablet are known of, though not where they are
+    assert [cell.address for cell in cluster.ask(GetCluster()).cells] == ["", ""]
+
+
+def test_cells_and_proxies_are_limited(cluster: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells_module, "CELLS_MAX", 2)
+    monkeypatch.setattr(cells_module, "PROXIES_MAX", 2)
+    for number in range(2):
+        cluster.beat(number)
+        cluster.ask(RegisterProxy(f"http://{number}"))
+    with pytest.raises(LimitExceeded):
+        cluster.beat(2)
+    with pytest.raises(LimitExceeded):
+        cluster.ask(RegisterProxy("http://2"))
+    cluster.ask(RegisterProxy("http://1"))
+    cluster.instant_us += 6_000_000
+    cluster.ask(RegisterProxy("http://2"))  # the dead make room
+    assert cluster.ask(GetCluster()).proxies == ("http://2",)
+
+
+def test_an_error_changes_nothing(cluster: Realm) -> None:
+    cluster.beat(0)
+    cluster.ask(create())
+    cluster.ask(MountTable("//bank/accounts"))
+    before = (cluster.ask(GetTable("//bank/accounts")), cluster.ask(GetCluster()))
+    record_count = len(cluster.records)
+    bad: list[CatalogRequest] = [
+        create(),
+        create("no path"),
+        RemoveTable("//bank/accounts"),
+        RemoveTable("//other"),
+        Heartbeat(CellId(0), "http://elsewhere", (), 1),
+    ]
+    for request in bad:
+        with pytest.raises(DodonaError):
+            cluster.ask(request)
+    assert (cluster.ask(GetTable("//bank/accounts")), cluster.ask(GetCluster())) == before
+    assert len(cluster.records) == record_count
+
+
+def test_statistics_count_what_is_on_its_way(cluster: Realm) -> None:
+    cluster.beat(0)
+    cluster.ask(create(tablet_count=3))
+    cluster.ask(MountTable("//bank/accounts"))
+    statistics = cluster.catalog.statistics()
+    assert (statistics.table_count, statistics.tablet_count) == (1, 3)
+    assert statistics.moving_tablet_count == 3
+    cluster.serve(0)
+    assert cluster.catalog.statistics().moving_tablet_count == 0

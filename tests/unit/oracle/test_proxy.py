@@ -1,0 +1,245 @@
+"""The batcher and the proxy: who is served from which request to the master, and who fails when."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dodona._core.batcher import Batcher
+from dodona._core.effects import AskMaster, ReplyTo
+from dodona._core.messages import AskOutcome, Failure, GenerateTimestamps, TimestampRange
+from dodona.types import Now, Timestamp, TransactionId
+from dodona_oracle.core.proxy import ProxyCore, ProxyLimits
+
+SECOND = 1_000_000
+
+
+def at(instant_us: int) -> Now:
+    return Now(instant_us, 0)
+
+
+def one_ask(core: ProxyCore) -> AskMaster:
+    (effect,) = core.take_effects()
+    assert isinstance(effect, AskMaster)
+    return effect
+
+
+def replies(core: ProxyCore) -> dict[Any, Any]:
+    return {
+        effect.route: effect.body for effect in core.take_effects() if isinstance(effect, ReplyTo)
+    }
+
+
+# The batcher
+
+
+def test_callers_who_come_while_a_request_is_away_wait_for_the_next() -> None:
+    batcher: Batcher[str] = Batcher()
+    batcher.add("a", 2)
+    assert batcher.next_batch_count() == 2
+    batcher.add("b", 3)
+    assert batcher.next_batch_count() is None
+    assert batcher.split(Timestamp(10)) == [("a", 10, 2)]
+    assert batcher.next_batch_count() == 3
+    assert batcher.split(Timestamp(20)) == [("b", 20, 3)]
+    assert batcher.next_batch_count() is None
+
+
+def test_a_range_is_split_in_arrival_order_without_gaps() -> None:
+    batcher: Batcher[int] = Batcher()
+    for waiter, count in enumerate([1, 5, 2]):
+        batcher.add(waiter, count)
+    assert batcher.next_batch_count() == 8
+    assert batcher.split(Timestamp(100)) == [(0, 100, 1), (1, 101, 5), (2, 106, 2)]
+
+
+def test_more_than_one_request_may_hold_is_cut_and_the_order_kept() -> None:
+    batcher: Batcher[int] = Batcher(count_max=10)
+    for waiter, count in enumerate([4, 4, 4, 10, 1]):
+        batcher.add(waiter, count)
+    batches = []
+    while (batch_count := batcher.next_batch_count()) is not None:
+        shares = batcher.split(Timestamp(1))
+        assert sum(share[2] for share in shares) == batch_count <= 10
+        batches.append([share[0] for share in shares])
+    assert batches == [[0, 1], [2], [3], [4]]
+
+
+def test_only_the_callers_of_the_failed_request_fail() -> None:
+    batcher: Batcher[str] = Batcher()
+    batcher.add("a")
+    batcher.next_batch_count()
+    batcher.add("b")
+    assert batcher.fail() == ["a"]
+    assert batcher.next_batch_count() == 1
+    assert batcher.fail() == ["b"]
+
+
+def test_a_range_that_nobody_asked_for_is_a_surprise() -> None:
+    with pytest.raises(AssertionError, match="nobody asked"):
+        Batcher[str]().split(Timestamp(1))
+
+
+# The proxy
+
+
+def test_the_first_caller_goes_at_once_and_the_rest_together() -> None:
+    core = ProxyCore()
+    core.handle("a", GenerateTimestamps(1), at(0))
+    first = one_ask(core)
+    assert first.count == 1
+    core.handle("b", GenerateTimestamps(2), at(1))
+    core.handle("c", GenerateTimestamps(3), at(2))
+    assert core.take_effects() == []
+    core.handle_range(first.token, Timestamp(100), at(3))
+    answer, second = core.take_effects()
+    assert answer == ReplyTo("a", TimestampRange(Timestamp(100), 1))
+    assert isinstance(second, AskMaster)
+    assert second.count == 5
+    core.handle_range(second.token, Timestamp(200), at(4))
+    assert replies(core) == {
+        "b": TimestampRange(Timestamp(200), 2),
+        "c": TimestampRange(Timestamp(202), 3),
+    }
+    assert core.next_deadline() is None
+
+
+def test_a_request_that_is_away_too_long_fails_its_callers_only() -> None:
+    core = ProxyCore()
+    core.handle("a", GenerateTimestamps(1), at(0))
+    one_ask(core)
+    core.handle("b", GenerateTimestamps(1), at(SECOND))
+    assert core.next_deadline() == 3 * SECOND
+    core.tick(at(3 * SECOND - 1))
+    assert core.take_effects() == []
+    core.tick(at(3 * SECOND))
+    failed, again = core.take_effects()
+    assert isinstance(failed, ReplyTo)
+    assert failed.route == "a"
+    assert isinstance(failed.body, Failure)
+    assert failed.body.kind == "unavailable"
+    assert "3000 ms" in failed.body.message
+    assert isinstance(again, AskMaster)
+    assert core.next_deadline() == 6 * SECOND
+
+
+def test_an_answer_that_comes_after_its_callers_failed_goes_to_nobody() -> None:
+    core = ProxyCore()
+    core.handle("a", GenerateTimestamps(1), at(0))
+    first = one_ask(core)
+    core.handle("b", GenerateTimestamps(1), at(1))
+    core.tick(at(3 * SECOND))
+    _, second = core.take_effects()
+    assert isinstance(second, AskMaster)
+    core.handle_range(first.token, Timestamp(100), at(3 * SECOND + 1))
+    assert core.take_effects() == []
+    core.handle_range(second.token, Timestamp(200), at(3 * SECOND + 2))
+    assert replies(core) == {"b": TimestampRange(Timestamp(200), 1)}
+    core.handle_range(second.token, Timestamp(200), at(3 * SECOND + 3))  # repeated
+    core.handle_failure(second.token, "late", at(3 * SECOND + 4))
+    assert core.take_effects() == []
+
+
+def test_a_master_that_fails_fails_the_callers_with_its_words() -> None:
+    core = ProxyCore()
+    core.handle("a", GenerateTimestamps(1), at(0))
+    core.handle_failure(one_ask(core).token, "connection refused", at(1))
+    (failure,) = replies(core).values()
+    assert failure.kind == "unavailable"
+    assert "connection refused" in failure.message
+    core.handle("b", GenerateTimestamps(1), at(2))
+    core.handle_range(one_ask(core).token, Timestamp(7), at(3))
+    assert replies(core) == {"b": TimestampRange(Timestamp(7), 1)}
+
+
+@pytest.mark.parametrize("count", [0, -1, 1_000_001])
+def test_a_count_out_of_bounds_is_refused(count: int) -> None:
+    core = ProxyCore()
+    core.handle("a", GenerateTimestamps(count), at(0))
+    assert replies(core)["a"].kind == "invalid_request"
+
+
+def test_a_request_for_another_server_is_refused() -> None:
+    core = ProxyCore()
+    core.handle("a", AskOutcome(TransactionId(1)), at(0))  # type: ignore[arg-type]
+    assert replies(core)["a"].kind == "invalid_request"
+
+
+def test_only_so_many_may_wait() -> None:
+    core = ProxyCore(ProxyLimits(waiting_count_max=3))
+    for route in range(5):
+        core.handle(route, GenerateTimestamps(1), at(0))
+    ask, *refused = core.take_effects()
+    assert isinstance(ask, AskMaster)
+    assert [(it.route, it.body.kind) for it in refused if isinstance(it, ReplyTo)] == [  # type: ignore[union-attr]
+        (3, "overloaded"),
+        (4, "overloaded"),
+    ]
+    assert core.statistics().waiting_count == 3
+
+
+def test_statistics_count_what_was_done() -> None:
+    core = ProxyCore()
+    core.handle("a", GenerateTimestamps(5), at(0))
+    core.handle_range(one_ask(core).token, Timestamp(1), at(1))
+    core.handle("b", GenerateTimestamps(1), at(2))
+    core.tick(at(4 * SECOND))
+    statistics = core.statistics()
+    assert (statistics.request_count, statistics.timestamp_count) == (2, 5)
+    assert (statistics.batch_count, statistics.failed_batch_count) == (2, 1)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("ask"), st.integers(1, 5)),
+    st.tuples(st.just("answer"), st.integers(0, 3)),
+    st.tuples(st.just("fail"), st.integers(0, 3)),
+    st.tuples(st.just("wait"), st.sampled_from([1, SECOND, 4 * SECOND])),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(STEPS, max_size=60))
+def test_nobody_is_served_from_a_request_older_than_their_own(steps: list[tuple[str, int]]) -> None:
+    """The master answers any of its requests, late and repeatedly; each is stamped when sent."""
+    core = ProxyCore()
+    instant_us = next_unused = next_route = 0
+    asked_at: dict[int, int] = {}
+    told: set[int] = set()
+    sent: list[tuple[AskMaster, int]] = []
+
+    def check() -> None:
+        nonlocal next_unused
+        for effect in core.take_effects():
+            if isinstance(effect, AskMaster):
+                sent.append((effect, next_unused))
+                next_unused += effect.count
+                continue
+            assert isinstance(effect, ReplyTo)
+            floor = asked_at.pop(effect.route)  # each caller is answered once
+            if isinstance(effect.body, TimestampRange):
+                given_out = range(effect.body.first, effect.body.first + effect.body.count)
+                assert effect.body.first >= floor, "served from an older request"
+                assert told.isdisjoint(given_out), "given out twice"
+                told.update(given_out)
+
+    for name, argument in steps:
+        if name == "ask":
+            next_route += 1
+            asked_at[next_route] = next_unused
+            core.handle(next_route, GenerateTimestamps(argument), at(instant_us))
+        elif name == "wait":
+            instant_us += argument
+            core.tick(at(instant_us))
+        elif sent:
+            ask, first = sent[-1 - argument % len(sent)]
+            if name == "answer":
+                core.handle_range(ask.token, Timestamp(first), at(instant_us))
+            else:
+                core.handle_failure(ask.token, "planned", at(instant_us))
+        check()
+    core.tick(at(instant_us + 4 * SECOND))
+    check()
+    core.tick(at(instant_us + 8 * SECOND))
+    check()
+    assert not asked_at, "a caller was forgotten"

@@ -1,0 +1,191 @@
+"""The REST table: every catalog message there and back, and every wrong body."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dodona._core.messages import (
+    Assignment,
+    Cell,
+    Cluster,
+    CreateTable,
+    Done,
+    Failure,
+    GenerateTimestamps,
+    GetCluster,
+    GetTable,
+    Heartbeat,
+    ListTables,
+    Message,
+    MountedTablet,
+    MountTable,
+    RegisterProxy,
+    RemoveTable,
+    Table,
+    TableList,
+    Tablet,
+    TabletAssignment,
+    TimestampRange,
+    UnmountTable,
+)
+from dodona._core.rest import (
+    OPERATIONS,
+    OPERATIONS_BY_REQUEST,
+    RestRequest,
+    decode_reply,
+    decode_request,
+    encode_call,
+    encode_json,
+    encode_problem,
+    json_schemas,
+    problem_of,
+)
+from dodona.errors import ERRORS_BY_KIND, InvalidRequest
+from dodona.schema import Column
+from dodona.types import CellId, Key, Revision, TabletId, Timestamp
+
+COLUMNS = (
+    Column("k", "int64", sort_order="ascending"),
+    Column("v", "any", lock="group", aggregate="first", required=True),
+)
+KEY = Key(bytes(range(256)))
+REQUESTS: list[RestRequest] = [
+    CreateTable("//a", COLUMNS, "none", (Key(b""), KEY)),
+    RemoveTable("//a"),
+    GetTable("//a/ä &?=+%"),
+    ListTables("//a"),
+    MountTable("//a"),
+    UnmountTable("//a"),
+    Heartbeat(CellId(3), "http://x", (MountedTablet(TabletId(1), Revision(2)),), 9),
+    RegisterProxy("http://x"),
+    GetCluster(),
+    GenerateTimestamps(1_000_000),
+]
+TABLE = Table(
+    "//a",
+    COLUMNS,
+    "full",
+    (
+        Tablet(TabletId(1), Key(b""), "mounted", CellId(0), Revision(4)),
+        Tablet(TabletId(2), KEY, "unmounted", None, Revision(0)),
+    ),
+    {CellId(0): "http://x"},
+)
+ASSIGNMENT = Assignment(
+    (TabletAssignment(TabletId(1), Revision(2), "//a", COLUMNS, "full", Key(b""), KEY),),
+    {CellId(0): "http://x", CellId(1): "http://y"},
+    9,
+)
+REPLIES: list[tuple[type[Message], Any]] = [
+    (GetTable, TABLE),
+    (ListTables, TableList(("//a", "//b"))),
+    (RemoveTable, Done()),
+    (Heartbeat, ASSIGNMENT),
+    (GetCluster, Cluster(("http://p",), (Cell(CellId(1), "http://x", True, 3),))),
+    (GenerateTimestamps, TimestampRange(Timestamp(0x3FFF_FFFF_FFFF_FF00), 1)),
+]
+
+
+def test_every_operation_is_tried_here() -> None:
+    assert {type(request) for request in REQUESTS} == set(OPERATIONS_BY_REQUEST)
+    assert {reply for _, reply in REPLIES if isinstance(reply, Done)}
+    assert {type(reply) for _, reply in REPLIES} == {operation.reply for operation in OPERATIONS}
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
+def test_requests_travel_unchanged(request_: RestRequest) -> None:
+    from starlette.datastructures import QueryParams
+
+    operation = OPERATIONS_BY_REQUEST[type(request_)]
+    call = encode_call(request_)
+    path, _, query = call.target.partition("?")
+    assert (call.method, path) == (operation.method, operation.path)
+    assert decode_request(operation, QueryParams(query), call.content or b"") == request_
+
+
+@pytest.mark.parametrize(("kind", "reply"), REPLIES, ids=lambda it: type(it).__name__)
+def test_replies_travel_unchanged(kind: type[Message], reply: Any) -> None:
+    assert decode_reply(kind, 200, encode_json(reply)) == reply
+
+
+def test_json_has_names_for_people() -> None:
+    document = json.loads(encode_json(TABLE))
+    assert document["path"] == "//a"
+    assert document["columns"][0] == {"name": "k", "type": "int64", "sort_order": "ascending"}
+    assert document["tablets"][0]["state"] == "mounted"
+    assert document["addresses"] == {"0": "http://x"}
+
+
+@pytest.mark.parametrize("kind", sorted(ERRORS_BY_KIND))
+def test_failures_travel_unchanged_and_with_their_status(kind: str) -> None:
+    failure = Failure(kind, "what happened", {"path": "//a", "count": 3})
+    problem = problem_of(failure)
+    assert problem.status == ERRORS_BY_KIND[kind].status
+    assert problem.code == ERRORS_BY_KIND[kind].code
+    assert decode_reply(GetTable, problem.status, encode_problem(problem)) == failure
+
+
+def test_a_failure_of_unknown_kind_is_internal() -> None:
+    assert problem_of(Failure("from the future", "text")).status == 500
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(502, "unavailable"), (503, "unavailable"), (429, "unavailable"), (404, "invalid_request")],
+)
+@pytest.mark.parametrize("content", [b"", b"<html>", b"{}", b"\xff", b"[" * 100_000])
+def test_an_answer_that_is_not_ours_is_a_failure(status: int, kind: str, content: bytes) -> None:
+    reply = decode_reply(GetTable, status, content)
+    assert isinstance(reply, Failure)
+    assert reply.kind == kind
+    assert str(status) in reply.message
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"{}", b"null", b"\xff"])
+def test_a_success_that_is_not_ours_is_a_failure(content: bytes) -> None:
+    reply = decode_reply(GetTable, 200, content)
+    assert isinstance(reply, Failure)
+    assert reply.kind == "unavailable"
+
+
+def test_what_may_be_left_out_has_defaults() -> None:
+    content = b'{"path":"//a","columns":[]}'
+    operation = OPERATIONS_BY_REQUEST[CreateTable]
+    assert decode_request(operation, {}, content) == CreateTable("//a", (), "full", (Key(b""),))
+    assert decode_request(OPERATIONS_BY_REQUEST[ListTables], {}, b"") == ListTables("//")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "truncated"),
+        (b"{", "truncated"),
+        (b"[]", "object"),
+        (b"{}", "path"),
+        (b'{"path":1,"columns":[]}', "path"),
+        (b'{"path":"//a","columns":[],"atomicty":"none"}', "atomicty"),
+        (b'{"path":"//a","columns":[],"atomicity":"half"}', "half"),
+        (b'{"path":"//a","columns":[],"pivot_keys":["not base64!"]}', "base64"),
+        (b'{"path":"//a","columns":[{"name":"k","type":"int65"}]}', "int65"),
+        (b'{"path":"//a\xff","columns":[]}', "body"),
+        (b'{"path":"//a","columns":' + b"[" * 100_000, "body"),
+    ],
+)
+def test_a_body_that_is_wrong_says_where(content: bytes, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        decode_request(OPERATIONS_BY_REQUEST[CreateTable], {}, content)
+
+
+def test_a_missing_query_parameter_is_named() -> None:
+    with pytest.raises(InvalidRequest, match="'path'"):
+        decode_request(OPERATIONS_BY_REQUEST[GetTable], {"pfad": "//a"}, b"")
+
+
+def test_the_schemas_refer_only_to_components_that_are_there() -> None:
+    schemas, components = json_schemas("#/components/schemas/{name}")
+    text = json.dumps([*schemas.values(), components])
+    for part in text.split('"#/components/schemas/')[1:]:
+        assert part.split('"')[0] in components
+    assert "CreateTable" in components
+    assert components["CreateTable"]["required"] == ["path", "columns"]

@@ -1,0 +1,302 @@
+"""The runtime from start to end: inputs, ticks, closing, and surprises that must end it."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dodona._core.effects import (
+    AskTimestamps,
+    Effect,
+    ReplyTo,
+)
+from dodona._core.messages import (
+    Failure,
+    GenerateTimestamps,
+)
+from dodona._io.runtime import EXIT_STATUS_SURPRISE, Runtime, RuntimeLimits, read_clock
+from dodona.types import Now
+from unit.oracle.scripted import (
+    ACKNOWLEDGE,
+    REQUEST,
+    GatedLog,
+    Listener,
+    ScriptedCore,
+    answer,
+    append_and_reply,
+    settle,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_frame_is_one_drive_of_the_core() -> None:
+    listener, core = Listener(), ScriptedCore()
+    instants: list[Now] = []
+
+    def plan(route: Any, count: int, now: Now) -> list[Effect]:
+        instants.append(now)
+        return [ReplyTo(route, answer(count))]
+
+    core.plan = plan
+    runtime = Runtime(core, None)
+    runtime.start()
+    runtime.handle_frame(
+        listener, [(1, GenerateTimestamps(1)), (0, ACKNOWLEDGE), (2, GenerateTimestamps(2))], 99
+    )
+    assert listener.got == [(1, answer(1)), (2, answer(2))]
+    assert core.cell_messages == [ACKNOWLEDGE]
+    assert instants[0] is instants[1]
+    await runtime.close()
+
+
+async def test_a_cell_message_to_a_server_without_a_cell_is_refused() -> None:
+    class NoCell(ScriptedCore):
+        handle_cell_message = None  # type: ignore[assignment]
+
+    listener = Listener()
+    runtime = Runtime(NoCell(), None)
+    runtime.start()
+    runtime.handle_frame(listener, [(0, ACKNOWLEDGE), (4, ACKNOWLEDGE)], 99)
+    ((request_id, body),) = listener.got
+    assert (request_id, body.kind) == (4, "invalid_request")
+    await runtime.close()
+
+
+async def test_what_a_handler_feeds_back_waits_its_turn() -> None:
+    """As in one process that holds two cores: the answer comes while the question is asked."""
+    listener, core = Listener(), ScriptedCore()
+    order: list[int] = []
+
+    def plan(route: Any, count: int, now: Now) -> list[Effect]:
+        return [AskTimestamps(route), ReplyTo(route, answer(1))]
+
+    def answered(token: Any, now: Now) -> None:
+        order.append(len(listener.got))
+        core.effects.append(ReplyTo(token, answer(2)))
+
+    core.plan = plan
+    runtime = Runtime(
+        core, None, {AskTimestamps: lambda effect: runtime.call(answered, effect.token)}
+    )
+    runtime.start()
+    runtime.handle((listener, 1), REQUEST)
+    assert listener.got == [(1, answer(1)), (1, answer(2))]
+    assert order == [1]
+    await runtime.close()
+
+
+async def test_many_inputs_at_once_are_one_drive() -> None:
+    listener, core = Listener(), ScriptedCore()
+    runtime = Runtime(core, None)
+    runtime.start()
+
+    def stamped(route: Any, number: int, now: Now) -> None:
+        core.effects.append(ReplyTo(route, answer(number)))
+
+    runtime.call_each(stamped, [((listener, 1), 10), ((listener, 2), 20)])
+    assert listener.got == [(1, answer(10)), (2, answer(20))]
+    await runtime.close()
+
+
+async def test_asking_within_the_process_gets_the_answer() -> None:
+    runtime = Runtime(ScriptedCore(), None)
+    runtime.start()
+    assert await runtime.ask(GenerateTimestamps(3)) == answer(3)
+    await runtime.close()
+
+
+async def test_asking_has_an_end() -> None:
+    runtime = Runtime(ScriptedCore(lambda route, count, now: []), None)
+    runtime.start()
+    reply = await runtime.ask(REQUEST, timeout_ms=10)
+    assert isinstance(reply, Failure)
+    assert reply.kind == "unavailable"
+    await runtime.close()
+
+
+async def test_the_core_is_ticked_when_it_is_due_and_not_before() -> None:
+    core = ScriptedCore()
+    core.deadline_us = read_clock().instant_us + 30_000
+    runtime = Runtime(core, None)
+    runtime.start()
+    runtime.handle((Listener(), 1), REQUEST)
+    await asyncio.sleep(0.005)
+    assert core.tick_count == 0
+    async with asyncio.timeout(30):
+        while core.tick_count == 0:
+            await asyncio.sleep(0.001)
+    assert core.tick_count == 1
+    core.deadline_us = read_clock().instant_us + 3_600_000_000
+    runtime.handle((Listener(), 2), REQUEST)
+    core.deadline_us = read_clock().instant_us + 1000  # an earlier deadline goes first
+    runtime.handle((Listener(), 3), REQUEST)
+    async with asyncio.timeout(30):
+        while core.tick_count == 1:
+            await asyncio.sleep(0.001)
+    await runtime.close()
+
+
+async def test_a_core_that_is_always_due_does_not_starve_the_rest() -> None:
+    core = ScriptedCore()
+    core.tick = lambda now: setattr(core, "tick_count", core.tick_count + 1)  # type: ignore[method-assign]
+    core.deadline_us = 0
+    runtime = Runtime(core, None)
+    runtime.start()
+    await asyncio.sleep(0.05)
+    assert 0 < core.tick_count <= 60
+    await runtime.close()
+
+
+async def test_closing_lets_the_log_finish_and_refuses_what_comes() -> None:
+    log, listener = GatedLog(), Listener()
+    runtime = Runtime(ScriptedCore(append_and_reply), log)
+    runtime.start()
+    runtime.handle((listener, 1), GenerateTimestamps(1))
+    await log.wait_until_begun()
+    runtime.handle((listener, 2), GenerateTimestamps(2))
+    closing = asyncio.create_task(runtime.close())
+    await settle()
+    runtime.handle((listener, 3), GenerateTimestamps(3))
+    assert [(request_id, body.kind) for request_id, body in listener.got] == [(3, "unavailable")]
+    log.gate.release(2)
+    await closing
+    assert log.flushes == [[1], [2]]
+    assert [request_id for request_id, _ in listener.got] == [3, 1, 2]
+
+
+async def test_closing_has_an_end() -> None:
+    log = GatedLog()
+    runtime = Runtime(ScriptedCore(append_and_reply), log, limits=RuntimeLimits(close_ms_max=20))
+    runtime.start()
+    runtime.handle((Listener(), 1), REQUEST)
+    await log.wait_until_begun()
+    with pytest.raises(TimeoutError):
+        await runtime.close()
+    log.gate.release()
+    await asyncio.sleep(0.05)
+
+
+# Surprises
+
+
+@pytest.mark.parametrize(
+    "surprise", [AssertionError("invariant"), KeyError("bug"), MemoryError(), SystemExit(0)]
+)
+async def test_a_surprise_in_the_core_stops_it_for_good(surprise: BaseException) -> None:
+    stopped: list[BaseException] = []
+    listener = Listener()
+
+    def plan(route: Any, count: int, now: Now) -> list[Effect]:
+        raise surprise
+
+    runtime = Runtime(ScriptedCore(plan), None, stop=stopped.append)
+    runtime.start()
+    runtime.handle((listener, 1), REQUEST)
+    assert stopped == [surprise]
+    assert listener.got == []
+    with pytest.raises(RuntimeError, match="surprise"):
+        runtime.handle((listener, 2), REQUEST)
+    assert len(stopped) == 1
+
+
+async def test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told() -> None:
+    class FailingLog:
+        def append(self, records: Sequence[Any]) -> None:
+            raise OSError(5, "Input/output error")
+
+    stopped: list[BaseException] = []
+    listener = Listener()
+    core = ScriptedCore(append_and_reply)
+    runtime = Runtime(core, FailingLog(), stop=stopped.append)
+    runtime.start()
+    runtime.handle((listener, 1), REQUEST)
+    async with asyncio.timeout(30):
+        while not stopped:
+            await asyncio.sleep(0.001)
+    assert isinstance(stopped[0], OSError)
+    await settle()
+    assert listener.got == []
+    assert core.durable == []
+
+
+async def test_an_effect_that_nobody_carries_out_is_a_surprise() -> None:
+    stopped: list[BaseException] = []
+    core = ScriptedCore(lambda route, count, now: [AskTimestamps("token")])
+    runtime = Runtime(core, None, stop=stopped.append)
+    runtime.start()
+    runtime.handle((Listener(), 1), REQUEST)
+    assert isinstance(stopped[0], KeyError)
+
+
+async def test_an_append_without_a_log_is_a_surprise() -> None:
+    stopped: list[BaseException] = []
+    runtime = Runtime(ScriptedCore(append_and_reply), None, stop=stopped.append)
+    runtime.start()
+    runtime.handle((Listener(), 1), REQUEST)
+    assert isinstance(stopped[0], AssertionError)
+
+
+SURPRISED_PROCESS = """
+import asyncio, sys
+from dodona._core.effects import Append
+from dodona._core.messages import GenerateTimestamps
+from dodona._io.runtime import Runtime
+
+class Core:
+    def handle(self, route, body, now):
+        assert sys.argv[1] != "core", "a broken invariant"
+        self.effects = [Append("record")]
+    def tick(self, now): pass
+    def next_deadline(self): return None
+    effects = []
+    def take_effects(self):
+        effects, self.effects = self.effects, []
+        return effects
+
+class Log:
+    def append(self, records):
+        raise OSError(28, "No space left on device")
+
+async def main():
+    runtime = Runtime(Core(), Log())
+    runtime.start()
+    try:
+        await runtime.ask(GenerateTimestamps(1), timeout_ms=5000)
+    finally:
+        print("survived")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "words"), [("core", "a broken invariant"), ("log", "No space left on device")]
+)
+def test_a_surprise_ends_the_process_at_once_and_says_why(where: str, words: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SURPRISED_PROCESS, where],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == EXIT_STATUS_SURPRISE
+    assert words in ended.stderr
+    assert "survived" not in ended.stdout
+
+
+def test_a_runtime_does_not_run_without_assertions() -> None:
+    script = "from dodona._io.runtime import Runtime; Runtime(None, None)"
+    ended = subprocess.run(
+        [sys.executable, "-O", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    assert "python -O" in ended.stderr

@@ -1,0 +1,127 @@
+"""The store: durable when it says so, alone in its folder, and loud about damage."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
+from dodona_oracle.core.records import Item, Put, Remove
+from dodona_oracle.shell.store import FILE_NAME, MasterStore
+
+
+def stored(path: Path) -> list[Item]:
+    store = MasterStore.open(path)
+    try:
+        return sorted(store.items())
+    finally:
+        store.close()
+
+
+def write(path: Path, *records: Put | Remove) -> None:
+    store = MasterStore.open(path)
+    store.append(records)
+    store.close()
+
+
+def raw(path: Path) -> lmdb.Environment:
+    return lmdb.open(str(path / FILE_NAME), subdir=False, lock=False)
+
+
+def test_what_was_appended_is_there_after_reopening(tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "on demand"
+    assert stored(folder) == []
+    write(folder, Put("b", b"1", b"one"), Put("a", b"\x00\xff", b""), Put("b", b"2", b"two"))
+    write(folder, Put("b", b"1", b"uno"), Remove("b", b"2"), Remove("b", b"never there"))
+    assert stored(folder) == [("a", b"\x00\xff", b""), ("b", b"1", b"uno")]
+
+
+def test_one_append_is_all_or_nothing(tmp_path: Path) -> None:
+    store = MasterStore.open(tmp_path)
+    with pytest.raises(lmdb.Error):  # a key that LMDB does not take, behind one that it does
+        store.append([Put("b", b"1", b"one"), Put("b", b"k" * 1000, b"")])
+    store.close()
+    assert stored(tmp_path) == []
+
+
+def test_a_full_map_grows_up_to_its_limit(tmp_path: Path) -> None:
+    store = MasterStore.open(tmp_path, map_bytes_max=128 << 20)
+    for number in range(3):  # 96 MiB into a map of 64
+        store.append([Put("b", bytes([number]), bytes(32 << 20))])
+    with pytest.raises(lmdb.MapFullError, match="limit"):
+        store.append([Put("b", b"\x03", bytes(64 << 20))])
+    store.close()
+    assert [len(value) for _, _, value in stored(tmp_path)] == [32 << 20] * 3
+
+
+def test_a_second_opener_in_another_process_is_told_who_has_the_folder(tmp_path: Path) -> None:
+    store = MasterStore.open(tmp_path)
+    script = (
+        "import sys; from dodona_oracle.shell.store import MasterStore\n"
+        "from dodona.errors import FolderInUse\n"
+        "try: MasterStore.open(sys.argv[1])\n"
+        "except FolderInUse as error: print(error.message)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    store.close()
+    assert f"another process (id {os.getpid()})" in told.stdout
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout == ""  # the lock ended with its holder
+
+
+def test_a_second_opener_in_the_same_process_is_refused_too(tmp_path: Path) -> None:
+    store = MasterStore.open(tmp_path)
+    with pytest.raises(FolderInUse, match=str(tmp_path)):
+        MasterStore.open(tmp_path)
+    store.close()
+    MasterStore.open(tmp_path).close()
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidRequest, match="file"):
+        MasterStore.open(tmp_path / "file")
+
+
+def test_a_file_that_is_no_store_is_refused_loudly(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"not LMDB" * 4096)
+    with pytest.raises(DataCorrupted, match=FILE_NAME):
+        MasterStore.open(tmp_path)
+    (tmp_path / FILE_NAME).unlink()
+    MasterStore.open(tmp_path).close()  # and the folder was let go
+
+
+def test_another_format_version_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, Put("b", b"1", b"one"))
+    environment = raw(tmp_path)
+    with environment.begin(write=True) as transaction:
+        transaction.put(b"format\x00version", b"2")
+    environment.close()
+    with pytest.raises(DataCorrupted, match="format version"):
+        MasterStore.open(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["value", "key", "truncated", "no bucket"])
+def test_damage_is_found_before_anything_is_served(tmp_path: Path, damage: str) -> None:
+    write(tmp_path, Put("tables", b"12345678", b"a table"))
+    environment = raw(tmp_path)
+    with environment.begin(write=True) as transaction:
+        name = b"tables\x0012345678"
+        value = transaction.get(name)
+        assert value is not None
+        transaction.delete(name)
+        if damage == "value":
+            transaction.put(name, value[:-1] + b"\x00")
+        elif damage == "key":
+            transaction.put(b"tables\x0012345679", value)
+        elif damage == "truncated":
+            transaction.put(name, value[:2])
+        else:
+            transaction.put(b"tables", value)
+    environment.close()
+    with pytest.raises(DataCorrupted, match="checksum"):
+        stored(tmp_path)

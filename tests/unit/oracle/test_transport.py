@@ -1,0 +1,97 @@
+"""A proxy's way to the master: what becomes of each answer."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dodona._core.effects import AskMaster
+from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona._io.runtime import Runtime
+from dodona._io.settings import parse_settings
+from dodona.types import Timestamp
+from dodona_oracle.core.proxy import ProxyCore
+from dodona_oracle.shell import transport
+from dodona_oracle.shell.settings import ProxySettings
+from dodona_oracle.shell.transport import MasterLink, Registration
+
+pytestmark = pytest.mark.anyio
+
+
+class FakePeer:
+    """Stands in for the connection to the master: the test answers."""
+
+    def __init__(self, url: str, *, timeout_ms: int) -> None:
+        self.url = url
+        self.calls: list[tuple[Any, asyncio.Future[Reply]]] = []
+
+    def call(self, body: Any) -> "asyncio.Future[Reply]":
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.calls.append((body, future))
+        return future
+
+    async def close(self) -> None: ...
+
+
+@pytest.fixture
+def peers(monkeypatch: pytest.MonkeyPatch) -> list[FakePeer]:
+    made: list[FakePeer] = []
+
+    def make(url: str, *, timeout_ms: int) -> FakePeer:
+        made.append(FakePeer(url, timeout_ms=timeout_ms))
+        return made[-1]
+
+    monkeypatch.setattr(transport, "Peer", make)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Failure("unavailable", "connection lost"), "unavailable"),
+        (TimestampRange(Timestamp(5), 2), "unavailable"),  # not as many as were asked for
+    ],
+)
+async def test_whatever_is_not_the_range_asked_for_fails_the_batch(
+    peers: list[FakePeer], answer: Reply, kind: str
+) -> None:
+    core = ProxyCore()
+    links: list[MasterLink] = []
+
+    def ask(effect: AskMaster) -> None:
+        links[0].ask(effect)
+
+    runtime = Runtime(core, None, {AskMaster: ask})
+    link = MasterLink(core, runtime, "http://127.0.0.1:1", 1000)
+    links.append(link)
+    assert peers[0].url == "ws://127.0.0.1:1/rpc?version=1"
+    runtime.start()
+    asking = asyncio.create_task(runtime.ask(GenerateTimestamps(1)))
+    await asyncio.sleep(0)
+    peers[0].calls[0][1].set_result(answer)
+    reply = await asking
+    assert isinstance(reply, Failure)
+    assert reply.kind == kind
+    asking = asyncio.create_task(runtime.ask(GenerateTimestamps(3)))
+    await asyncio.sleep(0)
+    assert peers[0].calls[1][0] == GenerateTimestamps(3)
+    peers[0].calls[1][1].set_result(TimestampRange(Timestamp(9), 3))
+    assert await asking == TimestampRange(Timestamp(9), 3)
+    await link.close()
+    await runtime.close()
+
+
+async def test_a_registration_that_fails_says_why_and_goes_on() -> None:
+    settings: ProxySettings = parse_settings(
+        ProxySettings, "proxy", ["--master-url", "http://127.0.0.1:1", "--register-ms", "1"]
+    )
+    registration = Registration(settings)
+    assert registration.reason == "not registered with the master yet"
+    running = asyncio.create_task(registration.run())
+    async with asyncio.timeout(30):
+        while "can't be reached" not in str(registration.reason):
+            await asyncio.sleep(0.005)
+    await asyncio.sleep(0.02)
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])

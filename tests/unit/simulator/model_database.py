@@ -1,0 +1,330 @@
+"""A small database with switchable bugs: what the checkers are measured against.
+
+Owns: a two-cell store with snapshot reads, row locks by group and two-phase commit, and sessions
+that use it in a seeded interleaving while their history is recorded. Without a bug it keeps every
+promise; each bug of `BUGS` breaks at least one. It shares no code with the product.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final, TypeVar
+
+from simulator.history import (
+    Columns,
+    Conflict,
+    History,
+    LatestRead,
+    Lock,
+    Read,
+    RowKey,
+    Scan,
+    Transaction,
+    Version,
+    Write,
+    visible,
+)
+
+TABLE: Final = "//model"
+ROWS: Final = tuple(RowKey(TABLE, bytes([65 + index])) for index in range(6))
+CELLS: Final = 2
+GROUPS: Final = (0, 1)
+SESSIONS: Final = 5
+STEPS: Final = 900
+LAST: Final = 1 << 62
+
+BUGS: Final = (
+    "stale_read",
+    "dirty_read",
+    "no_wait_on_prepared",
+    "no_write_check",
+    "weak_lock_ignored",
+    "strong_lock_forgotten",
+    "main_ignores_groups",
+    "half_commit",
+    "split_timestamps",
+    "early_timestamp",
+    "lost_commit",
+    "ghost_of_refused",
+    "applied_twice",
+    "duplicate_timestamp",
+    "leftover_timestamp",
+    "scan_misses_row",
+    "scan_shows_deleted",
+    "update_clobbers",
+    "undead_columns",
+    "false_conflict",
+    "stale_latest",
+    "wrong_commit_told",
+    "commit_told_as_failure",
+)
+
+
+Item = TypeVar("Item", Write, Lock)
+
+
+@dataclass(slots=True)
+class _Locks:
+    """Of one row and group."""
+
+    holder: Transaction | None = None
+    readers: list[Transaction] = field(default_factory=list)
+    last_modified: int = 0
+    read_locked_until: int = 0
+
+
+class Model:
+    """The store. Every method is atomic; waiting is the caller's business."""
+
+    def __init__(self, random: Random, bug: str) -> None:
+        self.random = random
+        self.bug = bug
+        self.issued = 0
+        self.leftover: list[int] = []
+        self.versions: dict[RowKey, list[Version]] = {row: [] for row in ROWS}
+        self.locks = {(row, group): _Locks() for row in ROWS for group in GROUPS}
+        self.prepared: dict[RowKey, dict[str, tuple[int, Write]]] = {row: {} for row in ROWS}
+
+    def is_buggy(self, bug: str, chance: float = 1.0) -> bool:
+        return self.bug == bug and self.random.random() < chance
+
+    def timestamp(self) -> int:
+        if self.is_buggy("duplicate_timestamp", 0.05) and self.issued:
+            return self.issued
+        if self.bug == "leftover_timestamp":
+            if self.leftover and self.random.random() < 0.1:
+                return self.leftover.pop()
+            self.issued += 1
+            self.leftover.append(self.issued)
+        self.issued += 1
+        return self.issued
+
+    def is_blocked(self, row: RowKey, at: int) -> bool:
+        if self.bug in ("no_wait_on_prepared", "dirty_read"):
+            return False
+        return any(p <= at for p, _ in self.prepared[row].values())
+
+    def read(self, row: RowKey, at: int) -> Columns | None:
+        versions = [version for version in self.versions[row] if version.timestamp <= at]
+        if versions and self.is_buggy("stale_read", 0.05):
+            versions.pop()
+        if self.bug == "dirty_read":
+            versions += [Version(row, p, w.columns) for p, w in self.prepared[row].values()]
+        return self._fold(versions)
+
+    def _fold(self, versions: list[Version]) -> Columns | None:
+        columns: dict[str, Any] | None = None
+        for version in versions:
+            if version.columns is None:
+                columns = columns if self.bug == "undead_columns" else None
+            else:
+                base = {} if self.bug == "update_clobbers" else columns or {}
+                columns = base | dict(version.columns)
+        if columns is None or versions[-1].columns is None:
+            return None
+        return visible(columns)
+
+    def scan(self, at: int) -> tuple[Read, ...]:
+        reads = []
+        for row in ROWS:
+            columns = self.read(row, at)
+            if columns is None and self.versions[row] and self.is_buggy("scan_shows_deleted", 0.2):
+                columns = self._fold([v for v in self.versions[row] if v.columns is not None])
+            if columns is not None and not self.is_buggy("scan_misses_row", 0.05):
+                reads.append(Read(row, columns))
+        return tuple(reads)
+
+    def latest(self, row: RowKey) -> Columns | None:
+        is_stale = self.is_buggy("stale_latest", 0.2)
+        return self._fold(self.versions[row][: -1 if is_stale else None])
+
+    def prepare(self, t: Transaction, cell: int, early: int) -> int | Conflict:
+        """Take the locks of one cell. The prepare timestamp, or what was lost."""
+        items: list[Write | Lock] = [*_of_cell(t.writes, cell), *_of_cell(t.locks, cell)]
+        for item in items:
+            conflict = self._conflict(t, item)
+            if conflict is not None:
+                return conflict
+        p = early if self.bug == "early_timestamp" else self.timestamp()
+        for write in _of_cell(t.writes, cell):
+            self.prepared[write.row][t.name] = (p, write)
+            for group in write.groups:
+                self.locks[write.row, group].holder = t
+        for lock in _of_cell(t.locks, cell):
+            for group in lock.groups:
+                self.locks[lock.row, group].readers.append(t)
+        return p
+
+    def _conflict(self, t: Transaction, item: Write | Lock) -> Conflict | None:
+        if self.is_buggy("false_conflict", 0.02):
+            return Conflict((item.row,), winner_start=self.random.randint(1, self.issued))
+        groups = item.groups
+        checked = groups if self.bug == "main_ignores_groups" else _checked(groups)
+        for group in checked:
+            locks = self.locks[item.row, group]
+            if locks.holder is not None:
+                return Conflict((item.row,), winner_start=locks.holder.start)
+            if locks.last_modified > t.start and self._is_checked(item):
+                return Conflict((item.row,), winner_commit=locks.last_modified)
+            if isinstance(item, Write) and locks.readers:
+                return Conflict((item.row,), winner_start=locks.readers[0].start)
+            if isinstance(item, Write) and locks.read_locked_until > t.start:
+                return Conflict((item.row,), winner_commit=locks.read_locked_until)
+        return None
+
+    def _is_checked(self, item: Write | Lock) -> bool:
+        if isinstance(item, Write):
+            return self.bug != "no_write_check"
+        return item.is_strong or self.bug != "weak_lock_ignored"
+
+    def finish(self, t: Transaction, cell: int, commit: int | None) -> None:
+        """Apply one cell's part (or drop it), and let its locks go."""
+        for write in _of_cell(t.writes, cell):
+            if self.prepared[write.row].pop(t.name, None) is None:
+                continue
+            for group in write.groups:
+                self.locks[write.row, group].holder = None
+                if commit is not None:
+                    self.locks[write.row, group].last_modified = commit
+            if commit is not None or (self.is_buggy("ghost_of_refused", 0.5)):
+                self._apply(write, commit or self.timestamp())
+        for lock in _of_cell(t.locks, cell):
+            for group in lock.groups:
+                locks = self.locks[lock.row, group]
+                if t in locks.readers:
+                    locks.readers.remove(t)
+                    self._keep_read_time(locks, lock, commit)
+
+    def _keep_read_time(self, locks: _Locks, lock: Lock, commit: int | None) -> None:
+        if commit is not None and lock.is_strong and self.bug != "strong_lock_forgotten":
+            locks.read_locked_until = max(locks.read_locked_until, commit)
+
+    def _apply(self, write: Write, commit: int) -> None:
+        self.versions[write.row].append(Version(write.row, commit, write.columns))
+        if self.is_buggy("applied_twice", 0.05):
+            self.versions[write.row].append(Version(write.row, self.timestamp(), write.columns))
+        self.versions[write.row].sort(key=lambda version: version.timestamp)
+
+
+def _of_cell(items: list[Item], cell: int) -> list[Item]:
+    return [item for item in items if _cell_of(item.row) == cell]
+
+
+def _cell_of(row: RowKey) -> int:
+    return row.key[0] % CELLS
+
+
+def _checked(groups: tuple[int, ...]) -> tuple[int, ...]:
+    return GROUPS if 0 in groups else (0, *groups)
+
+
+class Run:
+    """Sessions over one model, interleaved by a seed."""
+
+    def __init__(self, seed: int, bug: str = "") -> None:
+        assert bug == "" or bug in BUGS
+        self.random = Random(seed)
+        self.model = Model(Random(seed + 1), bug)
+        self.history = History()
+        self.now_us = 0
+        self.value = 0
+
+    def execute(self) -> tuple[History, list[Version]]:
+        sessions = {f"s{index}": self._session(f"s{index}") for index in range(SESSIONS)}
+        for _ in range(STEPS):
+            self.now_us += 1
+            next(sessions[self.random.choice(list(sessions))])
+        self._drain(list(sessions.values()))
+        return self.history, [v for versions in self.model.versions.values() for v in versions]
+
+    def _drain(self, running: list[Iterator[bool]]) -> None:
+        """Let all transactions end, in turns: one may wait for the locks of another."""
+        while running:
+            self.now_us += 1
+            running = [session for session in running if not next(session)]
+
+    def _session(self, name: str) -> Iterator[bool]:
+        """Endless transactions; yields wherever others may come between, True after each."""
+        while True:
+            t = self.history.begin(name, self.now_us)
+            yield False
+            t.start, t.begun_us = self.model.timestamp(), self.now_us
+            yield from self._read(t)
+            self._draw_writes(t)
+            if t.is_writer:
+                yield from self._commit(t)
+            else:
+                t.status, t.end_us = "ok", self.now_us
+            yield True
+
+    def _read(self, t: Transaction) -> Iterator[bool]:
+        for row in self.random.sample(ROWS, 2):
+            yield from self._wait_for([row], t.start)
+            t.reads.append(Read(row, self.model.read(row, t.start)))
+            yield False
+        if self.random.random() < 0.3:
+            yield from self._wait_for(ROWS, t.start)
+            t.scans.append(Scan(TABLE, b"", b"\xff", self.model.scan(t.start)))
+        if self.random.random() < 0.3:
+            asked_us, row = self.now_us, self.random.choice(ROWS)
+            yield from self._wait_for([row], LAST)
+            read = Read(row, self.model.latest(row))
+            self.history.latest_reads.append(LatestRead(asked_us, self.now_us, read))
+
+    def _wait_for(self, rows: Sequence[RowKey], at: int) -> Iterator[bool]:
+        """Until no row is prepared at or below the timestamp."""
+        while any(self.model.is_blocked(row, at) for row in rows):
+            yield False
+
+    def _draw_writes(self, t: Transaction) -> None:
+        rows = self.random.sample(ROWS, self.random.randint(0, 4))
+        for row in rows:
+            self.value += 1
+            kind = self.random.random()
+            if kind < 0.1:
+                t.locks.append(Lock(row, self.random.random() < 0.5, (0,)))
+            elif kind < 0.2:
+                t.locks.append(Lock(row, self.random.random() < 0.5, (1,)))
+            elif kind < 0.35:
+                t.writes.append(Write(row, None, (0,)))
+            elif kind < 0.5:
+                t.writes.append(Write(row, (("a", self.value),), (0,)))
+            elif kind < 0.7:
+                t.writes.append(Write(row, (("b", self.value),), (1,)))
+            else:
+                t.writes.append(Write(row, (("a", self.value), ("b", self.value)), (0, 1)))
+
+    def _commit(self, t: Transaction) -> Iterator[bool]:
+        t.commit_us = self.now_us
+        cells = [cell for cell in range(CELLS) if any(_cell_of(row) == cell for row in t.rows)]
+        prepares: dict[int, int] = {}
+        early = [self.model.timestamp() for _ in range(CELLS)]
+        for cell in cells:
+            yield False
+            p = self.model.prepare(t, cell, early[cell])
+            if isinstance(p, Conflict):
+                for prepared in prepares:
+                    self.model.finish(t, prepared, None)
+                t.status, t.end_us, t.conflict = "fail", self.now_us, p
+                return
+            prepares[cell] = p
+        yield from self._finish(t, prepares)
+
+    def _finish(self, t: Transaction, prepares: dict[int, int]) -> Iterator[bool]:
+        model, commit = self.model, max(prepares.values())
+        is_lost = model.is_buggy("lost_commit", 0.1)
+        for index, (cell, p) in enumerate(prepares.items()):
+            yield False
+            is_dropped = is_lost or (index > 0 and model.is_buggy("half_commit", 0.2))
+            at = p if model.bug == "split_timestamps" else commit
+            model.finish(t, cell, None if is_dropped else at)
+        yield False
+        t.end_us = self.now_us
+        has_value = any(write.columns is not None for write in t.writes)
+        if has_value and self.random.random() < 0.1:
+            t.status, t.end_us = "info", None
+        elif model.is_buggy("commit_told_as_failure", 0.1):
+            t.status = "fail"
+        else:
+            is_wrong = model.is_buggy("wrong_commit_told", 0.5)
+            t.status, t.commit = "ok", min(prepares.values()) if is_wrong else commit

@@ -1,0 +1,108 @@
+"""What sessions do in a run, what they record, and what a seed draws."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from dodona.schema import Column
+from simulator.faults import FAULTS_MAX, Options, draw_options
+from simulator.history import RowKey, Write
+from simulator.recorder import TableShape
+from simulator.workloads import Bank, Cycle
+
+SHAPE = TableShape(
+    "//t",
+    (
+        Column("id", "int64", sort_order="ascending"),
+        Column("p", "int64", lock="left"),
+        Column("q", "utf8", lock="right"),
+        Column("r", "utf8"),
+    ),
+    ((),),
+)
+KEY = SHAPE.row_key({"id": 7})
+
+# What is recorded
+
+
+def test_an_overwrite_sets_absent_columns_to_null_and_takes_all_groups() -> None:
+    write = SHAPE.write({"id": 7, "p": 1}, is_update=False)
+    assert write == Write(KEY, (("p", 1), ("q", None), ("r", None)), (0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("row", "groups"), [({"p": 1}, (1,)), ({"q": "x"}, (2,)), ({"r": "x", "p": 1}, (0, 1))]
+)
+def test_an_update_takes_the_groups_of_its_columns(
+    row: dict[str, Any], groups: tuple[int, ...]
+) -> None:
+    write = SHAPE.write({"id": 7} | row, is_update=True)
+    assert write == Write(KEY, tuple(sorted(row.items())), groups)
+
+
+def test_a_row_is_read_without_its_nulls() -> None:
+    assert SHAPE.columns_read({"id": 7, "p": None, "q": "x", "r": None}) == (("q", "x"),)
+    assert SHAPE.columns_read(None) is None
+
+
+def test_keys_sort_as_rows_do() -> None:
+    keys = [SHAPE.row_key({"id": number}) for number in (-5, -1, 0, 3, 200)]
+    assert keys == sorted(keys)
+    assert RowKey("//t", SHAPE.bound((3,), b"")) == keys[3]
+    assert SHAPE.bound(None, b"\xff") == b"\xff"
+
+
+# What the workloads demand
+
+
+def test_a_bank_that_does_not_add_up() -> None:
+    bank = Bank(Random(1))
+    rows = [{"id": 0, "balance": bank.total - 1}, {"id": 1, "balance": 1}]
+    assert bank.problem(rows) is None
+    assert bank.problem(rows[1:]) == f"the total is 1, not {bank.total}"
+
+
+def test_a_ring_that_is_broken() -> None:
+    cycle = Cycle(Random(1))
+    count = cycle.node_count
+    ring = [{"node": node, "next": (node + 1) % count} for node in range(count)]
+    assert cycle.problem(ring) is None
+    assert cycle.problem(ring[:-1]) is not None, "a node is missing"
+    assert cycle.problem([{"node": 0, "next": 0}, *ring[1:]]) is not None, "two rings"
+    assert cycle.problem([*ring[:-1], {"node": count - 1, "next": 1}]) is not None, "a lasso"
+    assert cycle.problem([]) is not None
+
+
+# What a seed draws
+
+
+def drawn(seed: int) -> Options:
+    return draw_options(Random(seed), 20_000_000)
+
+
+def test_a_seed_always_draws_the_same() -> None:
+    assert drawn(5) == drawn(5)
+    assert drawn(5) != drawn(6)
+
+
+def test_seeds_differ_in_what_goes_wrong() -> None:
+    """A swarm: each kind of fault is in many runs and absent from many others."""
+    runs = [drawn(seed) for seed in range(200)]
+    for kind in ("crash", "fuse", "append", "verdict", "pause", "cut", "clock_step"):
+        count = sum(any(fault.kind == kind for fault in run.faults) for run in runs)
+        assert count > 20, kind
+    for rate in ("loss_rate", "repeat_rate", "slow_rate", "late_rate"):
+        assert 50 < sum(getattr(run.network, rate) > 0 for run in runs) < 150, rate
+    assert all(len(run.faults) <= FAULTS_MAX for run in runs)
+    steps = [
+        fault.duration_us for run in runs for fault in run.faults if fault.kind == "clock_step"
+    ]
+    assert min(steps) < 0 < max(steps)
+
+
+def test_faults_come_in_order_and_in_time() -> None:
+    for seed in range(50):
+        instants = [fault.at_us for fault in drawn(seed).faults]
+        assert instants == sorted(instants)
+        assert all(0 <= at_us < 20_000_000 for at_us in instants)

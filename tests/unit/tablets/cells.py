@@ -1,0 +1,219 @@
+"""Cells on a bench: cores driven by hand, with an oracle that answers when told to.
+
+Owns: `Bench`, one or more `NodeCore`s with one table spread over them, and short words for what
+tests do with them. Knows the cores' public inputs and effects only (and dumps of their state).
+"""
+
+from typing import Any
+
+from dodona._core.effects import (
+    Append,
+    AskTimestamps,
+    ReplyAtOnce,
+    ReplyTo,
+    SendHeartbeat,
+    SendToCell,
+)
+from dodona._core.messages import (
+    Assignment,
+    CommitOne,
+    DataRequest,
+    Decide,
+    Lookup,
+    Prepare,
+    Reply,
+    RowLock,
+    TabletAssignment,
+    TabletModifications,
+)
+from dodona.schema import TableSchema
+from dodona.types import (
+    KEY_MAX,
+    SYNC_LAST_COMMITTED,
+    Atomicity,
+    CellId,
+    Key,
+    Now,
+    Revision,
+    TabletId,
+    Timestamp,
+    TransactionId,
+    Write,
+)
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.node import NodeCore
+from dodona_tablets.core.records import Record
+
+SCHEMA = TableSchema.parse(
+    [
+        {"name": "id", "type": "int64", "sort_order": "ascending"},
+        {"name": "a", "type": "int64"},
+        {"name": "b", "type": "utf8", "lock": "group_b"},
+    ]
+)
+ATOMIC, NON_ATOMIC = TabletId(1), TabletId(2)
+REVISION = Revision(1)
+SECOND = 1 << 30
+
+
+class Bench:
+    """`count` cells; each has tablet ATOMIC (full) and NON_ATOMIC (none) of its own."""
+
+    def __init__(self, count: int = 1, limits: CellLimits | None = None) -> None:
+        self.clock_us = 1_000_000
+        self.oracle = 1_000_000 * SECOND
+        self.limits = limits
+        self.nodes: dict[CellId, NodeCore] = {}
+        self.logs: dict[CellId, list[Record]] = {}
+        self.replies: dict[Any, list[Reply]] = {}
+        self.asked: list[tuple[CellId, Any]] = []
+        self.in_flight: list[tuple[CellId, Any]] = []
+        self.heartbeats: dict[CellId, Any] = {}
+        for index in range(count):
+            self.add(CellId(index))
+
+    def add(self, cell: CellId) -> None:
+        self.logs.setdefault(cell, [])
+        self.start(cell)
+        self.assign(cell, [assignment(ATOMIC, "full"), assignment(NON_ATOMIC, "none")])
+        self.answer_oracle()
+
+    def start(self, cell: CellId) -> None:
+        """A fresh process over the same log: what a restart does."""
+        node = self.nodes[cell] = NodeCore(cell, f"address-{cell}", self.limits)
+        for record in self.logs[cell]:
+            node.replay(record)
+        node.start(self.now)
+        self.carry_out(cell)
+        self.answer_oracle()
+
+    def assign(self, cell: CellId, tablets: list[TabletAssignment]) -> None:
+        sequence = self.heartbeats[cell].sequence
+        self.nodes[cell].handle_assignment(Assignment(tuple(tablets), {}, sequence), self.now)
+        self.carry_out(cell)
+
+    @property
+    def now(self) -> Now:
+        return Now(self.clock_us, self.clock_us)
+
+    def timestamp(self) -> Timestamp:
+        self.oracle += 1
+        return Timestamp(self.oracle)
+
+    def begin(self) -> TransactionId:
+        return TransactionId(self.timestamp())
+
+    # Effects
+
+    def carry_out(self, cell: CellId) -> None:
+        for effect in self.nodes[cell].take_effects():
+            match effect:
+                case Append():
+                    self.logs[cell].append(effect.record)
+                case ReplyTo() | ReplyAtOnce():
+                    self.replies.setdefault(effect.route, []).append(effect.body)
+                case AskTimestamps():
+                    self.asked.append((cell, effect.token))
+                case SendToCell():
+                    self.in_flight.append((effect.cell, effect.body))
+                case SendHeartbeat():
+                    self.heartbeats[cell] = effect.body
+                case _:
+                    raise AssertionError(effect)
+
+    def answer_oracle(self) -> None:
+        """Answer every question asked so far, and those asked because of it."""
+        while self.asked:
+            cell, token = self.asked.pop(0)
+            self.nodes[cell].handle_timestamp(token, self.timestamp(), self.now)
+            self.carry_out(cell)
+
+    def deliver(self) -> None:
+        """Deliver all cell messages, and those sent because of them."""
+        while self.in_flight:
+            cell, body = self.in_flight.pop(0)
+            self.nodes[cell].handle_cell_message(body, self.now)
+            self.carry_out(cell)
+            self.answer_oracle()
+
+    def settle(self) -> None:
+        self.answer_oracle()
+        self.deliver()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let both clocks go on, and every cell tick until then."""
+        for _ in range(int(seconds * 10)):
+            self.clock_us += 100_000
+            self.oracle += SECOND // 10
+            for cell, node in self.nodes.items():
+                node.tick(self.now)
+                self.carry_out(cell)
+
+    # Requests: each returns its route; `answer` is what came for it
+
+    def ask(self, body: DataRequest, cell: int = 0) -> object:
+        route = object()
+        self.nodes[CellId(cell)].handle(route, body, self.now)
+        self.carry_out(CellId(cell))
+        return route
+
+    def answer(self, route: object) -> Reply | None:
+        replies = self.replies.get(route, [])
+        assert len(replies) <= 1, "two answers to one request"
+        return replies[0] if replies else None
+
+    def commit_one(self, start: TransactionId, *writes: Write, cell: int = 0) -> object:
+        return self.ask(CommitOne(start, (changes(*writes),)), cell)
+
+    def commit(self, *writes: Write, cell: int = 0) -> Timestamp:
+        """Begin and commit at once; the commit timestamp."""
+        route = self.commit_one(self.begin(), *writes, cell=cell)
+        self.answer_oracle()
+        return self.answer(route).timestamp  # type: ignore[union-attr]
+
+    def prepare(self, start: TransactionId, *writes: Write, cell: int) -> object:
+        cells = tuple(sorted(self.nodes))
+        return self.ask(Prepare(start, cells, (changes(*writes),)), cell)
+
+    def decide(self, start: TransactionId, at: Timestamp | None, cell: int = 0) -> object:
+        return self.ask(Decide(start, tuple(sorted(self.nodes)), at), cell)
+
+    def lookup(
+        self, *ids: int, at: Timestamp = SYNC_LAST_COMMITTED, cell: int = 0, mask: int = 3
+    ) -> object:
+        keys = tuple(key(number) for number in ids)
+        return self.ask(Lookup(ATOMIC, REVISION, at, keys, mask), cell)
+
+    def read(
+        self, number: int, at: Timestamp = SYNC_LAST_COMMITTED, cell: int = 0
+    ) -> tuple[Any, ...] | None:
+        route = self.lookup(number, at=at, cell=cell)
+        self.answer_oracle()
+        return self.answer(route).rows[0]  # type: ignore[union-attr]
+
+
+def assignment(
+    tablet: TabletId, atomicity: Atomicity, revision: Revision = REVISION
+) -> TabletAssignment:
+    path = f"//test/{atomicity}"
+    return TabletAssignment(tablet, revision, path, SCHEMA.columns, atomicity, Key(b""), KEY_MAX)
+
+
+def key(number: int) -> Key:
+    return SCHEMA.key_of({"id": number})
+
+
+def put(number: int, a: int | None, b: str | None = None) -> Write:
+    return SCHEMA.write_of({"id": number, "a": a, "b": b})
+
+
+def update(number: int, **values: Any) -> Write:
+    return SCHEMA.write_of({"id": number, **values}, is_update=True)
+
+
+def delete(number: int) -> Write:
+    return key(number), 0, ()
+
+
+def changes(*writes: Write, locks: tuple[RowLock, ...] = ()) -> TabletModifications:
+    return TabletModifications(ATOMIC, REVISION, writes, locks)

@@ -1,0 +1,257 @@
+"""Two-phase commit: decisions, lost and repeated messages, recovery, crashes of either side."""
+
+from dodona._core.messages import (
+    Aborted,
+    Acknowledge,
+    AskCoordinator,
+    AskOutcome,
+    Committed,
+    Decide,
+    Failure,
+    OutcomeUnknown,
+    Prepare,
+    Prepared,
+    QueryStatus,
+    Status,
+    TellAbort,
+    TellCommit,
+)
+from dodona.types import CellId, Timestamp, TransactionId
+from dodona_tablets.core.records import AllAcknowledged
+from unit.tablets.cells import ATOMIC, SECOND, Bench, changes, put
+
+ZERO, ONE = CellId(0), CellId(1)
+
+
+def prepared(bench: Bench) -> tuple[TransactionId, Timestamp]:
+    """A transaction prepared at cells 0 and 1, and the commit timestamp it must get."""
+    start = bench.begin()
+    routes = [bench.prepare(start, put(1, 1), cell=cell) for cell in (0, 1)]
+    bench.answer_oracle()
+    votes = [bench.answer(route) for route in routes]
+    assert all(isinstance(vote, Prepared) for vote in votes)
+    return start, max(vote.timestamp for vote in votes)  # type: ignore[union-attr]
+
+
+def read_everywhere(bench: Bench) -> list[object]:
+    return [bench.read(1, cell=cell) for cell in (0, 1)]
+
+
+def locked_count(bench: Bench) -> int:
+    return sum(node.cell.tablets[ATOMIC].locked_count() for node in bench.nodes.values())
+
+
+def test_a_decision_reaches_all_and_is_one_timestamp() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    assert bench.answer(bench.decide(start, at)) == Committed(start, at)
+    bench.settle()
+    assert read_everywhere(bench) == [(1, None)] * 2
+    assert bench.read(1, at, cell=1) == (1, None)
+    assert bench.read(1, Timestamp(at - 1), cell=1) is None
+    assert locked_count(bench) == 0
+    assert AllAcknowledged(start) in bench.logs[ZERO]
+
+
+def test_everything_may_be_repeated() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    for _ in range(2):
+        assert bench.answer(bench.decide(start, at)) == Committed(start, at)
+        repeat = bench.prepare(start, put(1, 1), cell=1)
+        assert bench.answer(repeat) == Prepared(start, at)
+    bench.in_flight *= 3
+    bench.settle()
+    for cell in (0, 1):
+        repeat = bench.prepare(start, put(1, 1), cell=cell)
+        assert bench.answer(repeat) == Committed(start, at)
+    assert bench.answer(bench.decide(start, at)) == Committed(start, at)
+    assert bench.answer(bench.decide(start, None)) == Committed(start, at)
+    bench.settle()
+    assert len(bench.nodes[ONE].cell.tablets[ATOMIC].dump()[0][1]) == 1
+
+
+def test_an_abort_lets_the_others_go_at_once() -> None:
+    bench = Bench(2)
+    start, _ = prepared(bench)
+    # The coordinator is prepared too, so the question starts recovery; a refusal decides it.
+    other = bench.begin()
+    bench.prepare(other, put(2, 2), cell=1)
+    bench.answer_oracle()
+    assert bench.answer(bench.decide(other, None)) == Aborted(other)
+    bench.settle()
+    assert locked_count(bench) == 2  # those of `start`
+    assert bench.read(2, cell=1) is None
+    del start
+
+
+def test_a_client_that_gives_up_after_all_prepared_is_told_that_it_committed() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    route = bench.decide(start, None)
+    assert bench.answer(route) is None
+    bench.settle()
+    assert bench.answer(route) == Committed(start, at)
+    assert read_everywhere(bench) == [(1, None)] * 2
+
+
+def test_the_coordinator_recovers_by_itself_and_asks_until_answered() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    bench.pass_time(2.2)
+    assert QueryStatus(ZERO, start) in [body for _, body in bench.in_flight]
+    bench.in_flight.clear()
+    bench.pass_time(1.2)
+    bench.settle()
+    assert bench.read(1, at) == (1, None)
+    assert locked_count(bench) == 0
+
+
+def test_recovery_poisons_whoever_is_not_prepared() -> None:
+    bench = Bench(2)
+    start = bench.begin()
+    bench.prepare(start, put(1, 1), cell=0)
+    bench.answer_oracle()
+    route = bench.ask(AskOutcome(start))
+    bench.deliver()
+    assert bench.answer(route) == Aborted(start)
+    late = bench.answer(bench.prepare(start, put(1, 1), cell=1))
+    assert isinstance(late, Failure)
+    assert late.kind == "transaction_aborted"
+    assert locked_count(bench) == 0
+
+
+def test_a_participant_asks_the_coordinator_and_an_unheard_of_transaction_aborts() -> None:
+    bench = Bench(2)
+    start = bench.begin()
+    bench.prepare(start, put(1, 1), cell=1)
+    bench.answer_oracle()
+    bench.pass_time(1.2)
+    assert (ZERO, AskCoordinator(ONE, start)) in bench.in_flight
+    bench.settle()
+    assert locked_count(bench) == 0
+    refused = bench.answer(bench.prepare(start, put(1, 1), cell=0))
+    assert isinstance(refused, Failure)
+
+
+def test_announcements_are_repeated_until_acknowledged() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    bench.decide(start, at)
+    bench.in_flight.clear()
+    bench.pass_time(1.2)
+    assert (ONE, TellCommit(ZERO, start, at)) in bench.in_flight
+    bench.settle()
+    bench.pass_time(3)
+    assert not bench.in_flight
+
+
+def test_a_crash_of_the_coordinator_before_the_decision_commits_what_all_prepared() -> None:
+    bench = Bench(2)
+    _, at = prepared(bench)
+    bench.start(ZERO)
+    assert locked_count(bench) == 2
+    bench.pass_time(0.3)
+    bench.settle()
+    assert bench.read(1, at) == (1, None)
+    assert locked_count(bench) == 0
+
+
+def test_a_crash_of_the_coordinator_after_the_decision_tells_again() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    bench.decide(start, at)
+    bench.in_flight.clear()
+    bench.start(ZERO)
+    assert bench.answer(bench.ask(AskOutcome(start))) == Committed(start, at)
+    bench.pass_time(0.3)
+    bench.settle()
+    assert read_everywhere(bench) == [(1, None)] * 2
+
+
+def test_a_crash_of_a_participant_keeps_its_promise() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    bench.start(ONE)
+    reader = bench.lookup(1, cell=1)
+    assert bench.answer(reader) is None  # the locks were taken again
+    bench.decide(start, at)
+    bench.settle()
+    rows = bench.answer(reader)
+    assert rows is not None
+    assert rows.rows == ((1, None),)  # type: ignore[union-attr]
+
+
+def test_a_crash_of_a_participant_that_was_only_locked_aborts() -> None:
+    bench = Bench(2)
+    start = bench.begin()
+    bench.prepare(start, put(1, 1), cell=0)
+    bench.answer_oracle()
+    bench.prepare(start, put(1, 1), cell=1)
+    bench.asked.clear()
+    bench.start(ONE)
+    route = bench.ask(AskOutcome(start))
+    bench.settle()
+    assert bench.answer(route) == Aborted(start)
+    refused = bench.answer(bench.prepare(start, put(1, 1), cell=1))
+    assert isinstance(refused, Failure)
+
+
+def test_a_restarting_cell_drops_messages_and_is_asked_again() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    node = bench.nodes[ONE]
+    node.cell.fence = Timestamp(0)
+    bench.decide(start, at)
+    bench.deliver()
+    assert bench.read(1, cell=0) == (1, None)
+    node.cell.fence = at
+    bench.pass_time(1.2)
+    bench.settle()
+    assert bench.read(1, cell=1) == (1, None)
+
+
+def test_stale_statuses_and_acknowledgements_change_nothing() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    for body in (Status(ONE, start, "refused", Timestamp(0)), Acknowledge(ONE, start)):
+        bench.nodes[ZERO].handle_cell_message(body, bench.now)  # it did not ask
+    assert bench.answer(bench.decide(start, at)) == Committed(start, at)
+    bench.settle()
+    stale = TellAbort(ZERO, TransactionId(5))
+    bench.nodes[ONE].handle_cell_message(stale, bench.now)
+    assert read_everywhere(bench) == [(1, None)] * 2
+
+
+def test_a_lying_client_is_told_so_and_the_cell_lives_on() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    for body in (
+        Decide(start, (ZERO, ONE), Timestamp(5)),  # below what was prepared
+        Decide(bench.begin(), (ZERO, ONE), at),  # never prepared
+        Prepare(bench.begin(), (ZERO,), (changes(put(1, 1)),)),  # not several
+        Prepare(bench.begin(), (ONE, CellId(7)), (changes(put(1, 1)),)),  # not this cell
+        Prepare(bench.begin(), (ZERO, ZERO), (changes(put(1, 1)),)),
+    ):
+        reply = bench.answer(bench.ask(body))
+        assert isinstance(reply, Failure)
+        assert reply.kind == "invalid_request"
+    asked = bench.answer(bench.ask(AskOutcome(start), cell=1))
+    assert isinstance(asked, Failure)
+    assert asked.attributes == {"coordinator": 0}
+    assert bench.answer(bench.decide(start, at)) == Committed(start, at)
+
+
+def test_a_decision_below_the_watermark_is_confirmed_and_a_question_is_not() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    bench.decide(start, at)
+    bench.settle()
+    for _ in range(100):
+        bench.pass_time(1)
+        bench.answer_oracle()
+    assert bench.answer(bench.decide(start, at)) == Committed(start, at)
+    assert bench.answer(bench.ask(AskOutcome(start))) == OutcomeUnknown(start)
+    bench.settle()
+    assert read_everywhere(bench) == [(1, None)] * 2
+    assert bench.oracle > start + 90 * SECOND

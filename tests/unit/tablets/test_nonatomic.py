@@ -1,0 +1,144 @@
+"""Writes without atomicity: stamps, clocks, modes, the two durabilities, Arrow batches."""
+
+import pyarrow as pa
+import pytest
+
+from dodona._core.arrow import arrow_schema, stream_of
+from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
+from dodona._core.messages import (
+    CommitOne,
+    Failure,
+    Lookup,
+    TabletModifications,
+    WriteArrow,
+    WriteNonAtomic,
+    Written,
+)
+from dodona.schema import TableSchema
+from dodona.types import SYNC_LAST_COMMITTED, CellId, Timestamp, Write
+from dodona_tablets.core.nonatomic import OFF_LIMITS
+from unit.tablets.cells import (
+    ATOMIC,
+    NON_ATOMIC,
+    REVISION,
+    SCHEMA,
+    SECOND,
+    Bench,
+    key,
+    put,
+)
+
+
+def write(bench: Bench, *writes: Write, stamp: int | None = None, durable: bool = True) -> object:
+    at = Timestamp(bench.oracle if stamp is None else stamp)
+    return bench.ask(WriteNonAtomic(NON_ATOMIC, REVISION, at, durable, writes))
+
+
+def versions(bench: Bench, number: int) -> list[tuple[int, object]]:
+    row = bench.nodes[CellId(0)].cell.tablets[NON_ATOMIC].store.rows[key(number)]
+    return [(version[0], version[2][0]) for version in row.versions]
+
+
+def batch(rows: list[dict[str, object]], schema: TableSchema = SCHEMA) -> bytes:
+    return stream_of(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema)))
+
+
+def failure(reply: object) -> Failure:
+    assert isinstance(reply, Failure), reply
+    return reply
+
+
+def test_the_last_write_wins_and_stamps_are_raised_per_row() -> None:
+    bench = Bench()
+    stamp = bench.oracle
+    assert bench.answer(write(bench, put(1, 1), put(2, 2))) == Written(2, Timestamp(stamp))
+    again = bench.answer(write(bench, put(1, 3), stamp=stamp - SECOND))
+    assert again == Written(1, Timestamp(stamp + 1))
+    assert versions(bench, 1) == [(stamp, 1), (stamp + 1, 3)]
+    assert versions(bench, 2) == [(stamp, 2)]
+    request = Lookup(NON_ATOMIC, REVISION, SYNC_LAST_COMMITTED, (key(1),), 1)
+    assert bench.answer(bench.ask(request)).rows == ((3,),)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("seconds", [-62, 62])
+def test_a_clock_that_is_far_off_is_refused_with_the_text_of_the_document(seconds: int) -> None:
+    bench = Bench()
+    reply = failure(bench.answer(write(bench, put(1, 1), stamp=bench.oracle + seconds * SECOND)))
+    assert reply.message == OFF_LIMITS
+    assert reply.attributes["client_timestamp"] == bench.oracle + seconds * SECOND
+    inside = write(bench, put(1, 1), stamp=bench.oracle + (seconds - seconds // 31) * SECOND)
+    assert isinstance(bench.answer(inside), Written)
+
+
+def test_the_modes_of_table_and_transaction_must_match_both_ways() -> None:
+    bench = Bench()
+    atomic = WriteNonAtomic(ATOMIC, REVISION, Timestamp(bench.oracle), True, (put(1, 1),))
+    text = 'Invalid atomicity mode: "none" instead of "full"'
+    assert failure(bench.answer(bench.ask(atomic))).message == text
+    part = TabletModifications(NON_ATOMIC, REVISION, (put(1, 1),))
+    text = 'Invalid atomicity mode: "full" instead of "none"'
+    reply = bench.answer(bench.ask(CommitOne(bench.begin(), (part,))))
+    assert failure(reply).message == text
+
+
+def test_a_request_is_written_whole_or_not_at_all() -> None:
+    bench = Bench()
+    bad: Write = (key(2), 1, ("not a number",))
+    assert failure(bench.answer(write(bench, put(1, 1), bad))).kind == "schema_violation"
+    assert len(bench.nodes[CellId(0)].cell.tablets[NON_ATOMIC].store) == 0
+
+
+def test_sync_waits_for_the_log_and_async_does_not() -> None:
+    bench = Bench()
+    node = bench.nodes[CellId(0)]
+    for durable, expected in ((True, ReplyTo), (False, ReplyAtOnce)):
+        request = WriteNonAtomic(NON_ATOMIC, REVISION, bench.timestamp(), durable, (put(1, 1),))
+        node.handle("route", request, bench.now)
+        append, reply = node.take_effects()
+        assert isinstance(append, Append)
+        assert isinstance(reply, expected)
+
+
+def test_an_arrow_batch_is_the_same_as_its_rows() -> None:
+    bench = Bench()
+    stream = batch([{"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": None, "b": None}])
+    request = WriteArrow(NON_ATOMIC, REVISION, Timestamp(bench.oracle), True, stream)
+    assert isinstance(bench.answer(bench.ask(request)), Written)
+    rows = bench.nodes[CellId(0)].cell.tablets[NON_ATOMIC].dump()
+    expected = Bench()
+    expected.oracle = bench.oracle
+    write(expected, put(1, 1, "x"), put(2, None))
+    assert rows == expected.nodes[CellId(0)].cell.tablets[NON_ATOMIC].dump()
+
+
+OTHER = TableSchema.parse(
+    [{"name": "id", "type": "int64", "sort_order": "ascending"}, {"name": "a", "type": "double"}]
+)
+
+
+@pytest.mark.parametrize(
+    ("stream", "kind"),
+    [
+        (b"nonsense", "invalid_request"),
+        (b"", "invalid_request"),
+        (batch([{"id": 1, "a": 1, "b": "x"}])[:-20], "invalid_request"),
+        (batch([{"id": 1, "a": 1.0}], OTHER), "schema_violation"),
+    ],
+)
+def test_a_bad_batch_is_a_typed_error(stream: bytes, kind: str) -> None:
+    bench = Bench()
+    request = WriteArrow(NON_ATOMIC, REVISION, Timestamp(bench.oracle), True, stream)
+    assert failure(bench.answer(bench.ask(request))).kind == kind
+    assert len(bench.nodes[CellId(0)].cell.tablets[NON_ATOMIC].store) == 0
+
+
+def test_a_restart_gives_every_row_the_same_stamps() -> None:
+    bench = Bench()
+    for value in range(3):
+        write(bench, put(1, value), stamp=bench.oracle - value * 10)
+    stream = batch([{"id": 1, "a": 7, "b": "x"}])
+    bench.ask(WriteArrow(NON_ATOMIC, REVISION, Timestamp(bench.oracle - 5), False, stream))
+    before = versions(bench, 1)
+    bench.start(CellId(0))
+    assert versions(bench, 1) == before
+    assert len(before) == 4

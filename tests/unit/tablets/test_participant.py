@@ -1,0 +1,279 @@
+"""The participant: one-cell commits, conflicts, waiting, repeats, the fence, the watermark."""
+
+import pytest
+
+from dodona._core.messages import (
+    Aborted,
+    AskOutcome,
+    CommitOne,
+    Committed,
+    Failure,
+    OutcomeUnknown,
+    Prepared,
+    RowLock,
+    TabletModifications,
+)
+from dodona.types import Revision, TransactionId
+from dodona_tablets.core import coordinator, participant
+from dodona_tablets.core.participant import Event
+from dodona_tablets.core.transaction import State
+from unit.tablets.cells import (
+    ATOMIC,
+    NON_ATOMIC,
+    REVISION,
+    SECOND,
+    Bench,
+    changes,
+    delete,
+    key,
+    put,
+    update,
+)
+
+
+def kind(reply: object) -> str:
+    assert isinstance(reply, Failure), reply
+    return reply.kind
+
+
+def test_every_event_has_an_entry_for_every_state() -> None:
+    assert set(participant.TABLE) == {(event, state) for event in Event for state in State}
+    questions = {(question, state) for question in coordinator.Question for state in State}
+    assert set(coordinator.TABLE) == questions
+
+
+def test_a_commit_is_seen_from_its_timestamp_on() -> None:
+    bench = Bench()
+    at = bench.commit(put(1, 10, "x"))
+    assert bench.read(1, at) == (10, "x")
+    assert bench.read(1, type(at)(at - 1)) is None
+    assert bench.read(1) == (10, "x")
+
+
+def test_the_timestamp_is_asked_only_after_the_locks_are_held() -> None:
+    bench = Bench()
+    start = bench.begin()
+    bench.commit_one(start, put(1, 1))
+    assert bench.asked == [(0, start)]
+    assert bench.nodes[0].cell.tablets[ATOMIC].locked_count() == 1  # type: ignore[index]
+
+
+def test_a_write_after_the_start_is_a_conflict_that_says_what_and_who() -> None:
+    bench = Bench()
+    late = bench.begin()
+    winner = bench.commit(put(1, 1))
+    reply = bench.answer(bench.commit_one(late, put(1, 2)))
+    assert isinstance(reply, Failure)
+    assert reply.kind == "transaction_conflict"
+    assert reply.attributes["key"] == {"id": 1}
+    assert reply.attributes["lock"] == "<primary>"
+    assert reply.attributes["winner_timestamp"] == winner
+    assert bench.read(1) == (1, None)
+
+
+def test_a_lock_held_without_a_timestamp_is_a_conflict_at_once() -> None:
+    bench = Bench()
+    first, second = bench.begin(), bench.begin()
+    held = bench.commit_one(first, put(1, 1))
+    assert kind(bench.answer(bench.commit_one(second, put(1, 2)))) == "transaction_conflict"
+    bench.answer_oracle()
+    assert isinstance(bench.answer(held), Committed)
+
+
+def test_writers_of_different_lock_groups_coexist_and_main_excludes_all() -> None:
+    bench = Bench()
+    bench.commit(put(1, 1, "one"))
+    a, b, whole, gone = bench.begin(), bench.begin(), bench.begin(), bench.begin()
+    first = bench.commit_one(a, update(1, a=2))
+    # b's group is not a's (main), but everyone looks at main: the holder of main excludes it.
+    assert kind(bench.answer(bench.commit_one(b, update(1, b="two")))) == "transaction_conflict"
+    bench.answer_oracle()
+    assert isinstance(bench.answer(first), Committed)
+    assert kind(bench.answer(bench.commit_one(whole, put(1, 5)))) == "transaction_conflict"
+    assert kind(bench.answer(bench.commit_one(gone, delete(1)))) == "transaction_conflict"
+    assert bench.read(1) == (2, "one")
+
+
+def test_read_locks_share_and_stop_writers() -> None:
+    bench = Bench(2)
+    bench.commit(put(1, 1))
+    reader, writer, other = bench.begin(), bench.begin(), bench.begin()
+    lock = RowLock(key(1), 1, is_strong=True)
+    first = bench.ask(CommitOne(reader, (changes(locks=(lock,)),)))
+    assert kind(bench.answer(bench.commit_one(writer, put(1, 2)))) == "transaction_conflict"
+    second = bench.ask(CommitOne(other, (changes(locks=(lock,)),)))
+    bench.answer_oracle()
+    assert isinstance(bench.answer(first), Committed)
+    assert isinstance(bench.answer(second), Committed)
+
+
+def test_a_strong_lock_leaves_its_time_and_a_weak_one_does_not() -> None:
+    for is_strong in (True, False):
+        bench = Bench()
+        bench.commit(put(1, 1))
+        older, reader = bench.begin(), bench.begin()
+        lock = RowLock(key(1), 1, is_strong=is_strong)
+        bench.ask(CommitOne(reader, (changes(locks=(lock,)),)))
+        bench.answer_oracle()
+        route = bench.commit_one(older, put(1, 2))
+        bench.answer_oracle()
+        assert isinstance(bench.answer(route), Failure if is_strong else Committed)
+
+
+def test_a_repeat_gets_the_same_answer() -> None:
+    bench = Bench()
+    start = bench.begin()
+    first = bench.commit_one(start, put(1, 1))
+    repeat = bench.commit_one(start, put(1, 1))
+    bench.answer_oracle()
+    again = bench.commit_one(start, put(1, 1))
+    assert isinstance(bench.answer(first), Committed)
+    assert bench.answer(first) == bench.answer(repeat) == bench.answer(again)
+    assert len(bench.logs[0][2:]) == 1  # type: ignore[index]
+
+
+def test_a_refusal_is_repeated_and_leaves_nothing() -> None:
+    bench = Bench()
+    late = bench.begin()
+    bench.commit(put(1, 1))
+    refused = bench.answer(bench.commit_one(late, put(1, 2), put(7, 7)))
+    bench.pass_time(1)
+    assert bench.answer(bench.commit_one(late, put(1, 2), put(7, 7))) == refused
+    assert bench.read(7) is None
+    assert bench.nodes[0].cell.tablets[ATOMIC].locked_count() == 0  # type: ignore[index]
+
+
+def test_a_late_oracle_answer_does_not_revive_a_poisoned_transaction() -> None:
+    bench = Bench()
+    start = bench.begin()
+    commit = bench.commit_one(start, put(1, 1))
+    assert bench.answer(bench.ask(AskOutcome(start))) == Aborted(start)
+    assert kind(bench.answer(commit)) == "transaction_aborted"
+    bench.answer_oracle()
+    assert bench.read(1) is None
+
+
+def test_the_outcome_of_a_commit_can_be_asked_for_and_of_a_stranger_is_settled() -> None:
+    bench = Bench()
+    start = bench.begin()
+    bench.commit_one(start, put(1, 1))
+    bench.answer_oracle()
+    assert isinstance(bench.answer(bench.ask(AskOutcome(start))), Committed)
+    stranger = bench.begin()
+    assert bench.answer(bench.ask(AskOutcome(stranger))) == Aborted(stranger)
+    assert kind(bench.answer(bench.commit_one(stranger, put(2, 2)))) == "transaction_aborted"
+
+
+def test_a_start_timestamp_from_the_future_is_refused() -> None:
+    bench = Bench()
+    future = TransactionId(bench.oracle + 50 * SECOND)
+    route = bench.commit_one(future, put(1, 1))
+    bench.answer_oracle()
+    assert kind(bench.answer(route)) == "snapshot_too_old"
+    assert bench.read(1) is None
+
+
+def test_a_writer_waits_for_a_row_prepared_before_its_start() -> None:
+    for outcome in ("commit", "abort"):
+        bench = Bench(2)
+        first = bench.begin()
+        prepared = bench.prepare(first, put(1, 1), cell=0)
+        bench.answer_oracle()
+        vote = bench.answer(prepared)
+        assert isinstance(vote, Prepared)
+        second = bench.begin()
+        waiting = bench.commit_one(second, put(1, 2))
+        assert bench.answer(waiting) is None
+        bench.decide(first, vote.timestamp if outcome == "commit" else None)
+        bench.settle()
+        # An abort lets the waiter through. A commit at p < its start does too: it saw it coming.
+        assert isinstance(bench.answer(waiting), Committed)
+        assert bench.read(1) == (2, None)
+
+
+def test_waiting_is_bounded() -> None:
+    bench = Bench(2)
+    bench.prepare(bench.begin(), put(1, 1), cell=1)
+    bench.answer_oracle()
+    route = bench.commit_one(bench.begin(), put(1, 2), cell=1)
+    bench.pass_time(5.5)
+    reply = bench.answer(route)
+    assert isinstance(reply, Failure)
+    assert reply.kind == "transaction_conflict"
+    assert "timed out" in reply.message
+
+
+def test_the_oracle_is_asked_again_and_then_given_up() -> None:
+    bench = Bench()
+    start = bench.begin()
+    route = bench.commit_one(start, put(1, 1))
+    bench.pass_time(2)
+    assert bench.asked.count((0, start)) >= 2  # type: ignore[arg-type]
+    bench.pass_time(10)
+    assert kind(bench.answer(route)) == "transaction_aborted"
+    bench.answer_oracle()
+    assert bench.read(1) is None
+
+
+def test_the_restart_fence_refuses_whoever_began_before() -> None:
+    bench = Bench()
+    bench.commit(put(1, 1))
+    before = bench.begin()
+    bench.start(bench.nodes[0].cell.id)  # type: ignore[index]
+    assert bench.read(1) == (1, None)
+    assert kind(bench.answer(bench.commit_one(before, put(2, 2)))) == "snapshot_too_old"
+    assert bench.commit(put(2, 3)) > before
+
+
+def test_a_commit_is_remembered_across_a_restart() -> None:
+    bench = Bench()
+    start = bench.begin()
+    route = bench.commit_one(start, put(1, 1))
+    bench.answer_oracle()
+    bench.start(bench.nodes[0].cell.id)  # type: ignore[index]
+    assert bench.answer(bench.commit_one(start, put(1, 1))) == bench.answer(route)
+    assert bench.answer(bench.ask(AskOutcome(start))) == bench.answer(route)
+
+
+def test_below_the_watermark_nobody_is_told_that_it_was_aborted() -> None:
+    bench = Bench()
+    start = bench.begin()
+    bench.commit_one(start, put(1, 1))
+    bench.answer_oracle()
+    for _ in range(100):
+        bench.pass_time(1)
+        bench.answer_oracle()
+    assert bench.answer(bench.ask(AskOutcome(start))) == OutcomeUnknown(start)
+    assert bench.answer(bench.commit_one(start, put(1, 2))) == OutcomeUnknown(start)
+    assert bench.read(1) == (1, None)
+
+
+def test_a_transaction_older_than_its_life_is_refused() -> None:
+    bench = Bench()
+    start = bench.begin()
+    for _ in range(62):
+        bench.pass_time(1)
+        bench.answer_oracle()
+    assert kind(bench.answer(bench.commit_one(start, put(1, 1)))) == "snapshot_too_old"
+
+
+@pytest.mark.parametrize(
+    ("modifications", "expected", "words"),
+    [
+        (TabletModifications(ATOMIC, Revision(9), (put(1, 1),)), "tablet_moved", "anew"),
+        (TabletModifications(ATOMIC, REVISION, ((key(1), 8, (1,)),)), "schema_violation", "mask"),
+        (TabletModifications(ATOMIC, REVISION, ((key(1), 1, ("x",)),)), "schema_violation", "'a'"),
+        (TabletModifications(NON_ATOMIC, REVISION, (put(1, 1),)), "invalid_request", "atomicity"),
+        (changes(put(1, 1), put(1, 2)), "invalid_request", "twice"),
+        (changes((key(1)[:-1], 1, (1,))), "schema_violation", "not a key"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    modifications: TabletModifications, expected: str, words: str
+) -> None:
+    bench = Bench()
+    reply = bench.answer(bench.ask(CommitOne(bench.begin(), (modifications,))))
+    assert isinstance(reply, Failure)
+    assert reply.kind == expected
+    assert words in reply.message
+    assert not bench.asked

@@ -1,0 +1,194 @@
+"""Reads: what they see, what they wait for, and when they are refused."""
+
+import pytest
+
+from dodona._core.arrow import table_of
+from dodona._core.messages import ArrowPage, Failure, Lookup, Rows, Scan, ScanArrow, ScanPage
+from dodona.types import (
+    ASYNC_LAST_COMMITTED,
+    KEY_MAX,
+    KEY_MIN,
+    MAX_TIMESTAMP,
+    SYNC_LAST_COMMITTED,
+    Key,
+    Timestamp,
+)
+from unit.tablets.cells import ATOMIC, REVISION, SECOND, Bench, delete, key, put, update
+
+
+def kind(reply: object) -> str:
+    assert isinstance(reply, Failure), reply
+    return reply.kind
+
+
+def scan(bench: Bench, lower: Key = KEY_MIN, upper: Key = KEY_MAX, count: int = 100) -> ScanPage:
+    request = Scan(ATOMIC, REVISION, SYNC_LAST_COMMITTED, lower, upper, 3, count)
+    page = bench.answer(bench.ask(request))
+    assert isinstance(page, ScanPage)
+    return page
+
+
+def test_columns_come_from_their_newest_version_since_the_newest_deletion() -> None:
+    bench = Bench()
+    bench.commit(put(1, 1, "x"))
+    first = bench.commit(update(1, a=2))
+    second = bench.commit(update(1, b="y"))
+    gone = bench.commit(delete(1))
+    back = bench.commit(update(1, a=3))
+    assert bench.read(1, first) == (2, "x")
+    assert bench.read(1, second) == (2, "y")
+    assert bench.read(1, gone) is None
+    assert bench.read(1, back) == (3, None)
+
+
+def test_a_column_filter_keeps_the_order_of_the_schema_and_no_column_is_a_filter_too() -> None:
+    bench = Bench()
+    bench.commit(put(1, 1, "x"))
+    bench.commit(update(1, a=2))
+    for mask, expected in ((2, ("x",)), (1, (2,)), (3, (2, "x")), (0, ())):
+        reply = bench.answer(bench.lookup(1, 9, mask=mask))
+        assert reply == Rows((expected, None))
+
+
+def test_answers_come_in_request_order_with_repeats() -> None:
+    bench = Bench()
+    bench.commit(put(1, 1), put(2, 2))
+    assert bench.answer(bench.lookup(2, 1, 2, 5)) == Rows(((2, None), (1, None), (2, None), None))
+
+
+def test_a_read_waits_for_what_is_prepared_at_or_below_its_timestamp() -> None:
+    for at_commit in (True, False):
+        bench = Bench(2)
+        bench.commit(put(1, 1))
+        before = bench.timestamp()
+        start = bench.begin()
+        route = bench.prepare(start, put(1, 2), cell=0)
+        unknown = bench.lookup(1, at=bench.timestamp())
+        bench.answer_oracle()
+        at = bench.answer(route).timestamp  # type: ignore[union-attr]
+        after = bench.lookup(1, at=bench.timestamp())
+        latest = bench.lookup(1)
+        bench.answer_oracle()
+        assert bench.answer(after) is None
+        assert bench.answer(latest) is None
+        assert bench.answer(bench.lookup(1, at=before)) == Rows(((1, None),))
+        assert bench.answer(bench.lookup(1, at=ASYNC_LAST_COMMITTED)) == Rows(((1, None),))
+        # Read before the prepare timestamp was asked for: it is below it, so it need not wait.
+        assert bench.answer(unknown) == Rows(((1, None),))
+        bench.decide(start, at if at_commit else None)
+        bench.settle()
+        seen = Rows(((2 if at_commit else 1, None),))
+        assert bench.answer(after) == seen
+        assert bench.answer(latest) == seen
+
+
+def test_a_read_waits_while_the_prepare_timestamp_is_unknown() -> None:
+    bench = Bench(2)
+    bench.commit(put(1, 1))
+    earlier = bench.timestamp()
+    bench.prepare(bench.begin(), put(1, 2), cell=0)
+    waiting = bench.lookup(1)
+    assert bench.answer(waiting) is None
+    assert bench.answer(bench.lookup(1, at=earlier)) is None  # not proven: the oracle is asked
+    bench.answer_oracle()
+    assert bench.answer(waiting) is None  # prepared now, and it wants the newest
+
+
+def test_a_scan_waits_too_and_a_read_lock_blocks_nobody() -> None:
+    bench = Bench(2)
+    start = bench.begin()
+    route = bench.prepare(start, put(5, 5), cell=0)
+    bench.answer_oracle()
+    request = Scan(ATOMIC, REVISION, SYNC_LAST_COMMITTED, KEY_MIN, KEY_MAX, 3, 10)
+    waiting = bench.ask(request)
+    assert bench.answer(waiting) is None
+    request = Scan(ATOMIC, REVISION, SYNC_LAST_COMMITTED, key(6), KEY_MAX, 3, 10)
+    assert isinstance(bench.answer(bench.ask(request)), ScanPage)
+    prepared_at = bench.answer(route).timestamp  # type: ignore[union-attr]
+    other = bench.prepare(start, cell=1)
+    bench.answer_oracle()
+    at = max(prepared_at, bench.answer(other).timestamp)  # type: ignore[union-attr]
+    bench.decide(start, at)
+    bench.settle()
+    page = bench.answer(waiting)
+    assert isinstance(page, ScanPage)
+    assert page.rows == ((5, None),)
+
+
+def test_the_wait_is_bounded() -> None:
+    bench = Bench(2)
+    bench.prepare(bench.begin(), put(1, 2), cell=1)
+    bench.answer_oracle()
+    bench.nodes.pop(next(iter(bench.nodes)))  # the coordinator never answers
+    waiting = bench.lookup(1, cell=1)
+    bench.pass_time(5.5)
+    assert kind(bench.answer(waiting)) == "row_blocked"
+
+
+def test_a_timestamp_that_was_never_issued_is_refused_after_asking_once() -> None:
+    bench = Bench()
+    bench.commit(put(1, 1))
+    route = bench.lookup(1, at=Timestamp(bench.oracle + SECOND))
+    assert bench.answer(route) is None
+    assert len(bench.asked) == 1
+    bench.answer_oracle()
+    assert kind(bench.answer(route)) == "invalid_request"
+
+
+def test_reads_of_one_frame_share_one_question() -> None:
+    bench = Bench()
+    at = bench.timestamp()
+    node = bench.nodes[next(iter(bench.nodes))]
+    for route in range(5):
+        node.handle(route, Lookup(ATOMIC, REVISION, at, (key(1),), 3), bench.now)
+    bench.carry_out(node.cell.id)
+    assert len(bench.asked) == 1
+    bench.answer_oracle()
+    assert all(bench.answer(route) == Rows((None,)) for route in range(5))
+
+
+def test_an_oracle_that_does_not_answer_ends_the_read_with_a_typed_error() -> None:
+    bench = Bench()
+    route = bench.lookup(1, at=bench.timestamp())
+    bench.pass_time(6)
+    assert kind(bench.answer(route)) == "unavailable"
+
+
+@pytest.mark.parametrize("at", [0, -1, MAX_TIMESTAMP + 2, SYNC_LAST_COMMITTED + 1])
+def test_an_invalid_timestamp_is_refused(at: int) -> None:
+    bench = Bench()
+    assert kind(bench.answer(bench.lookup(1, at=Timestamp(at)))) == "invalid_request"
+
+
+def test_scans_are_in_key_order_and_page() -> None:
+    bench = Bench()
+    for number in (5, -3, 9, 1):
+        bench.commit(put(number, number))
+    bench.commit(delete(5))
+    page = scan(bench, count=2)
+    assert page.rows == ((-3, None), (1, None))
+    assert page.resume is not None
+    bench.commit(put(0, 0))
+    rest = scan(bench, lower=page.resume)
+    assert rest.rows == ((9, None),)
+    assert rest.resume is None
+    assert scan(bench, key(0), key(9)).rows == ((0, None), (1, None))
+
+
+def test_a_scan_as_arrow_has_the_key_columns_and_those_asked_for() -> None:
+    bench = Bench()
+    bench.commit(put(1, 10, "x"), put(2, None))
+    request = ScanArrow(ATOMIC, REVISION, SYNC_LAST_COMMITTED, KEY_MIN, KEY_MAX, 2, 10)
+    page = bench.answer(bench.ask(request))
+    assert isinstance(page, ArrowPage)
+    assert table_of(page.batch).to_pylist() == [{"id": 1, "b": "x"}, {"id": 2, "b": None}]
+    empty = ScanArrow(ATOMIC, REVISION, SYNC_LAST_COMMITTED, key(50), KEY_MAX, 2, 10)
+    page = bench.answer(bench.ask(empty))
+    assert isinstance(page, ArrowPage)
+    assert table_of(page.batch).num_rows == 0
+
+
+def test_a_stale_route_is_told_so() -> None:
+    bench = Bench()
+    request = Lookup(ATOMIC, type(REVISION)(9), SYNC_LAST_COMMITTED, (key(1),), 3)
+    assert kind(bench.answer(bench.ask(request))) == "tablet_moved"

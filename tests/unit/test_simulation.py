@@ -1,0 +1,185 @@
+"""The production cores in the simulator: many seeds without a violation, planted bugs with one.
+
+Each seed is a whole cluster under faults of its own (see `simulator.faults`). A failure names the
+command that replays it. More seeds: `python -m simulator SEED`.
+"""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from typing import get_args
+
+import pytest
+
+from dodona._core.batcher import Batcher
+from dodona._core.context import Context
+from dodona._core.effects import Effect, ReplyAtOnce, ReplyTo, Route
+from dodona._core.messages import Aborted, AskOutcome, Decide, Failure, Reply
+from dodona._core.steps import Calls, Protocol
+from dodona.types import CellId, Timestamp
+from dodona_tablets.core.node import NodeCore
+from simulator.__main__ import main
+from simulator.checkers.violation import Promise
+from simulator.servers import CoreFactory
+from simulator.simulation import simulate
+
+SEEDS = 100
+SEEDS_PER_TEST = 4
+SECONDS = 25
+PLANTED_SEEDS_MAX = 30
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_no_seed_finds_a_violation(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        result = simulate(seed, SECONDS)
+        assert result.violations == [], f"replay: {result.command}"
+
+
+def test_the_runs_contain_what_they_are_to_prove() -> None:
+    """Without conflicts, unsure outcomes and recoveries, a run without violations says little."""
+    counts: Counter[str] = Counter()
+    messages: Counter[str] = Counter()
+    for seed in range(500, 508):
+        result = simulate(seed, SECONDS)
+        assert result.violations == [], f"replay: {result.command}"
+        counts.update(result.counts)
+        messages.update(result.message_counts)
+    assert counts["conflicts"] > 0.05 * counts["commits asked for"]
+    assert counts["unsure"] > 0.005 * counts["commits asked for"]
+    assert counts["committed"] > 0.3 * counts["commits asked for"]
+    assert counts["crashes"] > 40
+    assert counts["snapshots"] > 100
+    for recovery in ("QueryStatus", "AskCoordinator", "AskOutcome", "CommitOne", "Prepare"):
+        assert messages[recovery] > 0, recovery
+
+
+# Determinism
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    assert simulate(3, 5).digest == simulate(3, 5).digest
+    assert simulate(3, 5).digest != simulate(4, 5).digest
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "4711"])
+def test_the_history_does_not_depend_on_the_process(hash_seed: str) -> None:
+    """Nothing iterates over a set, takes an id or reads a clock."""
+    script = "import sys; from simulator.simulation import simulate; print(simulate(3, 5).digest)"
+    environment = os.environ | {
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == simulate(3, 5).digest
+
+
+# Planted bugs: one for each layer, each caught within a few seeds
+
+
+class AnswersTooEarly(NodeCore):
+    """Does not wait for its log before it answers: breaks the one law."""
+
+    def take_effects(self) -> list[Effect]:
+        return [
+            ReplyAtOnce(effect.route, effect.body) if isinstance(effect, ReplyTo) else effect
+            for effect in super().take_effects()
+        ]
+
+
+def broken_promises(*wanted: str, make_core: CoreFactory = NodeCore) -> set[str]:
+    """What the seeds show, up to the first one that shows one of the wanted kinds.
+
+    A bug may first show as something else: which kind comes first depends on every detail.
+    """
+    promises: set[str] = set()
+    for seed in range(PLANTED_SEEDS_MAX):
+        outcome = simulate(seed, SECONDS, None, make_core)
+        promises |= {violation.promise for violation in outcome.violations}
+        if promises & set(wanted):
+            break
+    return promises
+
+
+def test_answers_before_the_log_is_durable_are_caught() -> None:
+    wanted = ("DURABILITY", "ATOMICITY", "CRASH", "EXT")
+    assert broken_promises(*wanted, make_core=AnswersTooEarly) & set(wanted)
+
+
+def test_commits_without_a_conflict_check_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dodona_tablets.core.participant.check_row", lambda *_: None)
+    assert broken_promises("NOCONFLICT", "CRASH") & {"NOCONFLICT", "CRASH"}
+
+
+def test_readers_that_do_not_wait_for_prepared_rows_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dodona_tablets.core.tablet.blocking_reader", lambda *_: None)
+    assert "EXT" in broken_promises("EXT")
+
+
+def test_a_client_that_takes_silence_for_an_abort_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ask_once(_: Context, cell: CellId, question: AskOutcome | Decide) -> Protocol[Reply]:
+        (reply,) = yield Calls(((cell, question),))
+        return Aborted(question.transaction) if isinstance(reply, Failure) else reply
+
+    monkeypatch.setattr("dodona._core.committing.ask_until_answered", ask_once)
+    assert "GHOST" in broken_promises("GHOST")
+
+
+class HoardingBatcher(Batcher[Route]):
+    """Asks for one timestamp more than it needs, and serves the next batch's first caller by it."""
+
+    kept: Timestamp | None = None
+
+    def next_batch_count(self) -> int | None:
+        count = super().next_batch_count()
+        return None if count is None else count + 1
+
+    def split(self, first: Timestamp) -> list[tuple[Route, Timestamp, int]]:
+        shares = super().split(Timestamp(first + 1))
+        kept, self.kept = self.kept, first
+        waiter, _, count = shares[0]
+        if kept is not None and count == 1:
+            shares[0] = (waiter, kept, count)
+        return shares
+
+
+def test_timestamps_kept_for_later_callers_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dodona_oracle.core.proxy.Batcher", HoardingBatcher)
+    assert "MONOTONIC" in broken_promises("MONOTONIC")
+
+
+# The command
+
+
+def test_the_command_reports_a_clean_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["3", "--seconds", "2", "--workload", "bank"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "seed 3, workload bank, 2 s under faults"
+    assert lines[-1] == "no violation"
+
+
+def test_the_command_ends_with_the_violation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dodona_tablets.core.tablet.blocking_reader", lambda *_: None)
+    for seed in range(PLANTED_SEEDS_MAX):
+        status = main([str(seed), "--workload", "cycle"])
+        lines = capsys.readouterr().out.splitlines()
+        if status:
+            break
+    assert status == 1
+    assert lines[-1].split(":")[0] in get_args(Promise)
+    replay = f"python -m simulator {seed} --workload cycle --seconds 20"
+    assert any(line.endswith(f"replay: {replay}") for line in lines)
+
+
+def test_the_command_refuses_nonsense() -> None:
+    with pytest.raises(SystemExit):
+        main(["3", "--seconds", "0"])
