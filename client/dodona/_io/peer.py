@@ -44,6 +44,7 @@ SWEEPS_PER_TIMEOUT: Final = 8
 _log = logging.getLogger(__name__)
 _BINARY: Final = WSMsgType.BINARY
 _CONTINUATION: Final = WSMsgType.CONTINUATION
+_CLOSED: Final = "the connection was closed by this client"
 
 Envelope = tuple[int, DataRequest | CellMessage]
 
@@ -95,6 +96,9 @@ class Peer:
     def call(self, body: DataRequest) -> asyncio.Future[Reply]:
         """Send a request. The future never fails: a call that did gets a `Failure`."""
         future: asyncio.Future[Reply] = self._loop.create_future()
+        if self._is_closed:  # also while `close` still waits: nothing would settle it later
+            future.set_result(Failure("unavailable", _CLOSED, {"is_sent": False}))
+            return future
         if len(self._pending) >= CALLS_MAX:
             future.set_result(Failure("overloaded", f"{CALLS_MAX} calls to {self.url} are pending"))
             return future
@@ -110,7 +114,7 @@ class Peer:
 
     def post(self, body: DataRequest | CellMessage) -> None:
         """Send a one-way message; it is dropped if the server can't be reached."""
-        if len(self._outgoing) >= CALLS_MAX:
+        if self._is_closed or len(self._outgoing) >= CALLS_MAX:
             return
         self._outgoing.append((ONE_WAY, body))
         if not self._is_flush_due:
@@ -120,7 +124,7 @@ class Peer:
     async def close(self) -> None:
         """Fail what is pending, say goodbye, and refuse further calls."""
         self._is_closed = True
-        self._fail_all("the connection was closed by this client")
+        self._fail_all(_CLOSED)
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._connecting is not None:
@@ -175,9 +179,7 @@ class Peer:
 
     def _reach(self) -> None:
         """There is no connection: open one, unless one was refused a moment ago."""
-        if self._is_closed:
-            self._fail_all("the connection was closed by this client")
-        elif self._connecting is None and self._outgoing:
+        if self._connecting is None and self._outgoing:
             if self._loop.time() < self._retry_at:
                 self._fail_all(self._retry_reason)
             else:

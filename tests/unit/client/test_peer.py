@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from picows import WSMsgType
@@ -339,3 +340,32 @@ async def test_closing_while_connecting_leaves_nothing_behind() -> None:
         assert_unavailable(await call, "closed by this client", was_sent=False)
         await asyncio.sleep(0.05)
         assert endpoint.transports == []
+
+
+async def test_a_call_made_while_closing_waits_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection can carry frames a while before the task that opened it has ended, and closing
+    waits for that task: a call made meanwhile once waited for ever."""
+    connect = peer_module.ws_connect
+    is_let_go = asyncio.Event()
+
+    async def linger(*arguments: Any, **options: Any) -> Any:
+        result = await connect(*arguments, **options)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await is_let_go.wait()
+            raise
+        return result
+
+    monkeypatch.setattr(peer_module, "ws_connect", linger)
+    async with serving(silent) as endpoint:
+        peer = Peer(endpoint.url)
+        early = peer.call(ask(1))
+        await wait_for_frames(endpoint, 1)
+        closing = asyncio.ensure_future(peer.close())
+        assert_unavailable(await early, "closed by this client", was_sent=True)
+        late = peer.call(ask(2))
+        is_let_go.set()
+        await closing
+        assert_unavailable(await late, "closed by this client", was_sent=False)
+        assert endpoint.bodies == [ask(1)]
