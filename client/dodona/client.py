@@ -199,7 +199,11 @@ class Client:
         durability: Durability = "sync",
     ) -> Timestamp | None:
         """Insert in a transaction of its own, of the table's atomicity. → its commit timestamp.
-        See `Transaction.insert_rows` and `Transaction.commit`."""
+
+        It reads nothing: what others committed meanwhile is no conflict, and rows that are locked
+        are waited for, as long as all rows are in one cell. (In several cells it is an ordinary
+        transaction.) See `Transaction.insert_rows` and `Transaction.commit`.
+        """
         return self._run(self._session.write_rows(path, rows, update, durability))
 
     def delete_rows(

@@ -17,6 +17,8 @@ from dodona.keys import TAGS, decode_key, encode_key
 from dodona.types import DELETE_MASK, Key, Write
 
 ColumnType = Literal["int64", "uint64", "double", "boolean", "string", "utf8", "any"]
+ColumnCheck = tuple[str, Callable[[Any, str], Any], bool]
+"""A column's name, the check of its values, and whether it is required."""
 
 KEY_COLUMNS_MAX: Final = 32
 VALUE_COLUMNS_MAX: Final = 1024
@@ -111,6 +113,14 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return tuple(column.name for column in self.value_columns)
 
     @cached_property
+    def _key_checks(self) -> tuple[ColumnCheck, ...]:
+        return _checks_of(self.key_columns)
+
+    @cached_property
+    def _value_checks(self) -> tuple[ColumnCheck, ...]:
+        return _checks_of(self.value_columns)
+
+    @cached_property
     def full_mask(self) -> int:
         """The mask of all value columns: what an overwriting insert sets."""
         return (1 << len(self.value_columns)) - 1
@@ -160,15 +170,15 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
     def key_of(self, row: Mapping[str, Any], *, is_exact: bool = True) -> Key:
         """Encode a row's key columns. With `is_exact`, any other column is an error."""
         values = []
-        for column in self.key_columns:
-            value = row.get(column.name)
+        for name, check, is_required in self._key_checks:
+            value = row.get(name)
             if value is None:
-                if column.name not in row:
-                    raise SchemaViolation("missing key column", column=column.name, row=dict(row))
-                if column.required:
-                    raise SchemaViolation("required column is null", column=column.name)
+                if name not in row:
+                    raise SchemaViolation("missing key column", column=name, row=dict(row))
+                if is_required:
+                    raise SchemaViolation("required column is null", column=name)
             else:
-                value = CHECKS[column.type](value, column.name)
+                value = check(value, name)
             values.append(value)
         if is_exact and len(row) != len(self.key_columns):
             strangers = [name for name in row if name not in self.key_names]
@@ -189,17 +199,17 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         """A user's row as a write. Overwriting sets every value column, absent ones to null."""
         mask, values = 0, []
         present = len(self.key_columns)
-        for bit, column in enumerate(self.value_columns):
-            value = row.get(column.name)
+        for bit, (name, check, is_required) in enumerate(self._value_checks):
+            value = row.get(name)
             if value is not None:
-                value = CHECKS[column.type](value, column.name)
+                value = check(value, name)
                 present += 1
-            elif column.name in row:
+            elif name in row:
                 present += 1
-                if column.required:
-                    raise SchemaViolation("required column is null", column=column.name)
-            elif column.required:
-                raise SchemaViolation("required column is missing", column=column.name)
+                if is_required:
+                    raise SchemaViolation("required column is null", column=name)
+            elif is_required:
+                raise SchemaViolation("required column is missing", column=name)
             elif is_update:
                 continue
             mask |= 1 << bit
@@ -219,11 +229,14 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         if not 0 <= mask <= self.full_mask or mask.bit_count() != len(values):
             raise SchemaViolation("a write's column mask does not fit its values or its table")
         self.check_key(key)
-        for column, value in zip(self.columns_of(mask), values, strict=True):
+        checks = self._value_checks
+        if mask != self.full_mask:
+            checks = tuple(it for bit, it in enumerate(checks) if mask >> bit & 1)
+        for (name, check, is_required), value in zip(checks, values, strict=True):
             if value is not None:
-                CHECKS[column.type](value, column.name)
-            elif column.required:
-                raise SchemaViolation("required column is null", column=column.name)
+                check(value, name)
+            elif is_required:
+                raise SchemaViolation("required column is null", column=name)
 
     @cached_property
     def _plain_tags(self) -> bytes:
@@ -251,6 +264,10 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
     def decode_key(self, key: Key) -> tuple[Any, ...]:
         """The key column values of an encoded key."""
         return decode_key(key, self.key_types)
+
+
+def _checks_of(columns: Sequence[Column]) -> tuple[ColumnCheck, ...]:
+    return tuple((column.name, CHECKS[column.type], column.required) for column in columns)
 
 
 def _check_key_column(column: Column) -> None:

@@ -28,7 +28,7 @@ from dodona._core.messages import (
     TimestampRange,
 )
 from dodona._core.steps import MASTER, ORACLE, Target
-from dodona._io.runtime import read_clock
+from dodona._io.process import read_clock
 from dodona.errors import DodonaError, FolderInUse
 from dodona.types import CellId, Now, Timestamp
 from dodona_oracle.core.master import MasterCore

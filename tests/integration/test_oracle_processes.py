@@ -19,7 +19,7 @@ import pytest
 from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
 from dodona._io.oracle import OracleClient
 from dodona._io.peer import Peer, rpc_url
-from dodona._io.runtime import EXIT_STATUS_SURPRISE
+from dodona._io.process import EXIT_STATUS_SURPRISE
 from dodona.errors import DodonaError
 from dodona.types import Timestamp, unix_us_from_timestamp
 

@@ -7,7 +7,7 @@ Owns: what the client says to whom, and what it may report. Rule numbers are the
 A time-out is not a refusal. It only makes the client ask.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dodona._core.context import (
     STALE_ROUTE_KINDS,
@@ -38,11 +38,12 @@ from dodona.errors import (
     DodonaError,
     InvalidRequest,
     SchemaViolation,
+    SnapshotTooOld,
     TableNotMounted,
     TabletMoved,
     TransactionAborted,
 )
-from dodona.types import Atomicity, CellId, TabletId, Timestamp, TransactionId, Write
+from dodona.types import Atomicity, CellId, Key, TabletId, Timestamp, TransactionId, Write
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
 
@@ -54,26 +55,38 @@ def commit_atomic(context: Context, transaction: TransactionBuffer) -> Protocol[
 
     Raises what the cells refused with, TransactionAborted, or CommitOutcomeUnknown.
     """
-    assert transaction.id is not None
     patience: Patience | None = None
     while True:
         routes = yield from routes_of(context, transaction, patience)
-        stale: DodonaError
-        try:
-            groups = _group(transaction, routes)
-        except TableNotMounted as error:
-            stale = error
-        else:
-            transaction.coordinator = min(groups)
-            if len(groups) > 1:
-                return (yield from _commit_many(context, transaction.id, groups, routes))
-            ((cell, modifications),) = groups.items()
-            done = yield from _commit_one(context, transaction.id, cell, modifications)
-            if not isinstance(done, Failure):
-                return done
-            stale = error_of(done)
+        done = yield from _attempt(context, transaction, routes)
+        if not isinstance(done, DodonaError):
+            return done
         patience = patience or context.patience()
-        yield from context.recover_route(routes, stale, patience)
+        yield from context.recover_route(routes, done, patience)
+
+
+def _attempt(
+    context: Context, transaction: TransactionBuffer, routes: list[TableRoute]
+) -> Protocol[Timestamp | DodonaError]:
+    """→ an error only where nothing came of it, and it may be tried again."""
+    try:
+        groups = _group(transaction, routes)
+    except TableNotMounted as error:
+        return error
+    transaction.coordinator = min(groups)
+    if transaction.is_blind:
+        yield from _name(context, transaction, cell_count=len(groups))
+    assert transaction.id is not None
+    if len(groups) > 1:
+        return (yield from _commit_many(context, transaction.id, groups, routes))
+    try:
+        return (yield from _commit_one(context, transaction, groups))
+    except (SnapshotTooOld, TransactionAborted) as error:
+        if not transaction.is_blind:
+            raise
+        context.drop_reserve()
+        transaction.id = None  # nothing came of that one, and nothing will: another is taken
+        return error
 
 
 # ---- who gets what
@@ -105,45 +118,63 @@ def check_table(route: TableRoute, buffer: TableBuffer, atomicity: Atomicity) ->
 
 def _group(transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
     """Rows by tablet, tablets by cell. Raises TableNotMounted."""
-    by_tablet: dict[TabletId, tuple[Tablet, list[Write]]] = {}
-    for route, buffer in zip(routes, transaction.tables.values(), strict=True):
-        tablet_of = route.tablet_of
-        for key, write in buffer.writes.items():
-            tablet = tablet_of(key)
-            known = by_tablet.get(tablet.tablet)
-            if known is not None:
-                known[1].append(write)
-            elif is_served(tablet):
-                by_tablet[tablet.tablet] = (tablet, [write])
-            else:
-                raise not_mounted(route, tablet)
     groups: Groups = {}
-    for tablet, writes in by_tablet.values():
-        assert tablet.cell is not None
-        part = TabletModifications(tablet.tablet, tablet.revision, tuple(writes))
-        groups.setdefault(tablet.cell, []).append(part)
+    for route, buffer in zip(routes, transaction.tables.values(), strict=True):
+        for tablet, writes in _by_tablet(route, buffer.writes):
+            if not is_served(tablet):
+                raise not_mounted(route, tablet)
+            assert tablet.cell is not None
+            part = TabletModifications(tablet.tablet, tablet.revision, tuple(writes))
+            groups.setdefault(tablet.cell, []).append(part)
     return groups
+
+
+def _by_tablet(
+    route: TableRoute, writes: dict[Key, Write]
+) -> Iterable[tuple[Tablet, Iterable[Write]]]:
+    if len(writes) == 1 or len(route.tablets) == 1:
+        return [(route.tablet_of(next(iter(writes))), writes.values())]
+    by_tablet: dict[TabletId, tuple[Tablet, list[Write]]] = {}
+    for key, write in writes.items():
+        tablet = route.tablet_of(key)
+        known = by_tablet.get(tablet.tablet)
+        if known is None:
+            by_tablet[tablet.tablet] = (tablet, [write])
+        else:
+            known[1].append(write)
+    return by_tablet.values()
+
+
+def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> Protocol[None]:
+    """Give a blind transaction its id (rule 20), and keep it while a cell may still have a copy of
+    the request: under two ids it could be committed twice. Several cells need an order among
+    those who wait there: a start timestamp."""
+    if cell_count > 1:
+        transaction.id = TransactionId((yield from context.generate_timestamp()))
+    elif transaction.id is None:
+        transaction.id = context.take_reserved_id() or (yield from context.reserve_ids())
 
 
 # ---- one cell
 
 
 def _commit_one(
-    context: Context,
-    transaction: TransactionId,
-    cell: CellId,
-    modifications: Sequence[TabletModifications],
-) -> Protocol[Timestamp | Failure]:
-    """→ a failure only where the cell recorded nothing, so that it may be sent again."""
-    (reply,) = yield Calls(((cell, CommitOne(transaction, tuple(modifications))),))
+    context: Context, transaction: TransactionBuffer, groups: Groups
+) -> Protocol[Timestamp | DodonaError]:
+    """→ an error only where the cell recorded nothing, so that it may be sent again."""
+    assert transaction.id is not None
+    ((cell, modifications),) = groups.items()
+    request = CommitOne(transaction.id, tuple(modifications), transaction.is_blind)
+    (reply,) = yield Calls(((cell, request),))
     if type(reply) is Committed:
         return reply.timestamp
     if type(reply) is Failure:
         if reply.kind in STALE_ROUTE_KINDS or was_never_sent(reply):
-            return reply
+            return error_of(reply)
         if reply.kind != "unavailable":
             raise error_of(reply)
-    return (yield from _settle(context, transaction, cell, AskOutcome(transaction)))
+    question = AskOutcome(transaction.id)
+    return (yield from _settle(context, transaction.id, cell, question))
 
 
 # ---- several cells

@@ -13,17 +13,21 @@ from dodona._core.messages import (
     CatalogRequest,
     Cluster,
     Failure,
+    GenerateTimestamps,
     GetCluster,
     GetTable,
     Reply,
     Table,
     Tablet,
+    TimestampRange,
 )
+from dodona._core.reserve import RESERVE_COUNT, Reserve
 from dodona._core.retry import Dice, InstantClock, Patience, backoff_ms
 from dodona._core.routing import MOUNTED, MOUNTING, REFRESH_MS_MAX, Routing, TableRoute
-from dodona._core.steps import MASTER, Calls, Pause, Protocol
+from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Protocol
 from dodona._core.transaction import TransactionLimits
 from dodona.errors import DodonaError, InvalidRequest, TableNotMounted, Unavailable, error_from_wire
+from dodona.types import Timestamp, TransactionId
 
 RETRY_MS_MAX: Final = 10_000
 ATTEMPTS_MAX: Final = 64
@@ -70,6 +74,7 @@ class Context:
         self.unix_us = unix_us
         self.dice = dice
         self.limits = limits
+        self._reserve = Reserve()
 
     def patience(self) -> Patience:
         """Bounds for one operation's retries, from now on."""
@@ -93,6 +98,35 @@ class Context:
             attempts_max=duration_ms,
             pause_ms_max=POLL_MS_MAX,
         )
+
+    # ---- the oracle
+
+    def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
+        """A fresh timestamp, or the first of `count` in a row. Raises Unavailable."""
+        patience = None
+        while True:
+            (reply,) = yield Calls(((ORACLE, GenerateTimestamps(count)),))
+            if type(reply) is TimestampRange:
+                return reply.first
+            try:
+                expect(reply, TimestampRange)
+            except Unavailable as error:
+                patience = patience or self.patience()
+                yield from wait_or_raise(patience, error)
+
+    def take_reserved_id(self) -> TransactionId | None:
+        """An id for a blind transaction, if there is one in the reserve."""
+        return self._reserve.take(self.instant_us())
+
+    def reserve_ids(self) -> Protocol[TransactionId]:
+        """Fill the reserve. → an id for a blind transaction. Raises Unavailable."""
+        asked_us = self.instant_us()
+        first = yield from self.generate_timestamp(RESERVE_COUNT)
+        return self._reserve.fill(first, asked_us)
+
+    def drop_reserve(self) -> None:
+        """A cell refused an id of it as too old."""
+        self._reserve.clear()
 
     # ---- the catalog
 

@@ -1,8 +1,8 @@
 """What a core asks its shell to do. Frozen records without behaviour.
 
 The one law: effects are carried out in order, and nothing behind an `Append` leaves the process
-until that append is durable. `ReplyAtOnce` and `AskTimestamps` are outside the law: they must not
-tell anybody anything that a crash could take back.
+until that append is durable. `ReplyAtOnce`, `AskTimestamps` and `SendHeartbeat` are outside the
+law: they must not tell anybody anything that matters and that a crash could take back.
 """
 
 from typing import Any

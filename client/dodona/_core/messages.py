@@ -66,6 +66,9 @@ class CommitOne(Message, frozen=True, array_like=True, gc=False, tag=10):
 
     transaction: TransactionId
     modifications: tuple[TabletModifications, ...]
+    is_blind: bool = False
+    """It reads nothing and begins on arrival: nothing that was committed before it stands in its
+    way, and it waits for whoever holds its rows."""
 
 
 class Prepare(Message, frozen=True, array_like=True, gc=False, tag=11):
@@ -231,6 +234,9 @@ class TellCommit(Message, frozen=True, array_like=True, gc=False, tag=52):
 class TellAbort(Message, frozen=True, array_like=True, gc=False, tag=53):
     source: CellId
     transaction: TransactionId
+    is_forgotten: bool = False
+    """The coordinator has no record any more, so that it aborts whoever is still prepared. Whoever
+    is not has asked long ago, and was answered."""
 
 
 class Acknowledge(Message, frozen=True, array_like=True, gc=False, tag=54):

@@ -18,8 +18,6 @@ from dodona._core.context import (
     Context,
     SessionLimits,
     error_of,
-    expect,
-    wait_or_raise,
 )
 from dodona._core.messages import (
     Aborted,
@@ -27,14 +25,12 @@ from dodona._core.messages import (
     Cluster,
     Committed,
     Failure,
-    GenerateTimestamps,
     OutcomeUnknown,
-    TimestampRange,
 )
 from dodona._core.retry import Dice, InstantClock, Rerun
-from dodona._core.routing import Routing
+from dodona._core.routing import Routing, TableRoute
 from dodona._core.rows import Rows
-from dodona._core.steps import ORACLE, Calls, Protocol
+from dodona._core.steps import Protocol
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionBuffer, check_modes
 from dodona._core.writing import commit_non_atomic
@@ -91,16 +87,7 @@ class Session:
 
     def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
         """A fresh timestamp, or the first of `count` in a row. Raises Unavailable."""
-        patience = None
-        while True:
-            (reply,) = yield Calls(((ORACLE, GenerateTimestamps(count)),))
-            if type(reply) is TimestampRange:
-                return reply.first
-            try:
-                expect(reply, TimestampRange)
-            except Unavailable as error:
-                patience = patience or self._context.patience()
-                yield from wait_or_raise(patience, error)
+        return self._context.generate_timestamp(count)
 
     # ---- tables
 
@@ -206,6 +193,15 @@ class Session:
         start = None
         if atomicity == "full":
             start = yield from self.generate_timestamp()
+        return self._buffer(start, atomicity, durability, begun_us)
+
+    def _buffer(
+        self,
+        start: Timestamp | None,
+        atomicity: Atomicity,
+        durability: Durability,
+        begun_us: int,
+    ) -> TransactionBuffer:
         return TransactionBuffer(
             start,
             atomicity=atomicity,
@@ -222,18 +218,14 @@ class Session:
         update: bool = False,
     ) -> Protocol[None]:
         """Buffer rows. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
-        route = self.routing.find(path)
-        if route is None:
-            route = yield from self._context.route(path)
+        route = self.routing.find(path) or (yield from self._context.route(path))
         transaction.insert(path, route.schema, rows, is_update=update)
 
     def delete_rows(
         self, transaction: TransactionBuffer, path: str, keys: Iterable[Row]
     ) -> Protocol[None]:
         """Buffer deletions. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
-        route = self.routing.find(path)
-        if route is None:
-            route = yield from self._context.route(path)
+        route = self.routing.find(path) or (yield from self._context.route(path))
         transaction.delete(path, route.schema, keys)
 
     def commit(self, transaction: TransactionBuffer) -> Protocol[Timestamp | None]:
@@ -263,23 +255,23 @@ class Session:
         self, path: str, rows: Iterable[Row], update: bool, durability: Durability
     ) -> Protocol[Timestamp | None]:
         """Insert in a transaction of its own, of the table's atomicity."""
-        transaction = yield from self._begin_for(path, durability)
-        yield from self.insert_rows(transaction, path, rows, update)
+        route = self.routing.find(path) or (yield from self._context.route(path))
+        transaction = self._blind(route, durability)
+        transaction.insert(path, route.schema, rows, is_update=update)
         return (yield from self.commit(transaction))
 
     def erase_rows(
         self, path: str, keys: Iterable[Row], durability: Durability
     ) -> Protocol[Timestamp | None]:
         """Delete in a transaction of its own, of the table's atomicity."""
-        transaction = yield from self._begin_for(path, durability)
-        yield from self.delete_rows(transaction, path, keys)
+        route = self.routing.find(path) or (yield from self._context.route(path))
+        transaction = self._blind(route, durability)
+        transaction.delete(path, route.schema, keys)
         return (yield from self.commit(transaction))
 
-    def _begin_for(self, path: str, durability: Durability) -> Protocol[TransactionBuffer]:
-        route = self.routing.find(path)
-        if route is None:
-            route = yield from self._context.route(path)
-        return (yield from self.begin(route.atomicity, durability))
+    def _blind(self, route: TableRoute, durability: Durability) -> TransactionBuffer:
+        """A transaction that reads nothing needs no snapshot; it is named at its commit."""
+        return self._buffer(None, route.atomicity, durability, self._context.instant_us())
 
     def write_arrow(
         self,

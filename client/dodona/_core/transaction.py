@@ -80,7 +80,23 @@ def check_modes(atomicity: str, durability: str) -> None:
 
 
 class TransactionBuffer:
-    """One transaction. `start_timestamp` is None for a non-atomic one: it has no snapshot."""
+    """One transaction. `start_timestamp` is None for one without a snapshot: for a non-atomic one,
+    and for a blind one, which reads nothing and gets its id when its commit begins."""
+
+    __slots__ = (
+        "_begun_us",
+        "_limits",
+        "atomicity",
+        "commit_timestamp",
+        "coordinator",
+        "durability",
+        "id",
+        "row_count",
+        "size_bytes",
+        "start_timestamp",
+        "state",
+        "tables",
+    )
 
     def __init__(
         self,
@@ -93,8 +109,12 @@ class TransactionBuffer:
     ) -> None:
         """`begun_us` is the instant at which the start timestamp was asked for."""
         check_modes(atomicity, durability)
-        assert (start_timestamp is None) == (atomicity == "none")
+        assert start_timestamp is None or atomicity == "full"
         self.start_timestamp = start_timestamp
+        self.id: TransactionId | None = None
+        """The start timestamp names a transaction that has one; a non-atomic one has no name."""
+        if start_timestamp is not None:
+            self.id = TransactionId(start_timestamp)
         self.atomicity = atomicity
         self.durability = durability
         self.state = TransactionState.ACTIVE
@@ -108,9 +128,8 @@ class TransactionBuffer:
         self.size_bytes = 0
 
     @property
-    def id(self) -> TransactionId | None:
-        """The start timestamp names an atomic transaction. A non-atomic one has no name."""
-        return None if self.start_timestamp is None else TransactionId(self.start_timestamp)
+    def is_blind(self) -> bool:
+        return self.start_timestamp is None and self.atomicity == "full"
 
     @property
     def is_active(self) -> bool:
@@ -149,7 +168,8 @@ class TransactionBuffer:
         writes: list[Write] = []
         try:
             for row in islice(rows, self._limits.rows_max + 1):
-                _check_row(row)
+                if type(row) is not dict:
+                    _check_row(row)
                 writes.append(schema.write_of(row, is_update=is_update))
         except SchemaViolation as error:
             error.attributes.update(table=path, row_index=len(writes))
@@ -163,7 +183,8 @@ class TransactionBuffer:
         writes: list[Write] = []
         try:
             for key in islice(keys, self._limits.rows_max + 1):
-                _check_row(key)
+                if type(key) is not dict:
+                    _check_row(key)
                 writes.append((schema.key_of(key), DELETE_MASK, ()))
         except SchemaViolation as error:
             error.attributes.update(table=path, row_index=len(writes))
@@ -308,5 +329,5 @@ def _check_rows_argument(rows: object) -> None:
 
 
 def _check_row(row: object) -> None:
-    if type(row) is not dict and not isinstance(row, Mapping):
+    if not isinstance(row, Mapping):
         raise SchemaViolation(f"a row is a dict, not {type(row).__name__}")

@@ -9,7 +9,6 @@ Whatever a peer sends costs it at most its own connection: garbled frames close 
 ones with 1009, a slow reader is cut off. Imports no web framework.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -176,7 +175,6 @@ class _Connection(WSListener):
         self._runtime = runtime
         self._unread_bytes_max = limits.unread_bytes_max
         self._connections = connections
-        self._call_soon = asyncio.get_running_loop().call_soon
         self._outbox: list[tuple[int, Reply]] = []
         self._is_flush_due = False
         self._is_paused = False
@@ -247,7 +245,7 @@ class _Connection(WSListener):
                 self._give_up()
         elif not self._is_flush_due:
             self._is_flush_due = True
-            self._call_soon(self._flush)
+            self._runtime.call_afterwards(self._flush)
 
     def _flush(self) -> None:
         self._is_flush_due = False

@@ -120,11 +120,9 @@ class OracleClient:
         self._ask()
 
     def _ask(self) -> None:
-        request = GenerateTimestamps(self._batch_count)
-        self._peers[self._address].call(request).add_done_callback(self._answered)
+        self._peers[self._address].ask(GenerateTimestamps(self._batch_count), self._answered)
 
-    def _answered(self, future: asyncio.Future[Reply]) -> None:
-        reply = future.result()
+    def _answered(self, reply: Reply) -> None:
         if type(reply) is not TimestampRange:
             assert isinstance(reply, Failure), reply
             self._fail_over(reply)

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -40,6 +40,10 @@ PING_AFTER_SECONDS: Final = 5.0
 BACKOFF_MS_FIRST: Final = 10
 BACKOFF_MS_MAX: Final = 500
 SWEEPS_PER_TIMEOUT: Final = 8
+REPLIES_PER_TURN: Final = 32
+"""Callers who get their replies in one iteration of the loop. What the first of them ask next is
+then at the server while the others still work: with all at once, client and server would take
+turns."""
 
 _log = logging.getLogger(__name__)
 _BINARY: Final = WSMsgType.BINARY
@@ -65,6 +69,18 @@ class _Mark(NamedTuple):
     last_id: int
 
 
+class _Callback:
+    """A waiter that is called where a future would be set."""
+
+    __slots__ = ("set_result",)
+
+    def __init__(self, then: Callable[[Reply], None]) -> None:
+        self.set_result = then
+
+    def done(self) -> bool:
+        return False
+
+
 class Peer:
     """A connection that opens when it is needed and again after it is lost."""
 
@@ -74,7 +90,7 @@ class Peer:
         self.url = url
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout_ms / 1000
-        self._pending: dict[int, asyncio.Future[Reply]] = {}
+        self._pending: dict[int, asyncio.Future[Reply] | _Callback] = {}
         self._outgoing: list[Envelope] = []
         self._last_id = ONE_WAY
         self._is_flush_due = False
@@ -88,6 +104,7 @@ class Peer:
         self._sweeper: asyncio.TimerHandle | None = None
         self._sweep_at = 0.0
         self._marks: deque[_Mark] = deque()
+        self._arrived: deque[tuple[int, Reply]] = deque()
 
     @property
     def pending_count(self) -> int:
@@ -96,21 +113,31 @@ class Peer:
     def call(self, body: DataRequest) -> asyncio.Future[Reply]:
         """Send a request. The future never fails: a call that did gets a `Failure`."""
         future: asyncio.Future[Reply] = self._loop.create_future()
-        if self._is_closed:  # also while `close` still waits: nothing would settle it later
-            future.set_result(Failure("unavailable", _CLOSED, {"is_sent": False}))
-            return future
-        if len(self._pending) >= CALLS_MAX:
-            future.set_result(Failure("overloaded", f"{CALLS_MAX} calls to {self.url} are pending"))
-            return future
-        self._last_id += 1
-        self._pending[self._last_id] = future
-        self._outgoing.append((self._last_id, body))
-        if not self._is_flush_due:
+        if self._register(body, future) and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
+        return future
+
+    def ask(self, body: DataRequest, then: Callable[[Reply], None]) -> None:
+        """Send a request at once, and have `then` called with its reply as soon as that is there:
+        for whoever has gathered a batch already, and must not lose an iteration of the loop."""
+        if self._register(body, _Callback(then)):
+            self._flush()
+
+    def _register(self, body: DataRequest, waiter: "asyncio.Future[Reply] | _Callback") -> bool:
+        """→ whether the request may leave; the waiter has its reply otherwise."""
+        if self._is_closed:  # also while `close` still waits: nothing would settle it later
+            waiter.set_result(Failure("unavailable", _CLOSED, {"is_sent": False}))
+            return False
+        if len(self._pending) >= CALLS_MAX:
+            waiter.set_result(Failure("overloaded", f"{CALLS_MAX} calls to {self.url} are pending"))
+            return False
+        self._last_id += 1
+        self._pending[self._last_id] = waiter
+        self._outgoing.append((self._last_id, body))
         if self._sweeper is None:
             self._sweep_later(self._timeout / SWEEPS_PER_TIMEOUT)
-        return future
+        return True
 
     def post(self, body: DataRequest | CellMessage) -> None:
         """Send a one-way message; it is dropped if the server can't be reached."""
@@ -245,11 +272,22 @@ class Peer:
             self._flush()
 
     def _receive(self, payload: bytes | memoryview) -> None:
-        take = self._pending.pop
-        for request_id, reply in decode_replies(payload):
+        is_handing_out = bool(self._arrived)
+        self._arrived.extend(decode_replies(payload))
+        if not is_handing_out:
+            self._hand_out()
+
+    def _hand_out(self, count_max: int = REPLIES_PER_TURN) -> None:
+        arrived, take = self._arrived, self._pending.pop
+        for _ in range(count_max):
+            if not arrived:  # perhaps by now: who is called back may have us hand out the rest
+                return
+            request_id, reply = arrived.popleft()
             future = take(request_id, None)
             if future is not None and not future.done():
                 future.set_result(reply)
+        if arrived:
+            self._loop.call_soon(self._hand_out)
 
     # ---- failing
 
@@ -260,6 +298,7 @@ class Peer:
         self._settle(list(self._pending), Failure("unavailable", reason))
 
     def _settle(self, request_ids: Iterable[int], failure: Failure) -> None:
+        self._hand_out(len(self._arrived))  # who has a reply did not fail
         for request_id in request_ids:
             future = self._pending.pop(request_id, None)
             if future is not None and not future.done():

@@ -16,26 +16,20 @@ Knows nothing of sockets: whoever asks brings a `Replier`. Must not import a ser
 """
 
 import asyncio
-import gc
 import logging
-import os
-import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import SimpleQueue
-from typing import Any, Final, NoReturn, Protocol, get_args
+from typing import Any, Final, Protocol, get_args
 
 import msgspec
 
 from dodona._core.codec import ONE_WAY, RequestEnvelope
 from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo, SendToCell
 from dodona._core.messages import CellMessage, Failure, Reply, Request
+from dodona._io.process import read_clock, require_assertions, stop_process
 from dodona.types import Now
-
-EXIT_STATUS_SURPRISE: Final = 70
-"""How a process ends that met a surprise (`EX_SOFTWARE`): whoever supervises it restarts it."""
 
 CELL_MESSAGES: Final = frozenset(get_args(CellMessage))
 
@@ -116,44 +110,13 @@ class _Asker:
             self.future.set_result(body)
 
 
-def read_clock() -> Now:
-    """The process's own clocks, for a core."""
-    return Now(time.monotonic_ns() // 1000, time.time_ns() // 1000)
-
-
-def stop_process(error: BaseException) -> NoReturn:
-    """Say what happened and end the process without running another line of it."""
-    logging.basicConfig()  # does nothing where logging is set up: last words must be heard
-    _logger.critical("stopping the process: its state is in doubt", exc_info=error)
-    logging.shutdown()
-    os._exit(EXIT_STATUS_SURPRISE)
-
-
-def prepare_process() -> None:
-    """Settings of the interpreter that a server process wants. Not for a process of the user's.
-
-    Raises SystemExit when assertions are switched off: invariants would be broken in silence.
-    """
-    require_assertions()
-    # A flush gives up the GIL several times and must win it back from a busy event loop each time:
-    # the default of 5 ms would be added to every commit under load.
-    sys.setswitchinterval(0.000_05)
-    # Messages are invisible to the collector, what is left is long-lived: look rarely.
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
-def require_assertions() -> None:
-    """Raises SystemExit under `python -O`."""
-    if not __debug__:
-        raise SystemExit("dodona servers do not run under python -O: they rely on assertions")
-
-
 class Runtime:
     """Drives a core on the running event loop. See the module's text for what it promises.
 
     `log` may be None for a core that appends nothing. `handlers` carry out the effects other than
     appends and replies, by type; they must neither block nor raise. `stop` ends the process.
+    `foresee` sees the requests of a frame just before the core does, and nothing once their effects
+    have been carried out: no other input comes between.
     """
 
     def __init__(
@@ -165,6 +128,7 @@ class Runtime:
         limits: RuntimeLimits | None = None,
         clock: Callable[[], Now] = read_clock,
         stop: Callable[[BaseException], Any] = stop_process,
+        foresee: Callable[[Sequence[RequestEnvelope]], None] | None = None,
     ) -> None:
         require_assertions()
         self._core = core
@@ -173,6 +137,7 @@ class Runtime:
         self._limits = limits or RuntimeLimits()
         self._clock = clock
         self._stop = stop
+        self._foresee = foresee
         self._handle_durable: Callable[[Any, Now], None] | None = getattr(
             core, "handle_durable", None
         )
@@ -185,6 +150,7 @@ class Runtime:
         self._is_inside = False
         self._is_closing = False
         self._failure: BaseException | None = None
+        self._afterwards: list[Callable[[], None]] = []
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         # The batch in the worker thread, the one that gathers behind it, and the effects of the
         # newest of the two: what comes next in order joins those (None: nothing is pending).
@@ -240,7 +206,8 @@ class Runtime:
         """All requests of one frame, at one instant; effects are carried out once, behind all."""
         refusal = self._refusal()
         if refusal is None:
-            self._enter(self._take_frame, (replier, envelopes))
+            take = self._take_frame if self._foresee is None else self._take_foreseen_frame
+            self._enter(take, (replier, envelopes))
             if self._gathering is not None:  # what the frame brought may be part of it
                 self._gathering.size_bytes += size_bytes
             return
@@ -256,6 +223,15 @@ class Runtime:
     def call_each(self, method: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
         """As `call`, once for each, at one instant; effects are carried out behind all."""
         self._enter(_call_each, (method, arguments))
+
+    def call_afterwards(self, callback: Callable[[], None]) -> None:
+        """Call back once the effects of the present input have been carried out: what a replier
+        gathered meanwhile can leave in one frame."""
+        if self._is_inside:
+            self._afterwards.append(callback)
+        else:
+            assert self._loop is not None
+            self._loop.call_soon(callback)
 
     async def ask(self, body: Request, timeout_ms: int = 30_000) -> Reply:
         """Put a request to the core and wait for the answer; too late is a Failure."""
@@ -300,6 +276,10 @@ class Runtime:
             while self._inbox:
                 now = self._step(*self._inbox.popleft())
             self._schedule_tick(now)
+            if self._afterwards:
+                callbacks, self._afterwards = self._afterwards, []
+                for callback in callbacks:
+                    callback()
         except BaseException as error:  # noqa: BLE001 - whatever it is, the core is in doubt
             self.fail(error)
         finally:
@@ -320,6 +300,15 @@ class Runtime:
                 self._handle_cell_message(body, now)
             elif request_id != ONE_WAY:
                 replier.reply(request_id, _no_cell)
+
+    def _take_foreseen_frame(
+        self, replier: Replier, envelopes: list[RequestEnvelope], now: Now
+    ) -> None:
+        assert self._foresee is not None
+        self._foresee(envelopes)
+        self._take_frame(replier, envelopes, now)
+        self._carry_out(self._core.take_effects(), now)
+        self._foresee(())
 
     def _schedule_tick(self, now: Now) -> None:
         deadline_us = self._core.next_deadline()

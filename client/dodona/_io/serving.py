@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from dodona._io.endpoint import UVICORN_OPTIONS, Endpoint
-from dodona._io.runtime import prepare_process, require_assertions
+from dodona._io.process import prepare_process, require_assertions
 from dodona._io.settings import ServerSettings, Settings, parse_settings
 from dodona.errors import DodonaError, FolderInUse
 

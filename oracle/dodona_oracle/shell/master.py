@@ -11,7 +11,8 @@ from typing import Final
 from fastapi import FastAPI
 
 from dodona._io.endpoint import Endpoint, EndpointLimits
-from dodona._io.runtime import Runtime, RuntimeLimits, read_clock
+from dodona._io.process import read_clock
+from dodona._io.runtime import Runtime, RuntimeLimits
 from dodona._io.serving import serve
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore

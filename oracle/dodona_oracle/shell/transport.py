@@ -32,15 +32,13 @@ class MasterLink:
 
     def ask(self, effect: AskMaster) -> None:
         """Carry out the core's wish; the answer comes back to the core."""
-        future = self._peer.call(GenerateTimestamps(effect.count))
-        future.add_done_callback(partial(self._answered, effect))
+        self._peer.ask(GenerateTimestamps(effect.count), partial(self._answered, effect))
 
     async def close(self) -> None:
         """Fail what is under way and let the connection go."""
         await self._peer.close()
 
-    def _answered(self, effect: AskMaster, future: "asyncio.Future[Reply]") -> None:
-        reply = future.result()
+    def _answered(self, effect: AskMaster, reply: Reply) -> None:
         core, runtime = self._core, self._runtime
         if isinstance(reply, TimestampRange) and reply.count == effect.count:
             runtime.call(core.handle_range, effect.token, reply.first)

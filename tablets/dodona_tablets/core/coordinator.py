@@ -156,7 +156,10 @@ class Coordinator:
         self._send(asker, TellAbort(self._cell.id, transaction))
 
     def _ask_poison(self, asker: CellId, transaction: TransactionId) -> None:
-        """Rule 15: never silent. The asker is prepared, so this was not forgotten: it aborts."""
+        """Rule 15: never silent. If the asker is prepared, this was no commit: it aborts."""
+        if transaction <= self._cell.outcomes.watermark:  # rule 12: nothing is recorded there
+            self._send(asker, TellAbort(self._cell.id, transaction, is_forgotten=True))
+            return
         self._cell.refuse(transaction, POISONED)
         self._ask_abort(asker, transaction)
 

@@ -9,7 +9,7 @@ Locks are held only while committing. Times of last modification are read off th
 from dodona._core.messages import Failure
 from dodona.errors import TransactionConflict
 from dodona.schema import TableSchema
-from dodona.types import Key, Timestamp
+from dodona.types import MAX_TIMESTAMP, Key, Timestamp
 from dodona_tablets.core.row import Holder, Row, bits_of
 from dodona_tablets.core.transaction import State, Transaction
 
@@ -28,7 +28,8 @@ def check_row(
     """May a transaction lock this row so? Raises Lost if it never may.
 
     Returns the transaction to wait for, if the row is prepared from before our start (its outcome
-    decides: wait, then check again), or None if the locks are free.
+    decides: wait, then check again), or None if the locks are free. A blind transaction, whose
+    start is `MAX_TIMESTAMP`, waits for any holder: it holds nothing that others could wait for.
     """
     exclusive_check = schema.check_mask(exclusive) if exclusive else 0
     all_check = exclusive_check | (schema.check_mask(shared) if shared else 0)
@@ -61,7 +62,8 @@ def _check_holders(
         if not overlap:
             continue
         other = holder.transaction
-        if other.state is State.PREPARED and other.prepare_timestamp < start:
+        is_before = other.state is State.PREPARED and other.prepare_timestamp < start
+        if is_before or start == MAX_TIMESTAMP:
             waits_for = waits_for or other
             continue
         verb = "locked for writing" if holder.exclusive & overlap else "read-locked"

@@ -202,8 +202,14 @@ class NodeCore:
     # Requests
 
     def _commit_one(self, route: Route, body: CommitOne) -> None:
+        if body.is_blind and any(part.locks for part in body.modifications):
+            text = "a blind transaction only writes: one that locks rows has a start timestamp"
+            self.cell.reply(route, Failure(InvalidRequest.kind, text))
+            return
         participants = (self.cell.id,)
-        self._participant.prepare(route, body.transaction, participants, body.modifications)
+        self._participant.prepare(
+            route, body.transaction, participants, body.modifications, is_blind=body.is_blind
+        )
 
     def _prepare(self, route: Route, body: Prepare) -> None:
         if len(body.participants) < 2:
@@ -230,6 +236,8 @@ class NodeCore:
                 self._participant.handle(
                     Event.TELL_COMMIT, body.source, body.transaction, body.timestamp
                 )
+            case TellAbort(is_forgotten=True):
+                self._participant.abort_forgotten(body.source, body.transaction)
             case TellAbort():
                 self._participant.handle(Event.TELL_ABORT, body.source, body.transaction, none)
             case AskCoordinator():

@@ -31,7 +31,13 @@ from dodona.errors import (
     TransactionAborted,
     TransactionConflict,
 )
-from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, Timestamp, TransactionId
+from dodona.types import (
+    MAX_TIMESTAMP,
+    TIMESTAMP_COUNTER_BITS,
+    CellId,
+    Timestamp,
+    TransactionId,
+)
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.locks import Lost, acquire, check_row
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
@@ -67,8 +73,10 @@ class Participant:
         transaction: TransactionId,
         participants: tuple[CellId, ...],
         modifications: tuple[TabletModifications, ...],
+        *,
+        is_blind: bool = False,
     ) -> None:
-        """Rules 1 to 4, 9, 11 and 12, by the transaction's state here."""
+        """Rules 1 to 4, 9, 11, 12 and 20, by the transaction's state here."""
         cell = self._cell
         alive = cell.transactions.get(transaction)
         if alive is not None:
@@ -82,7 +90,8 @@ class Participant:
         elif transaction <= cell.outcomes.watermark:
             cell.reply(route, OutcomeUnknown(transaction))
         else:
-            self._begin(route, transaction, participants, modifications)
+            start = MAX_TIMESTAMP if is_blind else Timestamp(transaction)
+            self._begin(route, transaction, start, participants, modifications)
 
     def _prepare_again(self, route: Any, alive: Transaction) -> None:
         """Rule 11: a repeat gets the same answer."""
@@ -97,6 +106,7 @@ class Participant:
         self,
         route: Any,
         transaction: TransactionId,
+        start: Timestamp,
         participants: tuple[CellId, ...],
         modifications: tuple[TabletModifications, ...],
     ) -> None:
@@ -113,7 +123,7 @@ class Participant:
             cell.refuse(transaction, failure)
             cell.reply(route, failure)
             return
-        begun = Transaction(transaction, participants, modifications, cell.now.instant_us)
+        begun = Transaction(transaction, start, participants, modifications, cell.now.instant_us)
         begun.routes.append(route)
         begun.tablets = tablets
         cell.transactions[transaction] = begun
@@ -127,20 +137,17 @@ class Participant:
         tablets: tuple[Tablet, ...],
     ) -> None:
         cell, limits = self._cell, self._cell.limits
-        is_alone = len(participants) == 1 and participants[0] == cell.id
-        if not is_alone and (
-            len(set(participants)) != len(participants) or cell.id not in participants
-        ):
+        if cell.id not in participants or len(set(participants)) != len(participants):
             raise InvalidRequest("this cell is not a participant", cell=cell.id)
         if len(cell.transactions) >= limits.transactions_alive_max:
             raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
         if cell.latest - transaction > limits.transaction_life_s_max << TIMESTAMP_COUNTER_BITS:
             raise SnapshotTooOld(f"the transaction is older than {limits.transaction_life_s_max} s")
-        if sum([len(part.writes) + len(part.locks) for part in modifications]) > (
-            limits.transaction_rows_max
-        ):
-            raise LimitExceeded(f"a transaction has at most {limits.transaction_rows_max} rows")
+        rows_left = limits.transaction_rows_max
         for tablet, part in zip(tablets, modifications, strict=True):
+            rows_left -= len(part.writes) + len(part.locks)
+            if rows_left < 0:
+                raise LimitExceeded(f"a transaction has at most {limits.transaction_rows_max} rows")
             if transaction <= cell.fence or transaction <= tablet.fence:  # rule 9
                 raise SnapshotTooOld(
                     "the transaction began before the tablet was mounted or its cell restarted",
@@ -238,11 +245,12 @@ class Participant:
         TABLE[event, state](self, source, transaction, at)
 
     def _status_poison(self, source: CellId, transaction: TransactionId, _: Timestamp) -> None:
-        """Rule 14: whoever is not prepared never will be."""
+        """Rule 14: whoever is not prepared never will be. At or below the watermark that needs no
+        record, and must not have one (rule 12): it may have been a commit that was forgotten."""
         alive = self._cell.transactions.get(transaction)
         if alive is not None:
             self.refuse(alive, POISONED)
-        else:
+        elif transaction > self._cell.outcomes.watermark:
             self._cell.refuse(transaction, POISONED)
         self._status_refused(source, transaction, _)
 
@@ -282,6 +290,11 @@ class Participant:
         self._cell.effects.append(Append(AbortDecided(transaction)))
         self._cell.finish_refused(alive, ABORTED)
         self._acknowledge(source, transaction, at)
+
+    def abort_forgotten(self, source: CellId, transaction: TransactionId) -> None:
+        """The coordinator has no record of it: only whoever is still prepared learns from that."""
+        if self._cell.state_of(transaction) is State.PREPARED:
+            self._abort_prepared(source, transaction, Timestamp(0))
 
     def _abort_unprepared(self, source: CellId, transaction: TransactionId, at: Timestamp) -> None:
         self.refuse(self._cell.transactions[transaction], ABORTED)
@@ -326,7 +339,7 @@ def _check_rows(
     """Raises Lost on the first row that is lost; else returns whom to wait for, if anybody."""
     waits_for: Transaction | None = None
     rows, schema = tablet.store.rows, tablet.schema
-    start = Timestamp(transaction.id)
+    start = transaction.start
     for key, mask, _ in part.writes:
         row = rows.get(key)
         if row is not None:
@@ -362,6 +375,6 @@ def timed_out_waiting(transaction: Transaction) -> Failure:
     """A bounded wait is over (rule 4)."""
     return Failure(
         TransactionConflict.kind,
-        "timed out waiting for a prepared transaction that holds a row",
+        "timed out waiting for a transaction that holds a row",
         {"start_timestamp": transaction.id},
     )

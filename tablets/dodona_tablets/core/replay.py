@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dodona._core.messages import TabletModifications
-from dodona.types import CellId, TransactionId
+from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.participant import ABORTED, acquire_all
 from dodona_tablets.core.records import (
@@ -89,7 +89,9 @@ def _transaction(
     participants: tuple[CellId, ...],
     modifications: tuple[TabletModifications, ...],
 ) -> Transaction:
-    alive = Transaction(transaction, participants, modifications, cell.now.instant_us)
+    alive = Transaction(
+        transaction, Timestamp(transaction), participants, modifications, cell.now.instant_us
+    )
     alive.tablets = tuple([cell.tablets[part.tablet] for part in modifications])
     cell.transactions[transaction] = alive
     return alive

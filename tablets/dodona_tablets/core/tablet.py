@@ -50,6 +50,7 @@ class Tablet:
     def mount(self, assignment: TabletAssignment) -> None:
         """Take the table's description as of this mount. Serving begins with the fence."""
         self.assignment = assignment
+        self.is_atomic = assignment.atomicity == "full"
         self.schema = TableSchema(assignment.columns)
         self.is_mounted = True
         self.is_closing = False
@@ -60,19 +61,14 @@ class Tablet:
         self.is_mounted = False
         self.is_closing = False
 
-    @property
-    def is_atomic(self) -> bool:
-        return self.assignment.atomicity == "full"
-
     # Checks of what a client sent
 
     def check_modifications(self, modifications: TabletModifications) -> None:
         """Raises SchemaViolation or InvalidRequest; nothing is changed."""
-        seen: set[Key] = set()
-        for write in modifications.writes:
+        writes = modifications.writes
+        for write in writes:
             self.check_write(write)
-            seen.add(write[0])
-        if len(seen) != len(modifications.writes):
+        if len(writes) > 1 and len({write[0] for write in writes}) != len(writes):
             raise InvalidRequest("a transaction writes a key twice", table=self.assignment.path)
         for lock in modifications.locks:
             self._check_lock(lock)

@@ -43,6 +43,7 @@ class Transaction:
         "prepare_timestamp",
         "routes",
         "since_us",
+        "start",
         "state",
         "statuses",
         "tablets",
@@ -53,11 +54,15 @@ class Transaction:
     def __init__(
         self,
         transaction: TransactionId,
+        start: Timestamp,
         participants: tuple[CellId, ...],
         modifications: tuple[TabletModifications, ...],
         since_us: int,
     ) -> None:
         self.id = transaction
+        self.start = start
+        """What was committed after it stands in its way. Its id, or for one that is blind the
+        largest timestamp: it begins when its locks are free."""
         self.state = State.NONE
         self.participants = participants
         self.modifications = modifications

@@ -6,14 +6,24 @@ Whatever does not arrive is asked for again by the core, so nothing here retries
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 
 import httpx
 
 from dodona._core import rest
 from dodona._core.batcher import Batcher
+from dodona._core.codec import RequestEnvelope
 from dodona._core.effects import AskTimestamps, SendHeartbeat, SendToCell
-from dodona._core.messages import Assignment, GenerateTimestamps, Heartbeat, Reply, TimestampRange
+from dodona._core.messages import (
+    Assignment,
+    CommitOne,
+    GenerateTimestamps,
+    Heartbeat,
+    Prepare,
+    Reply,
+    TimestampRange,
+)
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
 from dodona.types import CellId
@@ -22,6 +32,7 @@ from dodona_tablets.core.node import NodeCore
 MASTER_TIMEOUT_S: Final = 2.0
 ORACLE_TIMEOUT_MS: Final = 2_000
 JSON_HEADERS: Final = {"content-type": rest.JSON_TYPE}
+COMMITS: Final = frozenset({CommitOne, Prepare})
 
 _logger: Final = logging.getLogger("dodona.links")
 
@@ -39,6 +50,8 @@ class Links:
         self._peers: dict[CellId, tuple[str, Peer]] = {}
         self._batcher: Batcher[Any] = Batcher()
         self._is_asking = False
+        self._foreseen: list[Any] = []
+        self._foreseen_left = 0
         self._heartbeat: asyncio.Task[None] | None = None
         self._next_heartbeat: Heartbeat | None = None
         self._closing: list[asyncio.Task[None]] = []
@@ -66,7 +79,34 @@ class Links:
 
     # Timestamps: one request in flight, for all that were asked for before it was sent
 
+    def foresee(self, envelopes: Sequence[RequestEnvelope]) -> None:
+        """Ask already for the timestamps that a frame's commits will need, so that the oracle is at
+        work while the core is. The core takes their locks before it sees any other input, so
+        that no reader can tell this from asking afterwards (the commit protocol, rule 1)."""
+        self._foreseen_left = 0
+        if self._is_asking:
+            return
+        count = sum([type(body) in COMMITS for _, body in envelopes])
+        if count:
+            self._is_asking = True
+            self._foreseen_left = count
+            self._oracle.ask(GenerateTimestamps(count), self._deal_foreseen)
+
+    def _deal_foreseen(self, reply: Reply) -> None:
+        tokens, self._foreseen = self._foreseen, []
+        self._foreseen_left = 0  # it may have failed at once, before the core saw the frame
+        if isinstance(reply, TimestampRange):
+            shares = zip(tokens, range(reply.first, reply.first + reply.count), strict=False)
+            self._runtime.call_each(self._core.handle_timestamp, shares)
+        else:
+            self._warn(len(tokens), reply)
+        self._send_question()
+
     def _ask_timestamps(self, effect: AskTimestamps) -> None:
+        if self._foreseen_left:
+            self._foreseen_left -= 1
+            self._foreseen.append(effect.token)
+            return
         self._batcher.add(effect.token)
         if not self._is_asking:
             self._is_asking = True
@@ -77,17 +117,19 @@ class Links:
         if count is None:
             self._is_asking = False
         else:
-            self._oracle.call(GenerateTimestamps(count)).add_done_callback(self._deal)
+            self._oracle.ask(GenerateTimestamps(count), self._deal)
 
-    def _deal(self, future: "asyncio.Future[Reply]") -> None:
-        reply = future.result()
+    def _deal(self, reply: Reply) -> None:
         if isinstance(reply, TimestampRange):
             shares = [(token, at) for token, at, _ in self._batcher.split(reply.first)]
             self._runtime.call_each(self._core.handle_timestamp, shares)
         else:
-            count = len(self._batcher.fail())  # the core asks again for what it still wants
-            _logger.warning("the oracle gave none of %d timestamps: %s", count, reply)
+            self._warn(len(self._batcher.fail()), reply)
         self._send_question()
+
+    def _warn(self, count: int, reply: Reply) -> None:
+        """The core asks again for what it still wants."""
+        _logger.warning("the oracle gave none of %d timestamps: %s", count, reply)
 
     # Other cells
 

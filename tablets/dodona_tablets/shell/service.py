@@ -13,7 +13,8 @@ import msgspec
 from fastapi import FastAPI, Response
 
 from dodona._io.endpoint import Endpoint, EndpointLimits
-from dodona._io.runtime import Runtime, RuntimeLimits, read_clock
+from dodona._io.process import read_clock
+from dodona._io.runtime import Runtime, RuntimeLimits
 from dodona._io.serving import serve
 from dodona.types import CellId
 from dodona_tablets.core.node import NodeCore
@@ -59,7 +60,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
         at_once_age_ms_max=settings.async_loss_ms_max,
     )
     links = Links(core, settings.master_url)
-    runtime = Runtime(core, log, links.handlers(), limits=limits)
+    runtime = Runtime(core, log, links.handlers(), limits=limits, foresee=links.foresee)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from picows import WSMsgType
+from picows import WSMsgType, ws_connect
 
 from dodona._core.codec import encode_frame
 from dodona._core.messages import (
@@ -345,7 +345,7 @@ async def test_closing_while_connecting_leaves_nothing_behind() -> None:
 async def test_a_call_made_while_closing_waits_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection can carry frames a while before the task that opened it has ended, and closing
     waits for that task: a call made meanwhile once waited for ever."""
-    connect = peer_module.ws_connect
+    connect = ws_connect
     is_let_go = asyncio.Event()
 
     async def linger(*arguments: Any, **options: Any) -> Any:
@@ -369,3 +369,81 @@ async def test_a_call_made_while_closing_waits_is_answered(monkeypatch: pytest.M
         await closing
         assert_unavailable(await late, "closed by this client", was_sent=False)
         assert endpoint.bodies == [ask(1)]
+
+
+# ---- replies handed out by turns, and callbacks
+
+
+async def test_the_first_callers_go_on_before_the_last_have_their_replies() -> None:
+    turn = peer_module.REPLIES_PER_TURN
+    woken: list[int] = []
+
+    async def caller(peer: Peer, number: int) -> None:
+        await peer.call(ask(number))
+        woken.append(number)
+        assert isinstance(await peer.call(ask(1_000 + number)), Committed)
+
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        await peer.call(ask())
+        endpoint.frame_sizes.clear()
+        async with asyncio.TaskGroup() as callers:
+            for number in range(3 * turn):
+                callers.create_task(caller(peer, number))
+        assert woken == list(range(3 * turn))
+        assert endpoint.frame_sizes == [3 * turn, turn, turn, turn]
+
+
+async def test_replies_that_have_come_count_though_the_connection_is_lost_meanwhile() -> None:
+    count = 3 * peer_module.REPLIES_PER_TURN
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        calls = [peer.call(ask(number)) for number in range(1, count)]
+        await calls[0]  # the first turn: the others wait for theirs
+        assert not calls[-1].done()
+        await peer.close()
+        assert all(isinstance(call.result(), Committed) for call in calls)
+
+
+async def test_one_who_asks_is_called_back_with_the_reply() -> None:
+    replies: asyncio.Queue[Reply] = asyncio.Queue()
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        peer.ask(ask(7), replies.put_nowait)
+        assert await replies.get() == Committed(TransactionId(7), Timestamp(70))
+        peer.ask(ask(8), replies.put_nowait)
+        assert endpoint.frame_sizes == [1]
+        assert await replies.get() == Committed(TransactionId(8), Timestamp(80))
+
+
+async def test_one_who_asks_where_nobody_answers_is_told_so() -> None:
+    replies: asyncio.Queue[Reply] = asyncio.Queue()
+    endpoint = Endpoint(echo)
+    await endpoint.start()
+    endpoint.stop()
+    async with connected(endpoint) as peer:
+        peer.ask(ask(), replies.put_nowait)
+        assert_unavailable(await replies.get(), "can't be reached", was_sent=False)
+        peer.ask(ask(), replies.put_nowait)  # refused a moment ago: answered at once
+        assert_unavailable(replies.get_nowait(), "can't be reached", was_sent=False)
+    peer.ask(ask(), replies.put_nowait)
+    assert_unavailable(replies.get_nowait(), "closed by this client", was_sent=False)
+
+
+async def test_one_who_is_called_back_may_ask_again_and_close() -> None:
+    replies: list[Reply] = []
+    is_over = asyncio.Event()
+
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        closing: list[asyncio.Task[None]] = []
+
+        def again(reply: Reply) -> None:
+            replies.append(reply)
+            if len(replies) < 3:
+                peer.ask(ask(len(replies)), again)
+            elif not closing:
+                closing.append(asyncio.ensure_future(peer.close()))
+                is_over.set()
+
+        others = [peer.call(ask(number)) for number in range(100, 300)]
+        peer.ask(ask(0), again)
+        await is_over.wait()
+        await asyncio.gather(*closing, *others)
+        assert len(replies) == 3

@@ -214,3 +214,49 @@ async def test_too_many_bytes_waiting_are_refused_too() -> None:
     log.gate.release(2)
     await listener.wait_for(3)
     await runtime.close()
+
+
+# ---- what surrounds an input
+
+
+async def test_a_frame_is_foreseen_before_the_core_and_done_with_after_its_effects() -> None:
+    seen: list[object] = []
+
+    def plan(route: Any, count: int, now: Now) -> list[Effect]:
+        seen.append(f"core {count}")
+        return [AskTimestamps(count)]
+
+    runtime = Runtime(
+        ScriptedCore(plan),
+        None,
+        {AskTimestamps: seen.append},
+        foresee=lambda envelopes: seen.append([request_id for request_id, _ in envelopes]),
+    )
+    runtime.start()
+    runtime.handle_frame(Listener(), [(1, GenerateTimestamps(4)), (2, GenerateTimestamps(5))], 10)
+    effects = [AskTimestamps(4), AskTimestamps(5)]
+    assert seen == [[1, 2], "core 4", "core 5", *effects, []]
+    seen.clear()
+    runtime.handle((Listener(), 3), GenerateTimestamps(6))
+    assert seen == ["core 6", AskTimestamps(6)]
+    await runtime.close()
+
+
+async def test_what_is_due_afterwards_comes_after_all_effects_of_an_input() -> None:
+    seen: list[object] = []
+
+    class Gathering(Listener):
+        def reply(self, request_id: int, body: Any) -> None:
+            seen.append(request_id)
+            runtime.call_afterwards(lambda: seen.append(f"after {request_id}"))
+
+    runtime = Runtime(ScriptedCore(), None)
+    runtime.start()
+    runtime.handle_frame(Gathering(), [(1, REQUEST), (2, REQUEST)], 10)
+    assert seen == [1, 2, "after 1", "after 2"]
+    seen.clear()
+    runtime.call_afterwards(lambda: seen.append("with no input: soon"))
+    assert seen == []
+    await asyncio.sleep(0)
+    assert seen == ["with no input: soon"]
+    await runtime.close()

@@ -17,7 +17,8 @@ from dodona._core.messages import (
     Failure,
     GenerateTimestamps,
 )
-from dodona._io.runtime import EXIT_STATUS_SURPRISE, Runtime, RuntimeLimits, read_clock
+from dodona._io.process import EXIT_STATUS_SURPRISE, read_clock
+from dodona._io.runtime import Runtime, RuntimeLimits
 from dodona.types import Now
 from unit.oracle.scripted import (
     ACKNOWLEDGE,

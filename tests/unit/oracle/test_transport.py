@@ -1,6 +1,7 @@
 """A proxy's way to the master: what becomes of each answer."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,12 +24,10 @@ class FakePeer:
 
     def __init__(self, url: str, *, timeout_ms: int) -> None:
         self.url = url
-        self.calls: list[tuple[Any, asyncio.Future[Reply]]] = []
+        self.calls: list[tuple[Any, Callable[[Reply], None]]] = []
 
-    def call(self, body: Any) -> "asyncio.Future[Reply]":
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.calls.append((body, future))
-        return future
+    def ask(self, body: Any, then: Callable[[Reply], None]) -> None:
+        self.calls.append((body, then))
 
     async def close(self) -> None: ...
 
@@ -68,14 +67,14 @@ async def test_whatever_is_not_the_range_asked_for_fails_the_batch(
     runtime.start()
     asking = asyncio.create_task(runtime.ask(GenerateTimestamps(1)))
     await asyncio.sleep(0)
-    peers[0].calls[0][1].set_result(answer)
+    peers[0].calls[0][1](answer)
     reply = await asking
     assert isinstance(reply, Failure)
     assert reply.kind == kind
     asking = asyncio.create_task(runtime.ask(GenerateTimestamps(3)))
     await asyncio.sleep(0)
     assert peers[0].calls[1][0] == GenerateTimestamps(3)
-    peers[0].calls[1][1].set_result(TimestampRange(Timestamp(9), 3))
+    peers[0].calls[1][1](TimestampRange(Timestamp(9), 3))
     assert await asking == TimestampRange(Timestamp(9), 3)
     await link.close()
     await runtime.close()

@@ -165,6 +165,9 @@ class Bench:
     def commit_one(self, start: TransactionId, *writes: Write, cell: int = 0) -> object:
         return self.ask(CommitOne(start, (changes(*writes),)), cell)
 
+    def commit_blind(self, start: TransactionId, *writes: Write, cell: int = 0) -> object:
+        return self.ask(CommitOne(start, (changes(*writes),), is_blind=True), cell)
+
     def commit(self, *writes: Write, cell: int = 0) -> Timestamp:
         """Begin and commit at once; the commit timestamp."""
         route = self.commit_one(self.begin(), *writes, cell=cell)

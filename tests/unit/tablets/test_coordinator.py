@@ -17,7 +17,9 @@ from dodona._core.messages import (
     TellCommit,
 )
 from dodona.types import CellId, Timestamp, TransactionId
+from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.records import AllAcknowledged
+from dodona_tablets.core.transaction import State
 from unit.tablets.cells import ATOMIC, SECOND, Bench, changes, put
 
 ZERO, ONE = CellId(0), CellId(1)
@@ -255,3 +257,72 @@ def test_a_decision_below_the_watermark_is_confirmed_and_a_question_is_not() -> 
     bench.settle()
     assert read_everywhere(bench) == [(1, None)] * 2
     assert bench.oracle > start + 90 * SECOND
+
+
+# ---- messages that come when all is forgotten: found by the simulator (seed 1249)
+
+
+def long_prepared() -> tuple[Bench, TransactionId, Timestamp]:
+    """Prepared in both cells for longer than a transaction lives; nothing is under way."""
+    limits = CellLimits(transaction_life_s_max=3, forget_slack_s=1, watermark_period_ms=200)
+    bench = Bench(2, limits)
+    start, at = prepared(bench)
+    bench.pass_time(8)
+    bench.in_flight.clear()
+    bench.answer_oracle()
+    return bench, start, at
+
+
+def let_forget(bench: Bench, cell: CellId) -> None:
+    for _ in range(3):
+        bench.clock_us += 500_000
+        bench.nodes[cell].tick(bench.now)
+        bench.carry_out(cell)
+        bench.answer_oracle()
+
+
+def test_a_question_about_a_forgotten_commit_records_nothing() -> None:
+    bench, start, at = long_prepared()
+    bench.decide(start, at)
+    bench.in_flight.clear()
+    participant = bench.nodes[ONE]
+    told = TellCommit(ZERO, start, at)
+    participant.handle_cell_message(told, bench.now)
+    bench.carry_out(ONE)
+    bench.in_flight.clear()  # its acknowledgement is lost
+    let_forget(bench, ONE)
+    assert participant.cell.state_of(start) is State.NONE
+    participant.handle_cell_message(QueryStatus(ZERO, start), bench.now)
+    assert participant.cell.state_of(start) is State.NONE
+    participant.handle_cell_message(told, bench.now)
+    bench.carry_out(ONE)
+    bench.settle()
+    assert bench.read(1, cell=1) == (1, None)
+
+
+def test_a_late_question_to_a_coordinator_that_forgot_undoes_nothing() -> None:
+    bench, start, at = long_prepared()
+    bench.decide(start, at)
+    bench.settle()
+    let_forget(bench, ZERO)
+    assert bench.nodes[ZERO].cell.state_of(start) is State.NONE
+    bench.nodes[ZERO].handle_cell_message(AskCoordinator(ONE, start), bench.now)
+    bench.carry_out(ZERO)
+    bench.deliver()
+    assert bench.nodes[ZERO].cell.state_of(start) is State.NONE
+    assert bench.read(1, cell=1) == (1, None)
+
+
+def test_whoever_is_prepared_still_learns_that_nothing_came_of_it() -> None:
+    """Its coordinator never was: it was told of the transaction only by the question."""
+    bench, start, _ = long_prepared()
+    bench.logs[ZERO] = []
+    bench.add(ZERO)
+    bench.pass_time(8)
+    bench.answer_oracle()
+    bench.nodes[ZERO].cell.outcomes.raise_watermark(Timestamp(start + 1))
+    bench.nodes[ZERO].handle_cell_message(AskCoordinator(ONE, start), bench.now)
+    bench.carry_out(ZERO)
+    bench.settle()
+    assert bench.nodes[ONE].cell.state_of(start) is State.REFUSED
+    assert bench.read(1, cell=1) is None

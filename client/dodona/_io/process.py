@@ -1,0 +1,51 @@
+"""The process around a server: its clocks, its interpreter's settings, and its end.
+
+Owns: what is set or done once for a whole process. Whatever else a server does is the runtime's.
+"""
+
+import gc
+import logging
+import os
+import sys
+import time
+from typing import Final, NoReturn
+
+from dodona.types import Now
+
+EXIT_STATUS_SURPRISE: Final = 70
+"""How a process ends that met a surprise (`EX_SOFTWARE`): whoever supervises it restarts it."""
+
+_logger: Final = logging.getLogger("dodona.runtime")
+
+
+def read_clock() -> Now:
+    """The process's own clocks, for a core."""
+    return Now(time.monotonic_ns() // 1000, time.time_ns() // 1000)
+
+
+def stop_process(error: BaseException) -> NoReturn:
+    """Say what happened and end the process without running another line of it."""
+    logging.basicConfig()  # does nothing where logging is set up: last words must be heard
+    _logger.critical("stopping the process: its state is in doubt", exc_info=error)
+    logging.shutdown()
+    os._exit(EXIT_STATUS_SURPRISE)
+
+
+def prepare_process() -> None:
+    """Settings of the interpreter that a server process wants. Not for a process of the user's.
+
+    Raises SystemExit when assertions are switched off: invariants would be broken in silence.
+    """
+    require_assertions()
+    # A flush gives up the GIL several times and must win it back from a busy event loop each time:
+    # the default of 5 ms would be added to every commit under load.
+    sys.setswitchinterval(0.000_05)
+    # Messages are invisible to the collector, what is left is long-lived: look rarely.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def require_assertions() -> None:
+    """Raises SystemExit under `python -O`."""
+    if not __debug__:
+        raise SystemExit("dodona servers do not run under python -O: they rely on assertions")

@@ -1,0 +1,163 @@
+"""A node's way to the oracle: who may share a question, above all one that was asked early."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dodona._core.effects import AskTimestamps, Effect
+from dodona._core.messages import (
+    AskOutcome,
+    CommitOne,
+    Failure,
+    GenerateTimestamps,
+    Prepare,
+    Reply,
+    TimestampRange,
+)
+from dodona._io.runtime import Runtime
+from dodona.types import CellId, Now, Timestamp, TransactionId
+from dodona_tablets.shell import links as links_module
+from dodona_tablets.shell.links import Links
+
+pytestmark = pytest.mark.anyio
+
+AWAY = Failure("unavailable", "the master is away")
+
+
+class FakePeer:
+    """Stands in for the connection to the oracle: the test answers, or it fails at once."""
+
+    def __init__(self, url: str, *, timeout_ms: int) -> None:
+        self.questions: list[tuple[int, Callable[[Reply], None]]] = []
+        self.is_away = False
+
+    def ask(self, body: GenerateTimestamps, then: Callable[[Reply], None]) -> None:
+        if self.is_away:
+            then(AWAY)
+        else:
+            self.questions.append((body.count, then))
+
+    @property
+    def counts(self) -> list[int]:
+        return [count for count, _ in self.questions]
+
+    def answer(self, first: int) -> None:
+        count, then = self.questions.pop(0)
+        then(TimestampRange(Timestamp(first), count))
+
+    async def close(self) -> None: ...
+
+
+class Core:
+    """Asks for a timestamp for each request whose transaction is even."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.got: list[tuple[Any, int]] = []
+
+    def handle(self, route: Any, body: Any, now: Now) -> None:
+        if body.transaction % 2 == 0:
+            self.effects.append(AskTimestamps(body.transaction))
+
+    def handle_timestamp(self, token: Any, timestamp: Timestamp, now: Now) -> None:
+        self.got.append((token, timestamp))
+
+    def tick(self, now: Now) -> None: ...
+
+    def next_deadline(self) -> int | None:
+        return None
+
+    def take_effects(self) -> list[Effect]:
+        effects, self.effects = self.effects, []
+        return effects
+
+
+class Bench:
+    """A runtime over the core above, with real links to a fake oracle."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(links_module, "Peer", FakePeer)
+        self.core = Core()
+        self.links = Links(self.core, "http://127.0.0.1:1")  # type: ignore[arg-type]
+        handlers = self.links.handlers()
+        self.runtime = Runtime(self.core, None, handlers, foresee=self.links.foresee)
+        self.links.open(self.runtime)
+        self.runtime.start()
+        self.oracle: FakePeer = self.links._oracle  # type: ignore[assignment]
+
+    def frame(self, *bodies: Any) -> None:
+        self.runtime.handle_frame(self, [(1, body) for body in bodies], 10)
+
+    def reply(self, request_id: int, body: Reply) -> None: ...
+
+
+@pytest.fixture
+async def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def commit(number: int) -> CommitOne:
+    return CommitOne(TransactionId(number), ())
+
+
+def prepare(number: int) -> Prepare:
+    return Prepare(TransactionId(number), (CellId(0), CellId(1)), ())
+
+
+async def test_a_frame_of_commits_is_asked_for_early_and_all_at_once(bench: Bench) -> None:
+    bench.frame(commit(2), AskOutcome(TransactionId(3)), prepare(4))
+    assert bench.oracle.counts == [2]
+    bench.oracle.answer(100)
+    assert bench.core.got == [(2, 100), (4, 101)]
+    await asyncio.sleep(0)
+    assert bench.oracle.counts == []
+
+
+async def test_a_frame_without_commits_asks_for_nothing_early(bench: Bench) -> None:
+    bench.frame(AskOutcome(TransactionId(1)))
+    await asyncio.sleep(0)
+    assert bench.oracle.counts == []
+
+
+async def test_whoever_asks_after_the_frame_is_served_by_a_later_question(bench: Bench) -> None:
+    """Its locks were taken after the early question was sent, and others may have read between."""
+    bench.frame(commit(1), commit(2), commit(4))  # 1 is refused: a timestamp is left over
+    bench.runtime.handle((bench, 1), AskOutcome(TransactionId(6)))
+    await asyncio.sleep(0)
+    assert bench.oracle.counts == [3]
+    bench.oracle.answer(100)
+    assert bench.core.got == [(2, 100), (4, 101)]
+    assert bench.oracle.counts == [1]
+    bench.oracle.answer(200)
+    assert bench.core.got[2:] == [(6, 200)]
+
+
+async def test_a_second_frame_does_not_share_the_first_ones_question(bench: Bench) -> None:
+    bench.frame(commit(2))
+    bench.frame(commit(4), commit(6))
+    assert bench.oracle.counts == [1]
+    bench.oracle.answer(100)
+    assert bench.oracle.counts == [2]
+    bench.oracle.answer(200)
+    assert bench.core.got == [(2, 100), (4, 200), (6, 201)]
+
+
+async def test_an_early_question_that_fails_at_once_takes_nobody_with_it(bench: Bench) -> None:
+    bench.oracle.is_away = True
+    bench.frame(commit(2))
+    bench.oracle.is_away = False
+    await asyncio.sleep(0)
+    assert bench.oracle.counts == [1]
+    bench.oracle.answer(100)
+    assert bench.core.got == [(2, 100)]
+
+
+async def test_an_early_question_that_fails_later_leaves_it_to_the_core(bench: Bench) -> None:
+    bench.frame(commit(2))
+    bench.oracle.questions.pop()[1](AWAY)
+    assert bench.core.got == []
+    bench.frame(commit(4))
+    bench.oracle.answer(300)
+    assert bench.core.got == [(4, 300)]
