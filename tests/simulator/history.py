@@ -121,6 +121,12 @@ class Transaction:
     conflict: Conflict | None = None
     is_fresh: bool = True
     """Whether the oracle gave `start` for this transaction. Some readers choose it."""
+    is_blind: bool = False
+    """Whether it reads nothing and begins where it commits: it has no start, and nothing that was
+    committed before stands in its way."""
+    names: list[int] = field(default_factory=list)
+    """What a blind one was called on the wire, in turn: timestamps from a reserve, each only once,
+    that say nothing of when."""
 
     @property
     def name(self) -> str:

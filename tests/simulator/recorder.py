@@ -5,17 +5,18 @@ ok, fail or info. It records what was *asked*, not what the client made of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
+from dodona._core.messages import CommitOne, Prepare
 from dodona._core.session import Session
-from dodona._core.steps import Pause, Protocol
+from dodona._core.steps import Calls, Pause, Protocol, Step
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
 from dodona.keys import encode_key
 from dodona.schema import MAIN_LOCK, Column
-from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Timestamp, TransactionId
+from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Timestamp
 from simulator.driver import ClientProcess
 from simulator.history import (
     Acquisition,
@@ -53,6 +54,10 @@ class TableShape(msgspec.Struct, frozen=True):
         columns = self.key_columns
         values = [row[column.name] for column in columns]
         return RowKey(self.path, bytes(encode_key(values, [column.type for column in columns])))
+
+    def key_text(self, row: Row) -> str:
+        """The key as a refusal names it."""
+        return repr({column.name: row[column.name] for column in self.key_columns})
 
     def bound(self, values: Sequence[Any] | None, default: bytes) -> bytes:
         if values is None:
@@ -132,6 +137,95 @@ class Recorder:
         self._history.latest_reads.append(LatestRead(asked_us, self.now_us, read))
         return rows[0]
 
+    def write(
+        self, table: TableShape, rows: Sequence[Row], *, is_update: bool = False
+    ) -> Protocol[bool]:
+        """Write rows without a transaction. → whether the caller was told that it is committed."""
+        writing = self.session.write_rows(table.path, rows, is_update, "sync")
+        writes = [table.write(row, is_update=is_update) for row in rows]
+        return (yield from self._settle_blind(table, rows, writes, writing))
+
+    def erase(self, table: TableShape, keys: Sequence[Row]) -> Protocol[bool]:
+        """Delete rows of one tablet without a transaction. → whether the caller was told that it
+        is committed."""
+        erasing = self.session.erase_rows(table.path, keys, "sync")
+        writes = [Write(table.row_key(key), None) for key in keys]
+        return (yield from self._settle_blind(table, keys, writes, erasing))
+
+    def _settle_blind(
+        self,
+        table: TableShape,
+        rows: Sequence[Row],
+        writes: Sequence[Write],
+        writing: Protocol[Timestamp | None],
+    ) -> Protocol[bool]:
+        record = self._history.begin(self.name, self.now_us)
+        record.is_blind = True
+        record.writes.extend(writes)
+        texts = [table.key_text(row) for row in rows]
+        rows_by_key = {text: write.row for text, write in zip(texts, writes, strict=True)}
+        return (yield from self.settle(record, self._watch(record, writing), rows_by_key))
+
+    def _watch(
+        self, record: Transaction, writing: Protocol[Timestamp | None]
+    ) -> Protocol[Timestamp | None]:
+        """Note under which name it goes out. It is blind only if all of it goes to one cell."""
+        try:
+            step = next(writing)
+            while True:
+                self._note_name(record, step)
+                step = writing.send((yield step))
+        except StopIteration as end:
+            return cast("Timestamp | None", end.value)
+        finally:
+            writing.close()
+
+    def _note_name(self, record: Transaction, step: Step) -> None:
+        for _, body in step.requests if isinstance(step, Calls) else ():
+            if isinstance(body, CommitOne):
+                assert record.is_blind, "it went to several cells before"
+                if record.names[-1:] != [body.transaction]:  # else it goes out once more
+                    record.names.append(body.transaction)
+            elif isinstance(body, Prepare) and record.is_blind:
+                record.is_blind = False
+                record.start, record.begun_us = body.transaction, self.now_us
+
+    def settle(
+        self,
+        record: Transaction,
+        committing: Protocol[Timestamp | None],
+        rows_by_key: Mapping[str, RowKey],
+    ) -> Protocol[bool]:
+        """Record what the caller of a commit is told. → whether that it is committed."""
+        record.commit_us = self.now_us
+        if self.on_commit is not None:
+            self.on_commit()
+        try:
+            timestamp = yield from committing
+        except CommitOutcomeUnknown as error:
+            yield from self._ask_outcome(record, error)
+        except DodonaError as error:
+            _fail(record, error, rows_by_key)
+        else:
+            record.status, record.commit = "ok", timestamp
+        record.end_us = self.now_us
+        return record.status == "ok"
+
+    def _ask_outcome(self, record: Transaction, error: CommitOutcomeUnknown) -> Protocol[None]:
+        record.status, record.error = "info", error.message
+        if self.random.random() > ASK_RATE:
+            return
+        if self.random.random() < 0.5:
+            yield Pause(self.random.randrange(1, ASK_LATE_MS_MAX))
+        try:
+            outcome = yield from self.session.outcome(error.attributes["transaction"])
+        except DodonaError:
+            return
+        if outcome.state == "committed":
+            record.status, record.commit = "ok", outcome.timestamp
+        elif outcome.state == "aborted":
+            record.status = "fail"
+
     def take_timestamps(self, count: int) -> Protocol[None]:
         """A range for nothing: it moves the oracle's counter ahead."""
         asked_us = self.now_us
@@ -191,8 +285,7 @@ class Attempt:
     def _keep(self, table: TableShape, row: Row, write: Write) -> None:
         assert write.row not in self.record.rows, "a workload writes a row once a transaction"
         self.record.writes.append(write)
-        key = {column.name: row[column.name] for column in table.key_columns}
-        self._rows_by_key[repr(key)] = write.row
+        self._rows_by_key[table.key_text(row)] = write.row
 
     def end(self) -> None:
         """A reader is done."""
@@ -202,48 +295,21 @@ class Attempt:
     def commit(self) -> Protocol[bool]:
         """→ whether the caller was told that it is committed."""
         assert self._buffer is not None
-        record = self.record
-        record.commit_us = self._recorder.now_us
-        if self._recorder.on_commit is not None:
-            self._recorder.on_commit()
-        try:
-            timestamp = yield from self._session.commit(self._buffer)
-        except CommitOutcomeUnknown as error:
-            yield from self._ask_outcome(error)
-        except DodonaError as error:
-            self._fail(error)
-        else:
-            record.status, record.commit = "ok", timestamp
-        record.end_us = self._recorder.now_us
-        return record.status == "ok"
-
-    def _fail(self, error: DodonaError) -> None:
-        self.record.status, self.record.error = "fail", f"{error.kind}: {error.message}"
-        if not isinstance(error, TransactionConflict):
-            return
-        row = self._rows_by_key.get(repr(error.attributes.get("key")))
-        if row is not None:
-            said = error.attributes.get
-            self.record.conflict = Conflict((row,), said("winner"), said("winner_timestamp"))
-
-    def _ask_outcome(self, error: CommitOutcomeUnknown) -> Protocol[None]:
-        record = self.record
-        record.status, record.error = "info", error.message
-        random = self._recorder.random
-        if random.random() > ASK_RATE:
-            return
-        if random.random() < 0.5:
-            yield Pause(random.randrange(1, ASK_LATE_MS_MAX))
-        try:
-            outcome = yield from self._session.outcome(TransactionId(record.start))
-        except DodonaError:
-            return
-        if outcome.state == "committed":
-            record.status, record.commit = "ok", outcome.timestamp
-        elif outcome.state == "aborted":
-            record.status = "fail"
+        committing = self._session.commit(self._buffer)
+        settling = self._recorder.settle(self.record, committing, self._rows_by_key)
+        return (yield from settling)
 
     def give_up(self, error: DodonaError) -> None:
         """Something failed before the commit was asked for."""
         self.record.status, self.record.end_us = "fail", self._recorder.now_us
         self.record.error = f"{error.kind}: {error.message}"
+
+
+def _fail(record: Transaction, error: DodonaError, rows_by_key: Mapping[str, RowKey]) -> None:
+    record.status, record.error = "fail", f"{error.kind}: {error.message}"
+    if not isinstance(error, TransactionConflict):
+        return
+    row = rows_by_key.get(repr(error.attributes.get("key")))
+    if row is not None:
+        said = error.attributes.get
+        record.conflict = Conflict((row,), said("winner"), said("winner_timestamp"))

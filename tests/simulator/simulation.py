@@ -295,6 +295,7 @@ class Simulation:
             "conflicts": sum(error.startswith("transaction_conflict") for error in errors),
             "unsure": statuses.count("info") + statuses.count("open"),
             "snapshots": self.workload.snapshot_count,
+            "blind": sum(t.is_blind and t.status == "ok" for t in self.history.transactions),
         }
         result.fault_counts = dict(sorted(self.cluster.fault_counts.items()))
         result.message_counts = dict(sorted(self.cluster.transport.request_counts.items()))

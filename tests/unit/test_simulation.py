@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -16,9 +16,15 @@ from dodona._core.batcher import Batcher
 from dodona._core.context import Context
 from dodona._core.effects import Effect, ReplyAtOnce, ReplyTo, Route
 from dodona._core.messages import Aborted, AskOutcome, Decide, Failure, Reply
+from dodona._core.reserve import Reserve
 from dodona._core.steps import Calls, Protocol
-from dodona.types import CellId, Timestamp
+from dodona.schema import TableSchema
+from dodona.types import MAX_TIMESTAMP, CellId, Key, Timestamp, TransactionId
+from dodona_tablets.core.locks import check_row
 from dodona_tablets.core.node import NodeCore
+from dodona_tablets.core.participant import Participant
+from dodona_tablets.core.row import Row
+from dodona_tablets.core.transaction import Transaction
 from simulator.__main__ import main
 from simulator.checkers.violation import Promise
 from simulator.servers import CoreFactory
@@ -51,6 +57,7 @@ def test_the_runs_contain_what_they_are_to_prove() -> None:
     assert counts["committed"] > 0.3 * counts["commits asked for"]
     assert counts["crashes"] > 40
     assert counts["snapshots"] > 100
+    assert counts["blind"] > 100
     for recovery in ("QueryStatus", "AskCoordinator", "AskOutcome", "CommitOne", "Prepare"):
         assert messages[recovery] > 0, recovery
 
@@ -90,14 +97,16 @@ class AnswersTooEarly(NodeCore):
         ]
 
 
-def broken_promises(*wanted: str, make_core: CoreFactory = NodeCore) -> set[str]:
+def broken_promises(
+    *wanted: str, make_core: CoreFactory = NodeCore, workload: str | None = None
+) -> set[str]:
     """What the seeds show, up to the first one that shows one of the wanted kinds.
 
     A bug may first show as something else: which kind comes first depends on every detail.
     """
     promises: set[str] = set()
     for seed in range(PLANTED_SEEDS_MAX):
-        outcome = simulate(seed, SECONDS, None, make_core)
+        outcome = simulate(seed, SECONDS, workload, make_core)
         promises |= {violation.promise for violation in outcome.violations}
         if promises & set(wanted):
             break
@@ -153,6 +162,87 @@ class HoardingBatcher(Batcher[Route]):
 def test_timestamps_kept_for_later_callers_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dodona_oracle.core.proxy.Batcher", HoardingBatcher)
     assert "MONOTONIC" in broken_promises("MONOTONIC")
+
+
+# Planted bugs of blind writes
+
+
+def copy_of(row: Row) -> Row:
+    copy = Row()
+    copy.versions, copy.holders = row.versions, row.holders
+    copy.read_locked_until = row.read_locked_until
+    return copy
+
+
+def test_a_blind_write_that_does_not_wait_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(
+        row: Row, key: Key, schema: TableSchema, start: Timestamp, *masks: int
+    ) -> Transaction | None:
+        seen = copy_of(row)
+        if start == MAX_TIMESTAMP:
+            seen.holders = None
+        return check_row(seen, key, schema, start, *masks)
+
+    monkeypatch.setattr("dodona_tablets.core.participant.check_row", check)
+    assert "NOCONFLICT" in broken_promises("NOCONFLICT", workload="blind")
+
+
+def test_an_update_lost_to_a_blind_write_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a blind write committed stands in nobody's way."""
+    is_blind: dict[int, bool] = {}
+    commit = Participant.handle_timestamp
+
+    def handle(participant: Participant, transaction: TransactionId, at: Timestamp) -> None:
+        alive = participant._cell.transactions.get(transaction)
+        is_blind[at] = alive is not None and alive.start == MAX_TIMESTAMP
+        commit(participant, transaction, at)
+
+    def check(row: Row, *asked: Any) -> Transaction | None:
+        seen = copy_of(row)
+        seen.versions = [version for version in row.versions if not is_blind.get(version[0])]
+        return check_row(seen, *asked)
+
+    monkeypatch.setattr(Participant, "handle_timestamp", handle)
+    monkeypatch.setattr("dodona_tablets.core.participant.check_row", check)
+    assert "NOCONFLICT" in broken_promises("NOCONFLICT", workload="blind")
+
+
+class Repeating(Reserve):
+    """Hands out every name twice."""
+
+    last: TransactionId | None = None
+
+    def take(self, instant_us: int) -> TransactionId | None:
+        taken, self.last = self.last, None
+        if taken is None:
+            taken = self.last = super().take(instant_us)
+        return taken
+
+
+def test_names_given_out_twice_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dodona._core.context.Reserve", Repeating)
+    assert {"UNIQUE", "DURABILITY"} <= broken_promises("DURABILITY", workload="blind")
+
+
+def test_a_blind_write_committed_at_its_name_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name was issued long before: it is not the time of the commit."""
+    commit = Participant.handle_timestamp
+
+    def handle(participant: Participant, transaction: TransactionId, at: Timestamp) -> None:
+        alive = participant._cell.transactions.get(transaction)
+        is_blind = alive is not None and alive.start == MAX_TIMESTAMP
+        commit(participant, transaction, Timestamp(transaction + 1) if is_blind else at)
+
+    monkeypatch.setattr(Participant, "handle_timestamp", handle)
+    assert "MONOTONIC" in broken_promises("MONOTONIC", workload="blind")
+
+
+def test_a_blind_write_sent_again_under_another_name_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Silence does not say that nothing came of it."""
+    monkeypatch.setattr("dodona._core.committing.was_never_sent", lambda _: True)
+    assert "GHOST" in broken_promises("GHOST", workload="blind")
 
 
 # The command

@@ -2,7 +2,8 @@
 
 Owns: the checks ATOMICITY, DURABILITY and GHOST, and the outcome of transactions whose caller was
 told nothing sure. Needs values that are unique (no two transactions write equal columns to a row)
-and a value in every unsure transaction: a deletion does not say whose it is.
+and a value in every unsure transaction that has a start: a deletion does not say whose it is. Of
+blind ones that only delete, any that fits will do, as nothing but the instant tells them apart.
 Must not import: any core.
 """
 
@@ -49,6 +50,7 @@ class _Attributor:
         for t in transactions:
             if t.status != "ok" and t.commit_us is not None and t.writes:
                 self._resolve(t)
+        self._resolve_erasers(transactions)
         for place, version in self._versions.items():
             if place not in self._owners:
                 self._flag("GHOST", f"nobody wrote {_show(version)}")
@@ -95,6 +97,26 @@ class _Attributor:
             rows = ", ".join(str(write.row) for write in missing)
             self._flag("ATOMICITY", f"{t.name} left a version at {commit}, but none of {rows}")
 
+    def _resolve_erasers(self, transactions: list[Transaction]) -> None:
+        """Deletions that are left belong to unsure ones that deleted just these rows. The first to
+        come gets the lowest: if any choice keeps real time, this one does."""
+        erasers: dict[tuple[RowKey, ...], list[Transaction]] = {}
+        for t in sorted(transactions, key=lambda t: (t.commit_us is None, t.commit_us)):
+            if _is_unsure(t) and t.is_blind and not _has_value(t):
+                rows = tuple(sorted(write.row for write in t.writes))
+                erasers.setdefault(rows, []).append(t)
+        deleted: dict[int, list[RowKey]] = {}
+        for row, timestamp in sorted(self._versions, key=lambda place: place[::-1]):
+            place = (row, timestamp)
+            if place not in self._owners and self._versions[place].columns is None:
+                deleted.setdefault(timestamp, []).append(row)
+        for timestamp, found in deleted.items():
+            fitting = erasers.get(tuple(found))
+            if fitting:
+                t = fitting.pop(0)
+                self._result.committed.append((t, timestamp))
+                self._claim(t, timestamp)
+
     def _find_commit(self, t: Transaction) -> int | None:
         for write in t.writes:
             if write.columns is not None:
@@ -107,12 +129,20 @@ class _Attributor:
 def _demand_tellable(transactions: list[Transaction]) -> None:
     owners: dict[tuple[RowKey, object], str] = {}
     for t in transactions:
-        if t.status in ("info", "open") and t.commit_us is not None and t.writes:
-            assert any(write.columns is not None for write in t.writes), f"{t.name} only deletes"
+        if _is_unsure(t) and not t.is_blind:
+            assert _has_value(t), f"{t.name} only deletes"
         for write in t.writes:
             if write.columns is not None:
                 owner = owners.setdefault((write.row, write.columns), t.name)
                 assert owner == t.name, f"{owner} and {t.name} write the same to {write.row}"
+
+
+def _is_unsure(t: Transaction) -> bool:
+    return t.status in ("info", "open") and t.commit_us is not None and bool(t.writes)
+
+
+def _has_value(t: Transaction) -> bool:
+    return any(write.columns is not None for write in t.writes)
 
 
 def _show(version: Version) -> str:

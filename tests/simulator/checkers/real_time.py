@@ -70,7 +70,8 @@ def check_false_conflicts(
 ) -> list[Violation]:
     """A refusal names a row and a winner: the winner must be real, and have touched the row."""
     transactions = list(transactions)
-    by_start = {t.start: t for t in transactions if t.is_fresh}
+    by_start = {t.start: t for t in transactions if t.is_fresh and not t.is_blind}
+    by_start |= {name: t for t in transactions for name in t.names}
     by_commit = {commit: t for t, commit in committed}
     violations = []
     for t in transactions:
@@ -88,6 +89,8 @@ def _false_winner(
     by_start: dict[int, Transaction],
     by_commit: dict[int, Transaction],
 ) -> str | None:
+    if loser.is_blind:
+        return "nothing stands in the way of what begins where it commits"
     if conflict.winner_commit is not None:
         if conflict.winner_commit <= loser.start:
             return "that commit lies below the loser's start"

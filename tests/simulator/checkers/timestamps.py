@@ -1,7 +1,9 @@
 """The oracle's promises, from the callers' side: unique, and monotonic in real time.
 
 Owns: the checks UNIQUE, MONOTONIC, ORDER and SESSION. Every timestamp counts that somebody saw,
-be it a start, a commit or one that a server used up inside. Linear but for sorting.
+be it a start, a commit or one that a server used up inside. The name of a blind write counts for
+being unique and below its commit, but not for when it came: it was asked for in advance.
+Linear but for sorting.
 Must not import: any core.
 """
 
@@ -20,12 +22,13 @@ Committed = list[tuple[Transaction, int]]
 def check_timestamps(
     transactions: Iterable[Transaction], committed: Committed, acquisitions: Iterable[Acquisition]
 ) -> list[Violation]:
-    transactions = [t for t in transactions if t.is_fresh and t.begun_us is not None]
+    transactions = list(transactions)
+    begun = [t for t in transactions if t.is_fresh and t.begun_us is not None]
     acquisitions = list(acquisitions)
-    starts = _starts(transactions)
+    starts = _starts(begun)
     return [
-        *_check_ranges(starts + acquisitions),
-        *_check_unique(transactions, committed),
+        *_check_ranges(starts + _names(transactions) + acquisitions),
+        *_check_unique(begun, transactions, committed),
         *_check_monotonic(starts + _commits(committed) + acquisitions),
         *_check_order(committed),
         *_check_sessions(transactions),
@@ -37,6 +40,14 @@ def _starts(transactions: list[Transaction]) -> list[Acquisition]:
         Acquisition(t.name, t.begin_us, t.begun_us, t.start, t.start)
         for t in transactions
         if t.begun_us is not None
+    ]
+
+
+def _names(transactions: list[Transaction]) -> list[Acquisition]:
+    return [
+        Acquisition(f"{t.name} as its name", t.begin_us, NEVER_US, name, name)
+        for t in transactions
+        for name in t.names
     ]
 
 
@@ -66,10 +77,13 @@ def _check_ranges(acquisitions: list[Acquisition]) -> list[Violation]:
     return violations
 
 
-def _check_unique(transactions: list[Transaction], committed: Committed) -> list[Violation]:
+def _check_unique(
+    begun: list[Transaction], named: list[Transaction], committed: Committed
+) -> list[Violation]:
     violations = []
     owners: dict[int, str] = {}
-    points = [(t.start, f"the start of {t.name}") for t in transactions]
+    points = [(t.start, f"the start of {t.name}") for t in begun]
+    points += [(name, f"a name of {t.name}") for t in named for name in t.names]
     points += [(commit, f"the commit of {t.name}") for t, commit in committed]
     for timestamp, owner in points:
         other = owners.setdefault(timestamp, owner)
@@ -101,23 +115,28 @@ def _check_monotonic(seen: list[Acquisition]) -> list[Violation]:
 
 
 def _check_order(committed: Committed) -> list[Violation]:
+    """Blind writes too: a name above the commit was not issued when the oracle was asked for it."""
     return [
-        Violation("ORDER", f"{t.name} started at {t.start} and committed at {commit}")
+        Violation("ORDER", f"{t.name} started at {floor} and committed at {commit}")
         for t, commit in committed
-        if commit <= t.start
+        if commit <= (floor := max(t.names, default=0) if t.is_blind else t.start)
     ]
 
 
 def _check_sessions(transactions: list[Transaction]) -> list[Violation]:
+    """What is blind starts where it commits, if it is known to have committed."""
     violations = []
     last: dict[str, Transaction] = {}
     for t in transactions:
+        start = t.commit if t.is_blind else t.start
+        if start is None or not t.is_fresh or (t.begun_us is None and not t.is_blind):
+            continue
         before = last.get(t.session)
-        if before is not None and before.commit is not None and t.start <= before.commit:
+        if before is not None and before.commit is not None and start <= before.commit:
             violations.append(
                 Violation(
                     "SESSION",
-                    f"{t.name} started at {t.start}, below its session's commit "
+                    f"{t.name} started at {start}, below its session's commit "
                     f"{before.commit} ({before.name})",
                 )
             )

@@ -1,8 +1,9 @@
 """A small database with switchable bugs: what the checkers are measured against.
 
-Owns: a two-cell store with snapshot reads, row locks by group and two-phase commit, and sessions
-that use it in a seeded interleaving while their history is recorded. Without a bug it keeps every
-promise; each bug of `BUGS` breaks at least one. It shares no code with the product.
+Owns: a two-cell store with snapshot reads, row locks by group, two-phase commit and blind writes to
+one cell, and sessions that use it in a seeded interleaving while their history is recorded. Without
+a bug it keeps every promise; each bug of `BUGS` breaks at least one. It shares no code with the
+product.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ CELLS: Final = 2
 GROUPS: Final = (0, 1)
 SESSIONS: Final = 5
 STEPS: Final = 900
+BLIND_RATE: Final = 0.2
+NAMES_PER_RESERVE: Final = 20
 LAST: Final = 1 << 62
 
 BUGS: Final = (
@@ -57,6 +60,11 @@ BUGS: Final = (
     "stale_latest",
     "wrong_commit_told",
     "commit_told_as_failure",
+    "blind_does_not_wait",
+    "blind_not_checked",
+    "blind_conflict",
+    "blind_at_its_name",
+    "name_given_twice",
 )
 
 
@@ -81,6 +89,7 @@ class Model:
         self.bug = bug
         self.issued = 0
         self.leftover: list[int] = []
+        self.reserve: list[int] = []
         self.versions: dict[RowKey, list[Version]] = {row: [] for row in ROWS}
         self.locks = {(row, group): _Locks() for row in ROWS for group in GROUPS}
         self.prepared: dict[RowKey, dict[str, tuple[int, Write]]] = {row: {} for row in ROWS}
@@ -98,6 +107,22 @@ class Model:
             self.leftover.append(self.issued)
         self.issued += 1
         return self.issued
+
+    def take_name(self) -> int:
+        """For a blind write: a timestamp that was issued some time ago."""
+        if not self.reserve:
+            first, self.issued = self.issued + 1, self.issued + NAMES_PER_RESERVE
+            self.reserve = list(range(self.issued, first - 1, -1))
+        return self.reserve[-1] if self.is_buggy("name_given_twice", 0.1) else self.reserve.pop()
+
+    def is_held(self, t: Transaction) -> bool:
+        """Whether anybody holds what this blind write needs."""
+        needed = [
+            self.locks[write.row, group] for write in t.writes for group in _checked(write.groups)
+        ]
+        if self.bug == "blind_does_not_wait":
+            return False
+        return any(locks.holder is not None or locks.readers for locks in needed)
 
     def is_blocked(self, row: RowKey, at: int) -> bool:
         if self.bug in ("no_wait_on_prepared", "dirty_read"):
@@ -158,16 +183,18 @@ class Model:
     def _conflict(self, t: Transaction, item: Write | Lock) -> Conflict | None:
         if self.is_buggy("false_conflict", 0.02):
             return Conflict((item.row,), winner_start=self.random.randint(1, self.issued))
+        if t.is_blind and self.bug != "blind_conflict":
+            return None
         groups = item.groups
         checked = groups if self.bug == "main_ignores_groups" else _checked(groups)
         for group in checked:
             locks = self.locks[item.row, group]
             if locks.holder is not None:
-                return Conflict((item.row,), winner_start=locks.holder.start)
+                return Conflict((item.row,), winner_start=_id_of(locks.holder))
             if locks.last_modified > t.start and self._is_checked(item):
                 return Conflict((item.row,), winner_commit=locks.last_modified)
             if isinstance(item, Write) and locks.readers:
-                return Conflict((item.row,), winner_start=locks.readers[0].start)
+                return Conflict((item.row,), winner_start=_id_of(locks.readers[0]))
             if isinstance(item, Write) and locks.read_locked_until > t.start:
                 return Conflict((item.row,), winner_commit=locks.read_locked_until)
         return None
@@ -184,7 +211,7 @@ class Model:
                 continue
             for group in write.groups:
                 self.locks[write.row, group].holder = None
-                if commit is not None:
+                if commit is not None and not (t.is_blind and self.bug == "blind_not_checked"):
                     self.locks[write.row, group].last_modified = commit
             if commit is not None or (self.is_buggy("ghost_of_refused", 0.5)):
                 self._apply(write, commit or self.timestamp())
@@ -208,6 +235,10 @@ class Model:
 
 def _of_cell(items: list[Item], cell: int) -> list[Item]:
     return [item for item in items if _cell_of(item.row) == cell]
+
+
+def _id_of(t: Transaction) -> int:
+    return t.names[-1] if t.is_blind else t.start
 
 
 def _cell_of(row: RowKey) -> int:
@@ -248,6 +279,10 @@ class Run:
         while True:
             t = self.history.begin(name, self.now_us)
             yield False
+            if self.random.random() < BLIND_RATE:
+                yield from self._write_blind(t)
+                yield True
+                continue
             t.start, t.begun_us = self.model.timestamp(), self.now_us
             yield from self._read(t)
             self._draw_writes(t)
@@ -294,6 +329,24 @@ class Run:
             else:
                 t.writes.append(Write(row, (("a", self.value), ("b", self.value)), (0, 1)))
 
+    def _write_blind(self, t: Transaction) -> Iterator[bool]:
+        """What it writes lies in one cell, and is committed as soon as nobody holds it."""
+        t.is_blind, t.commit_us, cell = True, self.now_us, self.random.randrange(CELLS)
+        self._draw_writes(t)
+        t.writes, t.locks = _of_cell(t.writes, cell), []
+        if not t.writes:
+            t.status, t.end_us = "fail", self.now_us
+            return
+        t.names.append(self.model.take_name())
+        while self.model.is_held(t):
+            yield False
+        p = self.model.prepare(t, cell, self.model.issued)
+        if isinstance(p, Conflict):
+            t.status, t.end_us, t.conflict = "fail", self.now_us, p
+            return
+        is_early = self.model.bug == "blind_at_its_name"
+        yield from self._finish(t, {cell: t.names[0] if is_early else p})
+
     def _commit(self, t: Transaction) -> Iterator[bool]:
         t.commit_us = self.now_us
         cells = [cell for cell in range(CELLS) if any(_cell_of(row) == cell for row in t.rows)]
@@ -321,7 +374,7 @@ class Run:
         yield False
         t.end_us = self.now_us
         has_value = any(write.columns is not None for write in t.writes)
-        if has_value and self.random.random() < 0.1:
+        if (has_value or t.is_blind) and self.random.random() < 0.1:
             t.status, t.end_us = "info", None
         elif model.is_buggy("commit_told_as_failure", 0.1):
             t.status = "fail"

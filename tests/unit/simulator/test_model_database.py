@@ -32,6 +32,11 @@ EXPECTED = {
     "stale_latest": "LATEST",
     "wrong_commit_told": "DURABILITY",
     "commit_told_as_failure": "GHOST",
+    "blind_does_not_wait": "NOCONFLICT",
+    "blind_not_checked": "NOCONFLICT",
+    "blind_conflict": "FALSE-CONFLICT",
+    "blind_at_its_name": "ORDER",
+    "name_given_twice": "UNIQUE",
 }
 
 
@@ -60,3 +65,6 @@ def test_the_model_produces_the_cases_that_matter() -> None:
     assert any(lock.is_strong for t in history.transactions for lock in t.locks)
     assert any(t.scans for t in history.transactions)
     assert history.latest_reads
+    blind = [t for t in history.transactions if t.is_blind and t.writes]
+    assert {"ok", "info"} <= {t.status for t in blind}
+    assert any(write.columns is None for t in blind for write in t.writes)

@@ -1,15 +1,19 @@
 """What sessions do in a run, what they record, and what a seed draws."""
 
+from collections import Counter
 from random import Random
 from typing import Any
 
 import pytest
 
 from dodona.schema import Column
+from dodona_tablets.core.node import NodeCore
 from simulator.faults import FAULTS_MAX, Options, draw_options
-from simulator.history import RowKey, Write
+from simulator.history import RowKey, Transaction, Write
 from simulator.recorder import TableShape
-from simulator.workloads import Bank, Cycle
+from simulator.simulation import Simulation
+from simulator.workloads import Bank, Blind, Cycle
+from simulator.workloads.blind import ROWS_PER_TABLET
 
 SHAPE = TableShape(
     "//t",
@@ -72,6 +76,70 @@ def test_a_ring_that_is_broken() -> None:
     assert cycle.problem([{"node": 0, "next": 0}, *ring[1:]]) is not None, "two rings"
     assert cycle.problem([*ring[:-1], {"node": count - 1, "next": 1}]) is not None, "a lasso"
     assert cycle.problem([]) is not None
+
+
+def test_a_bundle_that_is_not_of_one_write() -> None:
+    blind = Blind(Random(1))
+    solo, local, wide = blind.narrow[1], blind.narrow[0], blind.wide[0]
+    assert len(solo) == 1
+    assert len(wide) == blind.tablet_count
+    rows = [{"id": row, "mark": "x", "count": 1} for row in (*solo, *local, *wide)]
+    assert blind.problem([]) is None, "all erased"
+    assert blind.problem(rows) is None
+    assert blind.problem(rows[:-1]) is not None, "a row is missing"
+    assert blind.problem([*rows[:-1], rows[-1] | {"mark": "y"}]) is not None, "another mark"
+    assert blind.problem([*rows[:-1], rows[-1] | {"count": 2}]) is not None, "another count"
+    memo = {"id": local[0], "mark": None, "count": None, "memo": "x"}
+    assert blind.problem([memo]) is None, "annotated after it was erased"
+
+
+def test_every_row_of_the_blind_workload_is_in_one_bundle() -> None:
+    for seed in range(10):
+        blind = Blind(Random(seed))
+        rows = sorted(row for bundle in blind.bundles for row in bundle)
+        assert rows == list(range(ROWS_PER_TABLET * blind.tablet_count))
+        for bundle in blind.narrow:
+            assert bundle[0] // ROWS_PER_TABLET == bundle[-1] // ROWS_PER_TABLET
+
+
+# Writes without a transaction
+
+
+def blind_run(seed: int) -> list[Transaction]:
+    run = Simulation(seed, 10, "blind", NodeCore)
+    assert run.run().violations == []
+    return run.history.transactions
+
+
+def test_the_blind_workload_contains_what_it_is_to_prove() -> None:
+    """Writes to one cell and to several, erasures, refusals, and names that were refused."""
+    counts: Counter[str] = Counter()
+    for t in (t for seed in range(12) for t in blind_run(seed)):
+        if t.is_blind:
+            counts[f"blind {t.status}"] += 1
+            counts["erased"] += all(write.columns is None for write in t.writes)
+            counts["renamed"] += len(t.names) > 1
+            counts["several rows"] += len(t.writes) > 1
+        elif t.commit_us == t.begin_us:
+            counts["several cells"] += 1
+        elif t.conflict is not None:
+            counts["conflicts"] += 1
+    for kind in ("blind ok", "erased", "several rows", "several cells", "conflicts"):
+        assert counts[kind] > 30, counts
+    assert counts["renamed"] > 5, counts
+    assert counts["blind fail"] > 5, counts
+
+
+def test_a_blind_write_is_recorded_under_its_name() -> None:
+    for t in blind_run(1):
+        if t.is_blind:
+            assert t.begun_us is None
+            assert t.start == 0
+            assert not t.reads
+            assert t.names or t.status != "ok"
+        elif t.status == "ok":
+            assert t.begun_us is not None
+            assert t.start > 0
 
 
 # What a seed draws
