@@ -95,7 +95,10 @@ def _cells(result: RowResult, line: Line) -> list[str]:
 
 
 def _dodona_line(result: RowResult, callers: int) -> Line | None:
-    name = result.row.contenders[0].name
+    return _line(result, result.row.contenders[0].name, callers)
+
+
+def _line(result: RowResult, name: str, callers: int) -> Line | None:
     found = [ln for ln in result.lines if ln.callers == callers and ln.contender == name]
     return found[0] if found else None
 
@@ -127,6 +130,10 @@ def _goal_notes(result: RowResult, goal: Goal) -> list[str]:
     if goal.latency_ms_p50_max is not None:
         outcome = "met" if line.latency_ms_p50 <= goal.latency_ms_p50_max else "missed"
         notes.append(f"goal, {caller}: p50 at most {goal.latency_ms_p50_max:g} ms: {outcome}")
+    peer = _line(result, goal.not_below, goal.callers) if goal.not_below else None
+    if peer is not None:
+        outcome = "met" if line.rate >= peer.rate else "missed"
+        notes.append(f"goal, {caller}: not below {peer.contender}: {outcome}")
     return notes
 
 

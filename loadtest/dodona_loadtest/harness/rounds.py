@@ -4,21 +4,26 @@ All contenders of a row are up at once, and idle unless it is their turn. Whoeve
 one round goes last in the next: a machine that slows down or warms up does so for all.
 """
 
+import os
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from dodona_loadtest.harness.client_process import ClientProcess, Order
 from dodona_loadtest.harness.errors import ContenderError
 from dodona_loadtest.harness.load import AsyncLoad
-from dodona_loadtest.harness.pinning import Pinning
+from dodona_loadtest.harness.pinning import Pinning, choose_pinning, pin_this_process
 from dodona_loadtest.harness.row import Contender, Line, Observation, Row, RowResult
 from dodona_loadtest.harness.servers import cpu_seconds
 
 Progress = Callable[[str], None]
+
+REST_S: Final = 1.0
+"""Before each turn: virtual disks grant a budget of writes, which whoever writes much uses up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class _Entrant:
     server_pids: tuple[int, ...]
 
     def observe(self, order: Order) -> Observation:
+        os.sync()  # what the one before has left to be written would slow down this one's syncs
+        time.sleep(REST_S)
         cpu_before_s, began_s = cpu_seconds(self.server_pids), time.monotonic()
         sample = self.client.measure(order)
         cpu_s, elapsed_s = cpu_seconds(self.server_pids) - cpu_before_s, time.monotonic() - began_s
@@ -57,7 +64,8 @@ def run_row(row: Row, plan: Plan, folder: Path, progress: Progress) -> RowResult
     result = RowResult(row)
     observations: dict[tuple[int, str], list[Observation]] = defaultdict(list)
     with ExitStack() as stack:
-        entrants = _start_all(row, plan, folder, stack, result, progress)
+        pinning = stack.enter_context(_placed(row, plan))
+        entrants = _start_all(row, plan, pinning, folder, stack, result, progress)
         for number in range(plan.rounds):
             for callers in plan.callers(row):
                 for entrant in _rotated(entrants, number):
@@ -77,8 +85,28 @@ def run_row(row: Row, plan: Plan, folder: Path, progress: Progress) -> RowResult
     return result
 
 
+@contextmanager
+def _placed(row: Row, plan: Plan) -> Iterator[Pinning]:
+    """Servers started meanwhile run where this row wants them."""
+    if row.pinning is None or plan.pinning.name != "none":
+        yield plan.pinning
+        return
+    pinning = choose_pinning(row.pinning)
+    pin_this_process(pinning.servers)
+    try:
+        yield pinning
+    finally:
+        pin_this_process(plan.pinning.servers)
+
+
 def _start_all(
-    row: Row, plan: Plan, folder: Path, stack: ExitStack, result: RowResult, progress: Progress
+    row: Row,
+    plan: Plan,
+    pinning: Pinning,
+    folder: Path,
+    stack: ExitStack,
+    result: RowResult,
+    progress: Progress,
 ) -> list[_Entrant]:
     entrants = []
     for index, contender in enumerate(row.contenders):
@@ -88,7 +116,7 @@ def _start_all(
         try:
             running = stack.enter_context(contender.start(own_folder))
             is_served = isinstance(running.load, AsyncLoad)
-            cores = plan.pinning.client if is_served else plan.pinning.embedded
+            cores = pinning.client if is_served else pinning.embedded
             client = ClientProcess(running.load, cores, max(plan.callers(row)))
             stack.enter_context(client)
         except ContenderError as error:

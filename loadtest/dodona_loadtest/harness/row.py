@@ -8,6 +8,7 @@ from statistics import median
 
 from dodona_loadtest.harness.load import Load
 from dodona_loadtest.harness.measure import Sample
+from dodona_loadtest.harness.pinning import PinningName
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Goal:
     callers: int
     rate_min: float | None = None
     latency_ms_p50_max: float | None = None
+    not_below: str | None = None
+    """The contender whose rate is to be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Row:
     callers: tuple[int, ...]
     callers_quick: tuple[int, ...]
     goals: tuple[Goal, ...] = ()
+    pinning: PinningName | None = None
+    """Where the command leaves the placement to the kernel, this row's own; named in its title."""
 
 
 @dataclass(frozen=True, slots=True)

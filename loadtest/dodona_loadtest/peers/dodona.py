@@ -43,6 +43,14 @@ def serve_commits(folder: Path) -> Iterator[Running]:
 
 
 @contextmanager
+def serve_transactions(folder: Path) -> Iterator[Running]:
+    """As `serve_commits`, each commit's transaction begun first."""
+    with _cluster(folder, node_count=1) as cluster:
+        load = TransactionLoad(cluster.master_url, node_count=1)
+        yield Running(load, _version(), _pids(cluster))
+
+
+@contextmanager
 def serve_two_node_commits(folder: Path) -> Iterator[Running]:
     """Two nodes with a tablet each: the halves of the keys."""
     with _cluster(folder, node_count=2) as cluster:
@@ -105,7 +113,7 @@ class TimestampLoad(AsyncLoad):
 
 
 class CommitLoad(AsyncLoad):
-    """Atomic durable transactions that write one row on each node."""
+    """Atomic durable transactions that write one row on each node, each in one call."""
 
     def __init__(self, url: str, node_count: int) -> None:
         self._url = url
@@ -142,6 +150,22 @@ class CommitLoad(AsyncLoad):
 
     async def close(self) -> None:
         await self._db.close()
+
+
+class TransactionLoad(CommitLoad):
+    """The same in three calls: begin (a snapshot, though nothing is read), insert, commit."""
+
+    def operation(self, caller: int) -> AsyncOperation:
+        db, rows = self._db, self._rows
+
+        async def write() -> None:
+            key, payload = rows.next_key(), rows.next_value()
+            transaction = await db.begin()
+            await transaction.insert_rows(TABLE, [{"id": key, "payload": payload}])
+            await transaction.commit()
+            self._last_key = key
+
+        return write
 
 
 class EmbeddedLoad(ThreadLoad):

@@ -59,6 +59,13 @@ def serve_upserts(folder: Path) -> Iterator[Running]:
 
 
 @contextmanager
+def serve_transactions(folder: Path) -> Iterator[Running]:
+    """One server, loaded with transactions of one upsert."""
+    with _server(folder) as server:
+        yield Running(TransactionLoad(server.port), _version(), (server.pid,))
+
+
+@contextmanager
 def serve_two_phase(folder: Path) -> Iterator[Running]:
     """Two servers, loaded with two-phase commits over both."""
     with ExitStack() as stack:
@@ -222,6 +229,19 @@ class UpsertLoad(AsyncLoad):
     async def close(self) -> None:
         for connection in self._connections:
             await connection.close()
+
+
+class TransactionLoad(UpsertLoad):
+    """The same upserts, each between a BEGIN and a COMMIT of its own."""
+
+    def operation(self, caller: int) -> AsyncOperation:
+        upsert, connection = super().operation(caller), self._connections[caller]
+
+        async def write() -> None:
+            async with connection.transaction():
+                await upsert()
+
+        return write
 
 
 class TwoPhaseLoad(AsyncLoad):

@@ -1,4 +1,4 @@
-"""Row 4: durable commits of one row inside the caller's process."""
+"""Row 6: durable commits of one row inside the caller's process."""
 
 from typing import Final
 

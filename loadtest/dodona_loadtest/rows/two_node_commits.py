@@ -1,4 +1,4 @@
-"""Row 3: atomic durable commits of two rows on two nodes."""
+"""Row 5: atomic durable commits of two rows on two nodes."""
 
 from typing import Final
 

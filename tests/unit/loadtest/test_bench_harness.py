@@ -185,15 +185,35 @@ def _quick_row_result(folder: Path) -> RowResult:
     return result
 
 
+def test_a_row_with_a_placement_of_its_own_leaves_none_behind(tmp_path: Path) -> None:
+    everywhere = os.sched_getaffinity(0)
+    first_core = {min(everywhere)}
+    seen: list[set[int]] = []
+
+    @contextmanager
+    def start(own_folder: Path) -> Iterator[Running]:
+        seen.append(os.sched_getaffinity(0))
+        yield Running(Sleeps(0.001), "1.0")
+
+    row = Row("row", "A row", "Fair.", (Contender("Dodona", start),), (1,), (1,), pinning="shared")
+    plan = Plan(1, 0.01, 0.02, is_quick=False, pinning=choose_pinning("none"))
+    result = run_row(row, plan, tmp_path, lambda text: None)
+    assert (seen, result.dropped) == ([first_core], {})
+    assert os.sched_getaffinity(0) == everywhere
+
+
 def test_the_report_states_dodona_in_terms_of_each_peer() -> None:
     contenders = tuple(Contender(name, _never) for name in ("Dodona", "Peer"))
-    row = Row("row", "A row", "Fair.", contenders, (64,), (64,), (Goal(64, rate_min=1_500),))
+    goals = (Goal(64, rate_min=1_500, not_below="Peer"), Goal(64, latency_ms_p50_max=0.3))
+    row = Row("row", "A row", "Fair.", contenders, (64,), (64,), goals)
     lines = [_line("Dodona", rates=[2_000, 3_000, 1_000], p50_us=400),
              _line("Peer", rates=[1_000], p50_us=800)]  # fmt: skip
     report = Report([], [RowResult(row, lines)]).markdown()
     assert "| 64 | Dodona | 2,000 ±50% | 0.400 |" in report
     assert "| 2.00× | 0.50× |" in report
     assert "goal, 64 callers: at least 1,500 per second: met" in report
+    assert "goal, 64 callers: not below Peer: met" in report
+    assert "goal, 64 callers: p50 at most 0.3 ms: missed" in report
 
 
 @contextmanager
