@@ -90,6 +90,8 @@ class Links:
         if count:
             self._is_asking = True
             self._foreseen_left = count
+            if count == 1:
+                self._runtime.stay_awake()
             self._oracle.ask(GenerateTimestamps(count), self._deal_foreseen)
 
     def _deal_foreseen(self, reply: Reply) -> None:

@@ -58,6 +58,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
     limits = RuntimeLimits(
         waiting_count_max=settings.waiting_count_max,
         at_once_age_ms_max=settings.async_loss_ms_max,
+        poll_us_max=settings.poll_us_max,
     )
     links = Links(core, settings.master_url)
     runtime = Runtime(core, log, links.handlers(), limits=limits, foresee=links.foresee)

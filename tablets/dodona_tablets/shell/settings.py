@@ -44,6 +44,10 @@ class NodeSettings(ServerSettings):
     waiting_count_max: Count = Field(
         100_000, description="records and answers that may wait for the disk"
     )
+    poll_us_max: Annotated[int, Ge(0)] = Field(
+        800,
+        description="how long to poll, not sleep, for the next step of a lone caller's commit, µs",
+    )
     async_loss_ms_max: Milliseconds = Field(
         100, description="what a crash may take back of durability=async, ms"
     )
