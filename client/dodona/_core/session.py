@@ -48,7 +48,7 @@ from dodona.types import (
 Row = Mapping[str, Any]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What became of a transaction. `timestamp` is that of its commit, None otherwise."""
 
     state: Literal["committed", "aborted", "unknown"]
