@@ -18,6 +18,7 @@ import msgspec
 from dodona._io.folder import LockedFolder, lock_folder
 from dodona.errors import DataCorrupted
 from dodona_tablets.core.records import Record
+from dodona_tablets.shell.room import Room
 
 LOG_VERSION: Final = 1
 LOG_NAME: Final = "log"
@@ -60,6 +61,8 @@ class CellLog:
         self._environment = lmdb.open(
             str(self._path), map_size=bytes_max, max_dbs=0, readahead=False
         )
+        self._page_bytes: int = self._environment.stat()["psize"]
+        self._room = Room(self._path / "data.mdb", bytes_max)
         self._next_index = self._last_index() + 1
 
     @classmethod
@@ -90,17 +93,18 @@ class CellLog:
 
     def append(self, records: Sequence[Record]) -> None:
         """Make the records durable, all or none; blocks until they are. Any error is fatal."""
+        self._room.ensure(self.size_bytes())
         with self._environment.begin(write=True) as transaction:
             transaction.put(_INDEX.pack(self._next_index), encode_group(records), append=True)
         self._next_index += 1
 
     def size_bytes(self) -> int:
-        """What the log occupies."""
-        info = self._environment.info()
-        page_bytes: int = self._environment.stat()["psize"]
-        return (info["last_pgno"] + 1) * page_bytes
+        """What the log occupies, without the room behind it."""
+        last_page: int = self._environment.info()["last_pgno"]
+        return (last_page + 1) * self._page_bytes
 
     def close(self) -> None:
         """Close and let go of the folder."""
         self._environment.close()
+        self._room.close()
         self._folder.close()
