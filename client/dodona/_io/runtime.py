@@ -31,6 +31,7 @@ from dodona._core.codec import ONE_WAY, RequestEnvelope
 from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo, SendToCell
 from dodona._core.messages import CellMessage, Failure, Reply, Request
 from dodona._io.process import read_clock, require_assertions, stop_process
+from dodona._io.scheduling import take_short_turns
 from dodona.types import Now
 
 CELL_MESSAGES: Final = frozenset(get_args(CellMessage))
@@ -423,6 +424,7 @@ class Runtime:
 
     def _flush_forever(self) -> None:
         """The worker thread: nothing here touches the core."""
+        take_short_turns()  # the disk answers it several times a flush, and everybody waits for it
         assert self._log is not None
         assert self._loop is not None
         while (records := self._to_flush.get()) is not None:

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from dodona._io.endpoint import Endpoint, EndpointLimits
 from dodona._io.process import read_clock
 from dodona._io.runtime import Runtime, RuntimeLimits
+from dodona._io.scheduling import take_short_turns
 from dodona._io.serving import serve
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
@@ -28,6 +29,7 @@ _logger: Final = logging.getLogger("dodona.master")
 
 def run_master(settings: MasterSettings) -> None:
     """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
+    take_short_turns()  # every commit waits for a timestamp, which is made in no time
     store = MasterStore.open(settings.data_dir, settings.map_mib_max << 20)
     try:
         core = MasterCore.recover(

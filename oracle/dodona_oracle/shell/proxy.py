@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from dodona._core.effects import AskMaster
 from dodona._io.endpoint import Endpoint, EndpointLimits
 from dodona._io.runtime import Runtime
+from dodona._io.scheduling import take_short_turns
 from dodona._io.serving import serve
 from dodona_oracle.core.proxy import ProxyCore, ProxyLimits
 from dodona_oracle.shell.rest import create_application
@@ -25,6 +26,7 @@ _logger: Final = logging.getLogger("dodona.proxy")
 
 def run_proxy(settings: ProxySettings) -> None:
     """Serve until a signal comes. Raises SystemExit."""
+    take_short_turns()  # each request takes microseconds, and somebody waits for it
     serve(*create_proxy(settings), settings, settings.port)
 
 
