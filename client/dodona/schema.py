@@ -226,12 +226,14 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
     def check_write(self, write: Write) -> None:
         """The node's own check of what a client sent. Raises SchemaViolation."""
         key, mask, values = write
-        if not 0 <= mask <= self.full_mask or mask.bit_count() != len(values):
-            raise SchemaViolation("a write's column mask does not fit its values or its table")
-        self.check_key(key)
         checks = self._value_checks
         if mask != self.full_mask:
-            checks = tuple(it for bit, it in enumerate(checks) if mask >> bit & 1)
+            if not 0 <= mask <= self.full_mask:
+                raise SchemaViolation("a write's column mask does not fit its table")
+            checks = tuple([it for bit, it in enumerate(checks) if mask >> bit & 1])
+        if len(checks) != len(values):
+            raise SchemaViolation("a write's column mask does not fit its values")
+        self.check_key(key)
         for (name, check, is_required), value in zip(checks, values, strict=True):
             if value is not None:
                 check(value, name)

@@ -123,8 +123,9 @@ class Cell:
 
     def wake(self, transaction: Transaction) -> None:
         """Whoever waited for this transaction checks again at the end of this event."""
-        self.woken.extend(transaction.waiters)
-        transaction.waiters.clear()
+        if transaction.waiters:
+            self.woken.extend(transaction.waiters)
+            transaction.waiters = ()
 
 
 def failure_of(error: DodonaError) -> Failure:

@@ -24,7 +24,7 @@ from dodona._core.messages import (
 from dodona.errors import InvalidRequest
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.participant import ABORTED, POISONED, Participant
+from dodona_tablets.core.participant import ABORTED, POISONED, ROUTES_MAX, Participant
 from dodona_tablets.core.records import AbortDecided, AllAcknowledged, CommitDecided
 from dodona_tablets.core.transaction import State, Transaction
 
@@ -70,7 +70,7 @@ class Coordinator:
         cell = self._cell
         cell.effects.append(Append(CommitDecided(alive.id, at)))
         cell.apply(alive, at)
-        alive.unacknowledged = [other for other in alive.participants if other != cell.id]
+        alive.unacknowledged = tuple([it for it in alive.participants if it != cell.id])
         self._finish_questions(alive, Committed(alive.id, at))
         cell.wake(alive)
         self.announce(alive)
@@ -87,7 +87,7 @@ class Coordinator:
         if alive is None or alive.state is not State.COMMITTED:
             return
         if source in alive.unacknowledged:
-            alive.unacknowledged.remove(source)
+            alive.unacknowledged = tuple([it for it in alive.unacknowledged if it != source])
             if not alive.unacknowledged:
                 self._cell.effects.append(Append(AllAcknowledged(transaction)))
                 self._cell.finish_committed(alive)
@@ -144,7 +144,7 @@ class Coordinator:
                 ),
             )
             return
-        alive.asked_routes = [*alive.asked_routes[-7:], route]
+        alive.asked_routes = (*alive.asked_routes[1 - ROUTES_MAX :], route)
         self.recover(alive)
 
     def _ask_commit(self, asker: CellId, transaction: TransactionId) -> None:
@@ -178,8 +178,9 @@ class Coordinator:
         assert alive.state is State.PREPARED
         alive.is_recovering = True
         alive.nag_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
+        heard = [cell for cell, _ in alive.statuses]
         for other in alive.participants:
-            if other != self._cell.id and other not in alive.statuses:
+            if other != self._cell.id and other not in heard:
                 self._send(other, QueryStatus(self._cell.id, alive.id))
 
     def status(self, body: Status) -> None:
@@ -191,9 +192,10 @@ class Coordinator:
             self._abort(alive)
             return
         assert body.state == State.PREPARED.value, "committed without our decision"
-        alive.statuses[body.source] = body.timestamp
+        others = [status for status in alive.statuses if status[0] != body.source]
+        alive.statuses = (*others, (body.source, body.timestamp))
         if len(alive.statuses) == len(alive.participants) - 1:
-            self._commit(alive, max(alive.prepare_timestamp, *alive.statuses.values()))
+            self._commit(alive, max(alive.prepare_timestamp, *[at for _, at in alive.statuses]))
 
     def _abort(self, alive: Transaction) -> None:
         asked = alive.asked_routes
@@ -212,7 +214,7 @@ class Coordinator:
     def _finish_questions(self, alive: Transaction, reply: Committed) -> None:
         for route in alive.asked_routes:
             self._cell.reply(route, reply)
-        alive.asked_routes = []
+        alive.asked_routes = ()
 
     def _send(self, cell: CellId, body: QueryStatus | TellCommit | TellAbort) -> None:
         self._cell.effects.append(SendToCell(cell, body))

@@ -130,7 +130,8 @@ class NodeCore:
             self.cell.reply(route, Failure(Unavailable.kind, text, {"cell": self.cell.id}))
         else:
             handler(route, body)
-            self._let_woken_retry()
+            if self.cell.woken:
+                self._let_woken_retry()
 
     def handle_cell_message(self, body: CellMessage, now: Now) -> None:
         """A message from another participant. While starting it is dropped: it will be repeated."""
@@ -144,7 +145,8 @@ class NodeCore:
         """The oracle's answer to `AskTimestamps(token)`."""
         cell = self.cell
         cell.now = now
-        cell.latest = max(cell.latest, timestamp)
+        if timestamp > cell.latest:
+            cell.latest = timestamp
         if type(token) is int:
             self._participant.handle_timestamp(token, timestamp)  # type: ignore[arg-type]
         elif isinstance(token, FenceToken):
@@ -153,7 +155,8 @@ class NodeCore:
             self._begin_serving(timestamp)
         elif isinstance(token, ProofToken):
             self._reads.handle_proof(token)
-        self._let_woken_retry()
+        if cell.woken:
+            self._let_woken_retry()
 
     def handle_assignment(self, assignment: Assignment, now: Now) -> None:
         """The master's answer to a heartbeat."""

@@ -46,8 +46,7 @@ class NonAtomicWrites:
             if len(request.writes) > self._cell.limits.transaction_rows_max:
                 limit = self._cell.limits.transaction_rows_max
                 raise LimitExceeded(f"a request has at most {limit} rows")
-            for write in request.writes:
-                tablet.check_write(write)
+            tablet.check_writes(request.writes)
             writes = list(request.writes)
             record = RowsWritten(request.tablet, request.stamp, request.writes)
         self._cell.effects.append(Append(record))

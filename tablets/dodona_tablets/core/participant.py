@@ -100,7 +100,7 @@ class Participant:
         elif alive.state is State.COMMITTED:
             self._cell.reply(route, Committed(alive.id, alive.commit_timestamp))
         else:
-            alive.routes = [*alive.routes[1 - ROUTES_MAX :], route]
+            alive.routes = (*alive.routes[1 - ROUTES_MAX :], route)
 
     def _begin(
         self,
@@ -123,8 +123,8 @@ class Participant:
             cell.refuse(transaction, failure)
             cell.reply(route, failure)
             return
-        begun = Transaction(transaction, start, participants, modifications, cell.now.instant_us)
-        begun.routes.append(route)
+        now_us = cell.now.instant_us
+        begun = Transaction(transaction, start, participants, modifications, now_us, (route,))
         begun.tablets = tablets
         cell.transactions[transaction] = begun
         self.lock(begun)
@@ -137,7 +137,8 @@ class Participant:
         tablets: tuple[Tablet, ...],
     ) -> None:
         cell, limits = self._cell, self._cell.limits
-        if cell.id not in participants or len(set(participants)) != len(participants):
+        is_alone = len(participants) == 1
+        if cell.id not in participants or not (is_alone or are_distinct(participants)):
             raise InvalidRequest("this cell is not a participant", cell=cell.id)
         if len(cell.transactions) >= limits.transactions_alive_max:
             raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
@@ -172,7 +173,7 @@ class Participant:
             return
         if waits_for is not None:
             transaction.state = State.WAITING
-            waits_for.waiters.append(transaction)
+            waits_for.waiters += (transaction,)
             return
         acquire_all(transaction)
         transaction.state = State.LOCKED
@@ -191,7 +192,7 @@ class Participant:
             transaction.tablets = ()  # not counted as active there yet
         routes, asked = transaction.routes, transaction.asked_routes
         self._cell.finish_refused(transaction, failure)
-        for route in [*routes, *asked]:
+        for route in (*routes, *asked):
             self._cell.reply(route, failure)
 
     def handle_timestamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
@@ -363,6 +364,10 @@ def acquire_all(transaction: Transaction) -> None:
         for lock in part.locks:
             strong = lock.lock_mask if lock.is_strong else 0
             acquire(row_for_write(lock.key), transaction, 0, lock.lock_mask, strong)
+
+
+def are_distinct(participants: tuple[CellId, ...]) -> bool:
+    return len(set(participants)) == len(participants)
 
 
 def atomicity_mismatch(given: str, wanted: str, tablet: Tablet) -> DodonaError:

@@ -48,7 +48,7 @@ def _abort_decided(cell: Cell, record: AbortDecided) -> None:
 
 def _all_acknowledged(cell: Cell, record: AllAcknowledged) -> None:
     alive = cell.transactions[record.transaction]
-    alive.unacknowledged = []
+    alive.unacknowledged = ()
     cell.finish_committed(alive)
 
 
@@ -102,7 +102,7 @@ def _commit_decided(cell: Cell, record: CommitDecided) -> None:
     cell.apply(alive, record.timestamp)
     cell.latest = max(cell.latest, record.timestamp)
     if alive.coordinator == cell.id:
-        alive.unacknowledged = [other for other in alive.participants if other != cell.id]
+        alive.unacknowledged = tuple([it for it in alive.participants if it != cell.id])
     else:
         cell.finish_committed(alive)
 

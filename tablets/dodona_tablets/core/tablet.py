@@ -66,20 +66,24 @@ class Tablet:
     def check_modifications(self, modifications: TabletModifications) -> None:
         """Raises SchemaViolation or InvalidRequest; nothing is changed."""
         writes = modifications.writes
-        for write in writes:
-            self.check_write(write)
+        self.check_writes(writes)
         if len(writes) > 1 and len({write[0] for write in writes}) != len(writes):
             raise InvalidRequest("a transaction writes a key twice", table=self.assignment.path)
         for lock in modifications.locks:
             self._check_lock(lock)
 
-    def check_write(self, write: Write) -> None:
+    def check_writes(self, writes: Sequence[Write]) -> None:
+        """Raises SchemaViolation or InvalidRequest."""
+        check = self.schema.check_write
+        lower, upper = self.assignment.lower, self.assignment.upper
         try:
-            self.schema.check_write(write)
+            for write in writes:
+                check(write)
+                if not lower <= write[0] < upper:
+                    self._check_range(write[0])
         except SchemaViolation as error:
             error.attributes.setdefault("table", self.assignment.path)
             raise
-        self._check_range(write[0])
 
     def _check_lock(self, lock: RowLock) -> None:
         if not 0 < lock.lock_mask <= self.schema.lock_mask_all:

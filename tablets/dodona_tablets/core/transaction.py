@@ -58,6 +58,7 @@ class Transaction:
         participants: tuple[CellId, ...],
         modifications: tuple[TabletModifications, ...],
         since_us: int,
+        routes: tuple[Any, ...] = (),
     ) -> None:
         self.id = transaction
         self.start = start
@@ -70,17 +71,19 @@ class Transaction:
         self.commit_timestamp: Timestamp = NULL_TIMESTAMP
         self.tablets: tuple[Tablet, ...] = ()
         self.held: list[tuple[Row, Holder]] = []
-        self.routes: list[Any] = []
+        # Tuples, as almost all of these stay empty: an empty tuple costs nothing to make.
+        self.routes = routes
         """Who asked for the commit or prepare and gets its answer."""
-        self.asked_routes: list[Any] = []
+        self.asked_routes: tuple[Any, ...] = ()
         """Who asked the coordinator for the outcome before there was one."""
-        self.waiters: list[Any] = []
+        self.waiters: tuple[Any, ...] = ()
         """Reads and writers that wait for this transaction to move on."""
         self.since_us = since_us
         self.nag_at_us = since_us
         self.is_recovering = False
-        self.statuses: dict[CellId, Timestamp] = {}
-        self.unacknowledged: list[CellId] = []
+        self.statuses: tuple[tuple[CellId, Timestamp], ...] = ()
+        """Who said that it is prepared, since recovery began."""
+        self.unacknowledged: tuple[CellId, ...] = ()
 
     @property
     def is_one_cell(self) -> bool:
