@@ -246,7 +246,8 @@ class Runtime:
             self._loop.call_soon(callback)
 
     def stay_awake(self) -> None:
-        """A lone caller's commit is under way: poll for its next step, up to `poll_us_max`."""
+        """A lone caller's commit is under way: poll for its next step, up to `poll_us_max`, and
+        as long again for its flush."""
         if self._poll_us_max:
             self._awake_until = time.perf_counter() + self._poll_us_max / 1e6
             if not self._is_polling:
@@ -419,7 +420,7 @@ class Runtime:
         self._in_flight, self._gathering = batch, None
         self._flush_began_us = now.instant_us
         self._to_flush.put(batch.records)
-        if len(batch.records) == 1:
+        if self._is_polling and len(batch.records) == 1:
             self.stay_awake()
 
     def _flush_forever(self) -> None:

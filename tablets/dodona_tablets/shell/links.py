@@ -90,7 +90,8 @@ class Links:
         if count:
             self._is_asking = True
             self._foreseen_left = count
-            if count == 1:
+            if len(envelopes) == 1 and type(envelopes[0][1]) is CommitOne:
+                # Not for a prepare: two cells that poll would take the cores of all others.
                 self._runtime.stay_awake()
             self._oracle.ask(GenerateTimestamps(count), self._deal_foreseen)
 

@@ -36,12 +36,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Ticking:
     return ticking
 
 
-async def flush(record_count: int, poll_us_max: int = POLL_US_MAX) -> None:
+async def flush(
+    record_count: int, poll_us_max: int = POLL_US_MAX, *, is_awake: bool = True
+) -> None:
     """One flush of so many records, held on the disk while the loop turns a hundred times."""
     log, listener = GatedLog(), Listener()
     limits = RuntimeLimits(poll_us_max=poll_us_max)
     runtime = Runtime(ScriptedCore(append_and_reply), log, limits=limits)
     runtime.start()
+    if is_awake:
+        runtime.stay_awake()
     frame: list[RequestEnvelope] = [
         (number + 1, GenerateTimestamps(1)) for number in range(record_count)
     ]
@@ -54,13 +58,18 @@ async def flush(record_count: int, poll_us_max: int = POLL_US_MAX) -> None:
     await runtime.close()
 
 
-async def test_a_lone_commit_keeps_the_loop_awake_for_so_long(clock: Ticking) -> None:
+async def test_the_flush_of_a_lone_commit_prolongs_the_polling(clock: Ticking) -> None:
     await flush(1)
+    assert clock.looks == 3 + LOOKS  # one loop iteration went by before the flush began
+
+
+async def test_a_flush_in_company_does_not(clock: Ticking) -> None:
+    await flush(2)
     assert clock.looks == LOOKS
 
 
-async def test_commits_in_company_need_no_polling(clock: Ticking) -> None:
-    await flush(2)
+async def test_nobody_polls_unasked(clock: Ticking) -> None:
+    await flush(1, is_awake=False)
     assert clock.looks == 0
 
 
