@@ -125,7 +125,7 @@ class Cell:
         """Whoever waited for this transaction checks again at the end of this event."""
         if transaction.waiters:
             self.woken.extend(transaction.waiters)
-            transaction.waiters = ()
+            transaction.waiters.clear()
 
 
 def failure_of(error: DodonaError) -> Failure:

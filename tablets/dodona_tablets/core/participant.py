@@ -173,7 +173,7 @@ class Participant:
             return
         if waits_for is not None:
             transaction.state = State.WAITING
-            waits_for.waiters += (transaction,)
+            waits_for.waiters.append(transaction)
             return
         acquire_all(transaction)
         transaction.state = State.LOCKED

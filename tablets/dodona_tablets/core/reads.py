@@ -150,7 +150,7 @@ class Reads:
             self.waited_count += 1
         waiting = WaitingRead(route, request, deadline_us)
         self._waiting[waiting] = None
-        blocker.waiters += (waiting,)
+        blocker.waiters.append(waiting)
 
     def _refuse(self, route: Any, error: DodonaError) -> None:
         self._cell.reply(route, failure_of(error))

@@ -71,12 +71,12 @@ class Transaction:
         self.commit_timestamp: Timestamp = NULL_TIMESTAMP
         self.tablets: tuple[Tablet, ...] = ()
         self.held: list[tuple[Row, Holder]] = []
-        # Tuples, as almost all of these stay empty: an empty tuple costs nothing to make.
+        # Where only a few can come it is a tuple: almost all stay empty, and cost nothing to make.
         self.routes = routes
         """Who asked for the commit or prepare and gets its answer."""
         self.asked_routes: tuple[Any, ...] = ()
         """Who asked the coordinator for the outcome before there was one."""
-        self.waiters: tuple[Any, ...] = ()
+        self.waiters: list[Any] = []
         """Reads and writers that wait for this transaction to move on."""
         self.since_us = since_us
         self.nag_at_us = since_us
