@@ -98,8 +98,9 @@ class _Attributor:
             self._flag("ATOMICITY", f"{t.name} left a version at {commit}, but none of {rows}")
 
     def _resolve_erasers(self, transactions: list[Transaction]) -> None:
-        """Deletions that are left belong to unsure ones that deleted just these rows. The first to
-        come gets the lowest: if any choice keeps real time, this one does."""
+        """Deletions that are left belong to unsure ones that deleted just these rows, and that were
+        sent under names below. The first to come gets the lowest: if any choice keeps real time,
+        this one does. It need not have the lowest name: that may have been kept in a reserve."""
         erasers: dict[tuple[RowKey, ...], list[Transaction]] = {}
         for t in sorted(transactions, key=lambda t: (t.commit_us is None, t.commit_us)):
             if _is_unsure(t) and t.is_blind and not _has_value(t):
@@ -111,11 +112,13 @@ class _Attributor:
             if place not in self._owners and self._versions[place].columns is None:
                 deleted.setdefault(timestamp, []).append(row)
         for timestamp, found in deleted.items():
-            fitting = erasers.get(tuple(found))
-            if fitting:
-                t = fitting.pop(0)
-                self._result.committed.append((t, timestamp))
-                self._claim(t, timestamp)
+            candidates = erasers.get(tuple(found), [])
+            fitting = (t for t in candidates if t.names and max(t.names) < timestamp)
+            eraser = next(fitting, None)
+            if eraser is not None:
+                candidates.remove(eraser)
+                self._result.committed.append((eraser, timestamp))
+                self._claim(eraser, timestamp)
 
     def _find_commit(self, t: Transaction) -> int | None:
         for write in t.writes:

@@ -162,3 +162,16 @@ def test_half_of_an_unsure_blind_deletion(script: Script) -> None:
 def test_a_deletion_that_failed_and_is_there(script: Script) -> None:
     script.blind([1], 10, Write(A, None), status="fail")
     assert script.promises() == {"GHOST"}
+
+
+def test_an_unsure_deletion_belongs_to_one_whose_name_is_below(script: Script) -> None:
+    """Found by seed 60132: the first to come waited for its name, the second had one in reserve."""
+    script.blind([20], None, Write(A, None), status="open")
+    script.blind([3], 10, Write(A, None), status="info")
+    assert script.check() == []
+
+
+@pytest.mark.parametrize("names", [[], [15], [5, 15]])
+def test_a_deletion_by_one_who_was_not_yet_named(script: Script, names: list[int]) -> None:
+    script.blind(names, 10, Write(A, None), status="open")
+    assert script.promises() == {"GHOST"}
