@@ -13,7 +13,7 @@ import time
 import weakref
 from typing import Any, Final
 
-from dodona._core.messages import GenerateTimestamps, Reply
+from dodona._core.messages import Reply
 from dodona._core.routing import Routing
 from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
 from dodona._io.network import CLOSED, Gathering, Network
@@ -43,10 +43,12 @@ class AsyncioDriver:
                 step = protocol.send(replies)
                 if type(step) is Calls:
                     requests = step.requests
-                    if len(requests) == 1 and requests[0][0] >= 0:  # one cell: most of all calls
-                        replies = [await self._network.call(*requests[0])]
+                    if len(requests) > 1:
+                        replies = await self._gather(step)
+                    elif requests[0][0] == ORACLE:
+                        replies = [await self._network.ask_oracle(requests[0][1])]
                     else:
-                        replies = await self._call(step)
+                        replies = [await self._network.call(*requests[0])]
                 else:
                     replies = []
                     if type(step) is Pause:
@@ -63,20 +65,14 @@ class AsyncioDriver:
         """Fail what is pending. Repeating it is harmless."""
         await self._network.close()
 
-    async def _call(self, step: Calls) -> list[Reply]:
-        network = self._network
-        if len(step.requests) == 1:
-            ((target, body),) = step.requests
-            if target == ORACLE and type(body) is GenerateTimestamps:
-                return [await network.ask_oracle(body.count)]
-            return [await network.call(target, body)]
+    async def _gather(self, step: Calls) -> list[Reply]:
         done = self._loop.create_future()
 
         def wake() -> None:
             if not done.done():  # else the caller was cancelled
                 done.set_result(None)
 
-        gathering = Gathering(network, step, wake)
+        gathering = Gathering(self._network, step, wake)
         await done
         return gathering.replies
 

@@ -90,8 +90,7 @@ class Network:
                 return peer.call(body)  # type: ignore[arg-type]  # cells get data requests
             return self._answered(_nowhere(target))
         if target == ORACLE:
-            assert isinstance(body, GenerateTimestamps)
-            return self._loop.create_task(self.ask_oracle(body.count))
+            return self._loop.create_task(self.ask_oracle(body))
         assert target == MASTER
         asking = self._loop.create_task(self._ask_master(body))  # type: ignore[arg-type]
         self._tasks.add(asking)
@@ -111,15 +110,16 @@ class Network:
             raise InvalidRequest(CLOSED.message)
         return (self._oracle or self._start_oracle()).generate()
 
-    async def ask_oracle(self, count: int) -> Reply:
+    async def ask_oracle(self, body: Request) -> Reply:
         """As `generate`, in a protocol's words."""
+        assert isinstance(body, GenerateTimestamps)
         if self._is_closed:
             return CLOSED
         try:
-            first = await (self._oracle or self._start_oracle()).generate_range(count)
+            first = await (self._oracle or self._start_oracle()).generate_range(body.count)
         except DodonaError as error:
             return Failure(error.kind, error.message, error.attributes)
-        return TimestampRange(first, count)
+        return TimestampRange(first, body.count)
 
     async def close(self) -> None:
         """Fail what is pending and let all connections go. Repeating it is harmless."""
