@@ -90,6 +90,18 @@ class FolderInUse(Unavailable):
     kind, code, status, action = "folder_in_use", 11101, 503, "repeat"
 
 
+class NodeLocked(DodonaError):
+    """A master transaction holds this node of the tree. Once it has ended, repeat the call."""
+
+    kind, code, status, action = "node_locked", 402, 409, "repeat"
+
+
+class TransactionNotFound(DodonaError):
+    """The master knows no such transaction: it ended, or was not pinged in time. Begin again."""
+
+    kind, code, status, action = "transaction_not_found", 11000, 404, "begin_again"
+
+
 class InvalidRequest(DodonaError):
     """The call can never succeed as it is. Fix the code."""
 
@@ -102,13 +114,25 @@ class SchemaViolation(InvalidRequest):
     kind, code, status, action = "schema_violation", 307, 400, "fix"
 
 
-class TableNotFound(InvalidRequest):
+class NodeNotFound(InvalidRequest):
+    """The tree has no directory, table or attribute of this path."""
+
+    kind, code, status, action = "node_not_found", 500, 404, "fix"
+
+
+class TableNotFound(NodeNotFound):
     """No table has this path."""
 
     kind, code, status, action = "table_not_found", 500, 404, "fix"
 
 
-class TableExists(InvalidRequest):
+class NodeExists(InvalidRequest):
+    """Something is at this path already."""
+
+    kind, code, status, action = "node_exists", 501, 409, "fix"
+
+
+class TableExists(NodeExists):
     """A table has this path already."""
 
     kind, code, status, action = "table_exists", 501, 409, "fix"
@@ -118,6 +142,12 @@ class TableNotMounted(InvalidRequest):
     """The table's tablets are not served by any cell. Mount it."""
 
     kind, code, status, action = "table_not_mounted", 1702, 409, "fix"
+
+
+class InvalidTabletState(InvalidRequest):
+    """What was asked of a table can't be done in the state that its tablets are in."""
+
+    kind, code, status, action = "invalid_tablet_state", 1706, 409, "fix"
 
 
 class LimitExceeded(InvalidRequest):

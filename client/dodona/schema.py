@@ -8,13 +8,13 @@ is its bit in a lock mask, and bit 0 is the main lock. Imports no clock and no I
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, cast
 
 import msgspec
 
 from dodona.errors import DataCorrupted, SchemaViolation
 from dodona.keys import TAGS, decode_key, encode_key
-from dodona.types import DELETE_MASK, Key, Write
+from dodona.types import DELETE_MASK, Key, WireMask, WireWrite, Write
 
 ColumnType = Literal["int64", "uint64", "double", "boolean", "string", "utf8", "any"]
 ColumnCheck = tuple[str, Callable[[Any, str], Any], bool]
@@ -25,6 +25,8 @@ VALUE_COLUMNS_MAX: Final = 1024
 LOCK_GROUPS_MAX: Final = 32
 NAME_LENGTH_MAX: Final = 256
 VALUE_BYTES_MAX: Final = 16 << 20
+PLAIN_COLUMNS_MAX: Final = 63
+"""Up to so many value columns a column mask travels as a number."""
 NESTING_DEPTH_MAX: Final = 32
 MAIN_LOCK: Final = "<primary>"
 MAIN_LOCK_MASK: Final = 1
@@ -256,6 +258,37 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             decode_key(key, self.key_types)
         except DataCorrupted as error:
             raise SchemaViolation(error.message, key=bytes(key)) from error
+
+    # Masks of wide tables, which do not fit the numbers of the wire
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether column masks travel as bytes."""
+        return len(self.value_columns) > PLAIN_COLUMNS_MAX
+
+    def pack_mask(self, mask: int) -> WireMask:
+        """A column mask as it travels."""
+        return mask.to_bytes((mask.bit_length() + 7) // 8, "little") if self.is_wide else mask
+
+    def plain_mask(self, mask: WireMask) -> int:
+        """A column mask as it came. Raises SchemaViolation if it is none of this table."""
+        if isinstance(mask, bytes):
+            mask = int.from_bytes(mask[: VALUE_COLUMNS_MAX // 8 + 1], "little")
+        if not 0 <= mask <= self.full_mask:
+            raise SchemaViolation("a column mask does not fit its table")
+        return mask
+
+    def pack_writes(self, writes: Iterable[Write]) -> tuple[WireWrite, ...]:
+        """Writes as they travel."""
+        if not self.is_wide:
+            return tuple(writes)
+        return tuple([(key, self.pack_mask(mask), values) for key, mask, values in writes])
+
+    def plain_writes(self, writes: Sequence[WireWrite]) -> Sequence[Write]:
+        """Writes as they came; their masks are checked by `check_write` or were so before."""
+        if not self.is_wide:
+            return cast("Sequence[Write]", writes)
+        return [(key, self.plain_mask(mask), values) for key, mask, values in writes]
 
     def columns_of(self, mask: int) -> tuple[Column, ...]:
         """The value columns of a mask, in schema order."""

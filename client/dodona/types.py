@@ -6,11 +6,16 @@ Imports nothing of Dodona, and no clock: whoever needs the time is handed a `Now
 
 from typing import Any, Final, Literal, NamedTuple, NewType
 
+import msgspec
+
 Timestamp = NewType("Timestamp", int)
 """64 bits from the oracle: a counter in bits 0-29, Unix seconds in bits 30-61, two zero bits."""
 
 TransactionId = NewType("TransactionId", int)
 """A transaction is named by its start timestamp: the oracle made it unique already."""
+
+TreeTransactionId = NewType("TreeTransactionId", int)
+"""Names a master transaction. Small numbers, so that it is never mistaken for a timestamp."""
 
 CellId = NewType("CellId", int)
 TabletId = NewType("TabletId", int)
@@ -37,10 +42,36 @@ DELETE_MASK: Final = 0
 
 Atomicity = Literal["full", "none"]
 Durability = Literal["sync", "async"]
-ReadLockType = Literal["shared_weak", "shared_strong"]
+LockType = Literal["shared_weak", "shared_strong", "exclusive", "shared_write"]
+InMemoryMode = Literal["none", "compressed", "uncompressed"]
+
+NO_TREE_TRANSACTION: Final = TreeTransactionId(0)
 
 Write = tuple[Key, int, tuple[Any, ...]]
 """(key, mask of the value columns set, their values in column order); mask 0 deletes the row."""
+
+WireMask = int | bytes
+"""A column mask as it travels: numbers have 64 bits there, so that tables of more than
+`schema.PLAIN_COLUMNS_MAX` value columns write theirs as bytes (see `TableSchema.pack_mask`)."""
+
+WireWrite = tuple[Key, WireMask, tuple[Any, ...]]
+
+SpecialWrites = dict[Key, tuple[WireMask, int]]
+"""What is out of the ordinary about a transaction's writes, by key: the mask of columns whose
+value is a change of an aggregate, and the mask of lock groups taken by shared_write."""
+
+
+class TableSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a table's owner may set at any time, and tablets go by from their next mount or remount.
+    Meanings and defaults are YTsaurus's; times are in milliseconds."""
+
+    enable_shared_write_locks: bool = False
+    min_data_versions: int = 1
+    max_data_versions: int = 1
+    min_data_ttl: int = 1_800_000
+    max_data_ttl: int = 1_800_000
+    merge_rows_on_flush: bool = False
+    in_memory_mode: InMemoryMode = "none"
 
 
 class Now(NamedTuple):

@@ -89,7 +89,10 @@ class LockMachine(RuleBasedStateMachine):
         verdict = self.verdict(start, writes, reads)
         if verdict == "wait":
             return  # its own tests cover waiting; here it would only hide what comes after
-        locks = tuple(RowLock(key(row), mask, strong) for row, (mask, strong) in reads.items())
+        locks = tuple(
+            RowLock(key(row), mask, "shared_strong" if strong else "shared_weak")
+            for row, (mask, strong) in reads.items()
+        )
         changes = tuple(write(row, how) for row, how in writes.items())
         part = TabletModifications(ATOMIC, REVISION, changes, locks)
         cells = (CellId(0), CellId(1))

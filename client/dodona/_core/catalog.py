@@ -16,7 +16,7 @@ from dodona._core.messages import (
     GetTable,
     ListTables,
     MountTable,
-    RemoveTable,
+    RemoveNode,
     Table,
     TableList,
     UnmountTable,
@@ -85,7 +85,7 @@ def _even_pivots(column: Column, count: int) -> tuple[Key, ...]:
 
 def remove_table(context: Context, path: str) -> Protocol[None]:
     """Raises TableNotFound, InvalidRequest if it is still mounted."""
-    yield from context.ask_master(RemoveTable(path), Done)
+    yield from context.ask_master(RemoveNode(path), Done)
     context.routing.forget(path)
 
 

@@ -124,7 +124,9 @@ def _group(transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
             if not is_served(tablet):
                 raise not_mounted(route, tablet)
             assert tablet.cell is not None
-            part = TabletModifications(tablet.tablet, tablet.revision, tuple(writes))
+            part = TabletModifications(
+                tablet.tablet, tablet.revision, route.schema.pack_writes(writes)
+            )
             groups.setdefault(tablet.cell, []).append(part)
     return groups
 

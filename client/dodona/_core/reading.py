@@ -38,6 +38,7 @@ from dodona.types import (
     SYNC_LAST_COMMITTED,
     Key,
     Timestamp,
+    WireMask,
 )
 
 LOOKUP_KEYS_MAX: Final = 1_000_000
@@ -57,7 +58,7 @@ def check_timestamp(timestamp: int) -> Timestamp:
 class Projection:
     """Which columns a reader wants, and how key and value tuples become its rows."""
 
-    __slots__ = ("_key_places", "columns", "mask", "names", "schema")
+    __slots__ = ("_key_places", "columns", "mask", "names", "schema", "wire_mask")
 
     def __init__(self, schema: TableSchema, columns: Sequence[str] | None) -> None:
         """All columns for None. Raises SchemaViolation on a name that the schema lacks."""
@@ -67,6 +68,7 @@ class Projection:
         places = [at for at, it in enumerate(key_names) if columns is None or it in columns]
         self.schema = schema
         self.mask = schema.column_mask(columns)
+        self.wire_mask = schema.pack_mask(self.mask)
         self._key_places = places
         self.columns = (
             *(schema.key_columns[at] for at in places),
@@ -102,7 +104,7 @@ def lookup(
     found: list[tuple[Any, ...] | None] = [None] * len(encoded)
     places = range(len(encoded))
     limit = context.limits.keys_per_request_max
-    job = _LookupJob(encoded, places, projection.mask, timestamp, found, limit)
+    job = _LookupJob(encoded, places, projection.wire_mask, timestamp, found, limit)
     yield from fan_out(context, {path: job})
     names, row = projection.names, projection.row
     return [
@@ -137,7 +139,7 @@ class _LookupJob:
         self,
         keys: list[Key],
         places: Sequence[int],
-        mask: int,
+        mask: WireMask,
         timestamp: Timestamp,
         found: list[tuple[Any, ...] | None],
         limit: int,
@@ -233,7 +235,7 @@ def _scan(
     end = KEY_MAX if upper is None else schema.bound_of(_bound(upper))
     pages: list[tuple[Key, Page]] = []
     limit = context.limits.rows_per_page_max
-    question = _Question(projection.mask, timestamp, limit, kind)
+    question = _Question(projection.wire_mask, timestamp, limit, kind)
     yield from fan_out(context, {route.path: _ScanJob(question, first, end, pages)})
     pages.sort(key=lambda it: it[0])
     return [page for _, page in pages]
@@ -250,7 +252,7 @@ class _Question:
 
     __slots__ = ("kind", "limit", "mask", "timestamp")
 
-    def __init__(self, mask: int, timestamp: Timestamp, limit: int, kind: type[Any]) -> None:
+    def __init__(self, mask: WireMask, timestamp: Timestamp, limit: int, kind: type[Any]) -> None:
         self.mask = mask
         self.timestamp = timestamp
         self.limit = limit

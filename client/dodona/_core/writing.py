@@ -16,7 +16,14 @@ from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import DodonaError
-from dodona.types import NULL_TIMESTAMP, TabletId, Timestamp, Write, timestamp_from_unix_us
+from dodona.types import (
+    NULL_TIMESTAMP,
+    TabletId,
+    Timestamp,
+    WireWrite,
+    Write,
+    timestamp_from_unix_us,
+)
 
 NO_TABLET: Final = TabletId(-1)
 
@@ -76,7 +83,7 @@ class Account:
 class _WriteJob:
     """The rows of one table, or of one of its tablets."""
 
-    __slots__ = ("_account", "_is_durable", "_stamp", "_tablet", "_writes")
+    __slots__ = ("_account", "_is_durable", "_packed", "_stamp", "_tablet", "_writes")
 
     def __init__(
         self,
@@ -85,8 +92,10 @@ class _WriteJob:
         is_durable: bool,
         account: Account,
         tablet: TabletId = NO_TABLET,
+        packed: tuple[WireWrite, ...] = (),
     ) -> None:
         self._writes = writes
+        self._packed = packed
         self._stamp = stamp
         self._is_durable = is_durable
         self._account = account
@@ -94,17 +103,22 @@ class _WriteJob:
 
     def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
         return [
-            (tablet, self._part(tablet, writes))
+            (tablet, self._part(tablet, writes, route.schema.pack_writes(writes)))
             for tablet, writes in by_tablet(route, self._writes)
         ]
 
-    def _part(self, tablet: Tablet, writes: list[Write]) -> "_WriteJob":
+    def _part(
+        self, tablet: Tablet, writes: list[Write], packed: tuple[WireWrite, ...]
+    ) -> "_WriteJob":
         self._account.expect(tablet.tablet)
-        return _WriteJob(tuple(writes), self._stamp, self._is_durable, self._account, tablet.tablet)
+        account = self._account
+        return _WriteJob(
+            tuple(writes), self._stamp, self._is_durable, account, tablet.tablet, packed
+        )
 
     def request(self, tablet: Tablet) -> WriteNonAtomic:
         return WriteNonAtomic(
-            tablet.tablet, tablet.revision, self._stamp, self._is_durable, self._writes
+            tablet.tablet, tablet.revision, self._stamp, self._is_durable, self._packed
         )
 
     def accept(self, reply: Reply) -> None:

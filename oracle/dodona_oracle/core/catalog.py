@@ -32,7 +32,7 @@ from dodona._core.messages import (
     ListTables,
     MountTable,
     RegisterProxy,
-    RemoveTable,
+    RemoveNode,
     Table,
     TableList,
     Tablet,
@@ -96,7 +96,7 @@ class Catalog:
             self._index(table)
         self._methods: dict[type[Any], Callable[[Any, Now], CatalogReply]] = {
             CreateTable: self._create_table,
-            RemoveTable: self._remove_table,
+            RemoveNode: self._remove_table,
             GetTable: self._get_table,
             ListTables: self._list_tables,
             MountTable: self._mount_table,
@@ -149,7 +149,7 @@ class Catalog:
         self._store(table)
         return self._describe(table)
 
-    def _remove_table(self, request: RemoveTable, now: Now) -> Done:
+    def _remove_table(self, request: RemoveNode, now: Now) -> Done:
         table = self._table(request.path)
         served = [tablet for tablet in table.tablets if tablet.state != UNMOUNTED]
         if served:

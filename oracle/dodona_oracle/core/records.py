@@ -9,9 +9,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from dodona._core.messages import TabletSource
 from dodona.errors import DataCorrupted
 from dodona.schema import Column
-from dodona.types import Atomicity, CellId, Key, Revision, TabletId, Timestamp
+from dodona.types import Atomicity, CellId, Key, Revision, TableSettings, TabletId, Timestamp
 
 ORACLE: Final = "oracle"
 """Bucket: `ceiling` → the timestamp below which all that were ever issued lie."""
@@ -48,23 +49,28 @@ Item = tuple[str, bytes, bytes]
 
 
 class StoredTablet(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One tablet of a table: where it lives, for good once `cell` is set, and whether it serves."""
+    """One tablet of a table: where it lives, for good once `cell` is set, and whether it serves.
+    `sources` are the tablets whose rows it still has to take over."""
 
     tablet: TabletId
     pivot_key: Key
     state: str
     cell: CellId | None
     revision: Revision
+    sources: tuple[TabletSource, ...] = ()
 
 
 class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One table with all its tablets: a change of any of them is one record."""
+    """One table with all its tablets: a change of any of them is one record. Tablets go by
+    `settings_mounted`: the settings as they were at the last mount or remount."""
 
     table: int
     path: str
     columns: tuple[Column, ...]
     atomicity: Atomicity
     tablets: tuple[StoredTablet, ...]
+    settings: TableSettings = TableSettings()
+    settings_mounted: TableSettings = TableSettings()
 
 
 class MasterState(msgspec.Struct, frozen=True):

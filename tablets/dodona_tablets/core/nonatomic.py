@@ -5,12 +5,13 @@ durable; `async` answers from memory, and the shell bounds how much a crash may 
 Source: the YTsaurus document, "Non-atomic transactions" and "Durability".
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
 from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, TransactionAborted
-from dodona.types import TIMESTAMP_COUNTER_BITS, Timestamp
+from dodona.types import TIMESTAMP_COUNTER_BITS, Timestamp, WireWrite
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.participant import atomicity_mismatch
 from dodona_tablets.core.records import BatchWritten, RowsWritten
@@ -39,6 +40,7 @@ class NonAtomicWrites:
         tablet = self._cell.tablet(request.tablet, request.revision)
         self._check(tablet, request.stamp)
         record: RowsWritten | BatchWritten
+        writes: Sequence[WireWrite]
         if isinstance(request, WriteArrow):
             writes = tablet.writes_of_batch(request.batch)
             record = BatchWritten(request.tablet, request.stamp, request.batch)
@@ -47,7 +49,7 @@ class NonAtomicWrites:
                 limit = self._cell.limits.transaction_rows_max
                 raise LimitExceeded(f"a request has at most {limit} rows")
             tablet.check_writes(request.writes)
-            writes = list(request.writes)
+            writes = request.writes
             record = RowsWritten(request.tablet, request.stamp, request.writes)
         self._cell.effects.append(Append(record))
         self.row_count += len(writes)

@@ -341,7 +341,7 @@ def _check_rows(
     waits_for: Transaction | None = None
     rows, schema = tablet.store.rows, tablet.schema
     start = transaction.start
-    for key, mask, _ in part.writes:
+    for key, mask, _ in schema.plain_writes(part.writes):
         row = rows.get(key)
         if row is not None:
             blocker = check_row(row, key, schema, start, schema.lock_mask(mask), 0)
@@ -359,10 +359,10 @@ def acquire_all(transaction: Transaction) -> None:
     for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
         tablet.active_count += 1
         row_for_write, lock_mask = tablet.store.row_for_write, tablet.schema.lock_mask
-        for key, mask, _ in part.writes:
+        for key, mask, _ in tablet.schema.plain_writes(part.writes):
             acquire(row_for_write(key), transaction, lock_mask(mask), 0, 0)
         for lock in part.locks:
-            strong = lock.lock_mask if lock.is_strong else 0
+            strong = lock.lock_mask if lock.lock_type == "shared_strong" else 0
             acquire(row_for_write(lock.key), transaction, 0, lock.lock_mask, strong)
 
 

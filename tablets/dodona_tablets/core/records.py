@@ -8,7 +8,7 @@ through the same `apply`.
 import msgspec
 
 from dodona._core.messages import TabletAssignment, TabletModifications
-from dodona.types import CellId, TabletId, Timestamp, TransactionId, Write
+from dodona.types import CellId, SpecialWrites, TabletId, Timestamp, TransactionId, WireWrite
 
 
 class LogRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -68,7 +68,8 @@ class RowsWritten(LogRecord, frozen=True, array_like=True, gc=False, tag=9):
 
     tablet: TabletId
     stamp: Timestamp
-    writes: tuple[Write, ...]
+    writes: tuple[WireWrite, ...]
+    special: SpecialWrites | None = None
 
 
 class BatchWritten(LogRecord, frozen=True, array_like=True, gc=False, tag=10):

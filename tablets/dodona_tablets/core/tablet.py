@@ -27,6 +27,7 @@ from dodona.types import (
     NULL_TIMESTAMP,
     Key,
     Timestamp,
+    WireWrite,
     Write,
 )
 from dodona_tablets.core.locks import blocking_reader
@@ -72,12 +73,12 @@ class Tablet:
         for lock in modifications.locks:
             self._check_lock(lock)
 
-    def check_writes(self, writes: Sequence[Write]) -> None:
+    def check_writes(self, writes: Sequence[WireWrite]) -> None:
         """Raises SchemaViolation or InvalidRequest."""
         check = self.schema.check_write
         lower, upper = self.assignment.lower, self.assignment.upper
         try:
-            for write in writes:
+            for write in self.schema.plain_writes(writes):
                 check(write)
                 if not lower <= write[0] < upper:
                     self._check_range(write[0])
@@ -100,17 +101,17 @@ class Tablet:
 
     # Versions
 
-    def apply(self, writes: Sequence[Write], timestamp: Timestamp) -> None:
+    def apply(self, writes: Sequence[WireWrite], timestamp: Timestamp) -> None:
         """Add one committed transaction's versions."""
         row_for_write = self.store.row_for_write
-        for key, mask, values in writes:
+        for key, mask, values in self.schema.plain_writes(writes):
             row_for_write(key).add(timestamp, mask, values)
 
-    def apply_stamped(self, writes: Sequence[Write], stamp: Timestamp) -> Timestamp:
+    def apply_stamped(self, writes: Sequence[WireWrite], stamp: Timestamp) -> Timestamp:
         """Add non-atomic versions, each row's stamp raised so that its versions keep rising."""
         highest = stamp
         row_for_write = self.store.row_for_write
-        for key, mask, values in writes:
+        for key, mask, values in self.schema.plain_writes(writes):
             versions = row_for_write(key).versions
             at = stamp
             if versions and versions[-1][0] >= stamp:
@@ -129,8 +130,7 @@ class Tablet:
     # Reads: each returns its reply, or the transaction that it must wait for
 
     def lookup(self, request: Lookup) -> Rows | Transaction:
-        wanted, full = request.column_mask, self.schema.full_mask
-        self._check_columns(wanted)
+        wanted, full = self.schema.plain_mask(request.column_mask), self.schema.full_mask
         groups = self.schema.lock_mask(wanted) | MAIN_LOCK_MASK
         found: list[Values | None] = []
         for key in request.keys:
@@ -146,8 +146,7 @@ class Tablet:
         return Rows(tuple(found))
 
     def scan(self, request: Scan | ScanArrow) -> ScanPage | Transaction:
-        wanted, full = request.column_mask, self.schema.full_mask
-        self._check_columns(wanted)
+        wanted, full = self.schema.plain_mask(request.column_mask), self.schema.full_mask
         groups = self.schema.lock_mask(wanted) | MAIN_LOCK_MASK
         count_max = min(max(request.row_count_max, 1), SCAN_ROWS_MAX)
         keys: list[Key] = []
@@ -170,12 +169,9 @@ class Tablet:
         page = self.scan(request)
         if isinstance(page, Transaction):
             return page
-        batch = arrow_from_rows(self.schema, request.column_mask, page.keys, page.rows)
+        wanted = self.schema.plain_mask(request.column_mask)
+        batch = arrow_from_rows(self.schema, wanted, page.keys, page.rows)
         return ArrowPage(batch, len(page.keys), page.resume)
-
-    def _check_columns(self, wanted: int) -> None:
-        if not 0 <= wanted <= self.schema.full_mask:
-            raise InvalidRequest("no such column", table=self.assignment.path)
 
     def dump(self) -> list[tuple[Key, list[tuple[Timestamp, int, Any]]]]:
         """All versions of all rows in key order: what checkers compare a history with."""

@@ -22,6 +22,7 @@ from dodona.errors import (
     TransactionAborted,
     TransactionConflict,
 )
+from dodona.types import Atomicity
 from dodona_tablets.shell.log import CellLog
 
 PATH = "//bank/accounts"
@@ -318,3 +319,27 @@ async def test_the_twin_for_asyncio(folder: str) -> None:
     with pytest.raises(InvalidRequest, match="closed"):
         await db.generate_timestamp()
     dodona.open(folder).close()
+
+
+@pytest.mark.parametrize("atomicity", ["full", "none"])
+def test_a_table_of_more_columns_than_a_number_has_bits(
+    db: dodona.Client, atomicity: Atomicity
+) -> None:
+    count = 200
+    names = [f"v{number}" for number in range(count)]
+    schema = [
+        dodona.Column("id", "int64", "ascending"),
+        *[dodona.Column(it, "int64") for it in names],
+    ]
+    db.create_table("//wide", schema, atomicity=atomicity, mount=True)
+    whole = {"id": 1, **{name: number for number, name in enumerate(names)}}
+    db.insert_rows("//wide", [whole, {"id": 2, "v0": 5}])
+    db.insert_rows("//wide", [{"id": 1, "v150": -1}], update=True)
+    whole["v150"] = -1
+    assert db.lookup_rows("//wide", [{"id": 1}]) == [whole]
+    assert db.lookup_rows("//wide", [{"id": 1}], columns=["v7", "v150"]) == [{"v7": 7, "v150": -1}]
+    assert db.select("//wide", columns=["id", "v199"]) == [
+        {"id": 1, "v199": 199},
+        {"id": 2, "v199": None},
+    ]
+    assert db.read_arrow("//wide", columns=["v150"]).to_pydict() == {"v150": [-1, None]}

@@ -84,7 +84,7 @@ class Tablets:
         page = wanted[: self.page_rows]
         resume = key(page[-1] + 1) if len(wanted) > len(page) else None
         masked = [
-            tuple([it for bit, it in enumerate(ROWS[row]) if body.column_mask >> bit & 1])
+            tuple([it for bit, it in enumerate(ROWS[row]) if int(body.column_mask) >> bit & 1])
             for row in page
         ]
         return ScanPage(tuple([key(it) for it in page]), tuple(masked), resume)
@@ -137,7 +137,7 @@ def test_columns_are_chosen(columns: list[str], expected: dict[str, Any]) -> Non
 
     def answer(target: Target, body: Request) -> Reply:
         assert isinstance(body, Lookup)
-        return Rows((tuple([10] * body.column_mask.bit_count()),))
+        return Rows((tuple([10] * int(body.column_mask).bit_count()),))
 
     del tablets
     (found,) = play(clock, session.lookup_rows(PATH, [{"id": 1}], columns), answer)

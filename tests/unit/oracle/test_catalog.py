@@ -10,7 +10,7 @@ from dodona._core.messages import (
     GetTable,
     ListTables,
     MountTable,
-    RemoveTable,
+    RemoveNode,
     Table,
     TableList,
     UnmountTable,
@@ -66,7 +66,7 @@ def test_all_is_there_after_a_restart(cluster: Realm) -> None:
 
 def test_ids_are_not_given_out_twice_even_after_removal_and_restart(cluster: Realm) -> None:
     first = cluster.ask(create(tablet_count=3))
-    assert cluster.ask(RemoveTable("//bank/accounts")) == Done()
+    assert cluster.ask(RemoveNode("//bank/accounts")) == Done()
     cluster.restart()
     second = cluster.ask(create(tablet_count=3))
     used = [tablet.tablet for table in (first, second) for tablet in table.tablets]
@@ -75,14 +75,14 @@ def test_ids_are_not_given_out_twice_even_after_removal_and_restart(cluster: Rea
 
 def test_a_removed_table_is_gone(cluster: Realm) -> None:
     cluster.ask(create())
-    cluster.ask(RemoveTable("//bank/accounts"))
+    cluster.ask(RemoveNode("//bank/accounts"))
     cluster.restart()
     with pytest.raises(TableNotFound):
         cluster.ask(GetTable("//bank/accounts"))
     cluster.ask(create())  # and its name is free
 
 
-@pytest.mark.parametrize("request_of", [GetTable, RemoveTable, MountTable, UnmountTable])
+@pytest.mark.parametrize("request_of", [GetTable, RemoveNode, MountTable, UnmountTable])
 def test_an_unknown_table_is_named_in_the_error(cluster: Realm, request_of: Any) -> None:
     with pytest.raises(TableNotFound) as caught:
         cluster.ask(request_of("//no/such"))
@@ -190,9 +190,9 @@ def test_tables_and_tablets_in_all_are_limited(
     with pytest.raises(LimitExceeded):
         cluster.ask(create("//b", tablet_count=3))
     cluster.ask(create("//b", tablet_count=2))
-    cluster.ask(RemoveTable("//a"))
+    cluster.ask(RemoveNode("//a"))
     cluster.ask(create("//c", tablet_count=3))
-    cluster.ask(RemoveTable("//b"))
+    cluster.ask(RemoveNode("//b"))
     cluster.ask(create("//d"))
     with pytest.raises(LimitExceeded):
         cluster.ask(create("//e"))

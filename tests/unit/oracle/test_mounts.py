@@ -14,7 +14,7 @@ from dodona._core.messages import (
     MountedTablet,
     MountTable,
     RegisterProxy,
-    RemoveTable,
+    RemoveNode,
     TableList,
     UnmountTable,
 )
@@ -78,7 +78,7 @@ def test_unmounting_ends_when_the_cell_serves_no_more(cluster: Realm) -> None:
     assert cluster.states() == ["unmounted", "unmounting"]
     cluster.beat(0)
     assert cluster.states() == ["unmounted"] * 2
-    assert cluster.ask(RemoveTable("//bank/accounts")) == Done()
+    assert cluster.ask(RemoveNode("//bank/accounts")) == Done()
 
 
 def test_each_mount_has_a_new_revision_and_the_same_cell(cluster: Realm) -> None:
@@ -154,7 +154,7 @@ def test_a_mounted_table_can_not_be_removed(cluster: Realm, is_served: bool) -> 
     if is_served:
         cluster.serve(0)
     with pytest.raises(InvalidRequest, match="unmount it first"):
-        cluster.ask(RemoveTable("//bank/accounts"))
+        cluster.ask(RemoveNode("//bank/accounts"))
     assert cluster.ask(ListTables("//")) == TableList(("//bank/accounts",))
 
 
@@ -246,8 +246,8 @@ def test_an_error_changes_nothing(cluster: Realm) -> None:
     bad: list[CatalogRequest] = [
         create(),
         create("no path"),
-        RemoveTable("//bank/accounts"),
-        RemoveTable("//other"),
+        RemoveNode("//bank/accounts"),
+        RemoveNode("//other"),
         Heartbeat(CellId(0), "http://elsewhere", (), 1),
     ]
     for request in bad:

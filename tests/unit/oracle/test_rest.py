@@ -21,7 +21,7 @@ from dodona._core.messages import (
     MountedTablet,
     MountTable,
     RegisterProxy,
-    RemoveTable,
+    RemoveNode,
     Table,
     TableList,
     Tablet,
@@ -52,7 +52,7 @@ COLUMNS = (
 KEY = Key(bytes(range(256)))
 REQUESTS: list[RestRequest] = [
     CreateTable("//a", COLUMNS, "none", (Key(b""), KEY)),
-    RemoveTable("//a"),
+    RemoveNode("//a"),
     GetTable("//a/ä &?=+%"),
     ListTables("//a"),
     MountTable("//a"),
@@ -80,7 +80,7 @@ ASSIGNMENT = Assignment(
 REPLIES: list[tuple[type[Message], Any]] = [
     (GetTable, TABLE),
     (ListTables, TableList(("//a", "//b"))),
-    (RemoveTable, Done()),
+    (RemoveNode, Done()),
     (Heartbeat, ASSIGNMENT),
     (GetCluster, Cluster(("http://p",), (Cell(CellId(1), "http://x", True, 3),))),
     (GenerateTimestamps, TimestampRange(Timestamp(0x3FFF_FFFF_FFFF_FF00), 1)),

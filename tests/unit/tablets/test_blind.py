@@ -44,7 +44,7 @@ def test_a_strong_read_lock_of_the_past_is_no_conflict() -> None:
     bench = Bench()
     bench.commit(put(1, 1))
     reserved, reader = bench.begin(), bench.begin()
-    lock = RowLock(key(1), lock_mask=1, is_strong=True)
+    lock = RowLock(key(1), lock_mask=1, lock_type="shared_strong")
     bench.ask(CommitOne(reader, (changes(locks=(lock,)),)))
     bench.answer_oracle()
     route = bench.commit_blind(reserved, put(1, 2))
@@ -57,7 +57,7 @@ def test_it_waits_for_whoever_holds_its_row(is_strong: bool) -> None:
     bench = Bench(2)
     reserved, start = bench.begin(), bench.begin()
     if is_strong:
-        part = changes(locks=(RowLock(key(1), lock_mask=1, is_strong=True),))
+        part = changes(locks=(RowLock(key(1), lock_mask=1, lock_type="shared_strong"),))
         vote = bench.ask(Prepare(start, tuple(sorted(bench.nodes)), (part,)))
     else:
         vote = bench.prepare(start, put(1, 1), cell=0)
@@ -153,7 +153,7 @@ def test_a_repeat_from_long_ago_is_unknown() -> None:
 
 def test_one_that_locks_rows_for_reading_is_not_blind() -> None:
     bench = Bench()
-    part = changes(put(1, 1), locks=(RowLock(key(2), lock_mask=1, is_strong=True),))
+    part = changes(put(1, 1), locks=(RowLock(key(2), lock_mask=1, lock_type="shared_strong"),))
     reply = bench.answer(bench.ask(CommitOne(bench.begin(), (part,), is_blind=True)))
     assert isinstance(reply, Failure)
     assert reply.kind == "invalid_request"

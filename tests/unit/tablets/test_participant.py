@@ -98,7 +98,7 @@ def test_read_locks_share_and_stop_writers() -> None:
     bench = Bench(2)
     bench.commit(put(1, 1))
     reader, writer, other = bench.begin(), bench.begin(), bench.begin()
-    lock = RowLock(key(1), 1, is_strong=True)
+    lock = RowLock(key(1), 1, "shared_strong")
     first = bench.ask(CommitOne(reader, (changes(locks=(lock,)),)))
     assert kind(bench.answer(bench.commit_one(writer, put(1, 2)))) == "transaction_conflict"
     second = bench.ask(CommitOne(other, (changes(locks=(lock,)),)))
@@ -112,7 +112,7 @@ def test_a_strong_lock_leaves_its_time_and_a_weak_one_does_not() -> None:
         bench = Bench()
         bench.commit(put(1, 1))
         older, reader = bench.begin(), bench.begin()
-        lock = RowLock(key(1), 1, is_strong=is_strong)
+        lock = RowLock(key(1), 1, "shared_strong" if is_strong else "shared_weak")
         bench.ask(CommitOne(reader, (changes(locks=(lock,)),)))
         bench.answer_oracle()
         route = bench.commit_one(older, put(1, 2))

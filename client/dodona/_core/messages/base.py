@@ -1,0 +1,17 @@
+"""The root of all messages, and the failure that may answer any request."""
+
+from typing import Any
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of all. `gc=False`: messages never form cycles, so the collector need not see them."""
+
+
+class Failure(Message, frozen=True, array_like=True, gc=False, tag=38):
+    """A typed error on its way to the caller: `kind` is a key of `errors.ERRORS_BY_KIND`."""
+
+    kind: str
+    message: str
+    attributes: dict[str, Any] = {}

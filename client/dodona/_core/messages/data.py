@@ -1,0 +1,250 @@
+"""The data plane: what clients and cells ask of an oracle and of a cell, and the replies."""
+
+from typing import Any
+
+from dodona._core.messages.base import Failure, Message
+from dodona.types import (
+    NULL_TIMESTAMP,
+    CellId,
+    Key,
+    LockType,
+    Revision,
+    SpecialWrites,
+    TabletId,
+    Timestamp,
+    TransactionId,
+    WireMask,
+    WireWrite,
+)
+
+# Timestamps
+
+
+class GenerateTimestamps(Message, frozen=True, array_like=True, gc=False, tag=1):
+    count: int
+
+
+class TimestampRange(Message, frozen=True, array_like=True, gc=False, tag=2):
+    """Timestamps `first` to `first + count - 1`, all fresh, all the caller's."""
+
+    first: Timestamp
+    count: int
+
+
+# Requests to a cell
+
+
+class RowLock(Message, frozen=True, array_like=True, gc=False):
+    """A lock on some groups of one row, without data. One row may have several."""
+
+    key: Key
+    lock_mask: int
+    lock_type: LockType
+
+
+class TabletModifications(Message, frozen=True, array_like=True, gc=False):
+    """What one transaction does to one tablet. At most one write a key; `special` is about some of
+    these keys."""
+
+    tablet: TabletId
+    revision: Revision
+    writes: tuple[WireWrite, ...]
+    locks: tuple[RowLock, ...] = ()
+    special: SpecialWrites | None = None
+
+
+class CommitOne(Message, frozen=True, array_like=True, gc=False, tag=10):
+    """Commit a transaction that touches this cell only. → Committed | Failure."""
+
+    transaction: TransactionId
+    modifications: tuple[TabletModifications, ...]
+    is_blind: bool = False
+    """It reads nothing and begins on arrival: nothing that was committed before it stands in its
+    way, and it waits for whoever holds its rows."""
+
+
+class Prepare(Message, frozen=True, array_like=True, gc=False, tag=11):
+    """First phase of a many-cell commit; the first participant coordinates.
+    → Prepared | Committed | Failure."""
+
+    transaction: TransactionId
+    participants: tuple[CellId, ...]
+    modifications: tuple[TabletModifications, ...]
+
+
+class Decide(Message, frozen=True, array_like=True, gc=False, tag=12):
+    """To the coordinator: commit at this timestamp (all are prepared), or abort (None).
+    → Committed | Aborted | OutcomeUnknown."""
+
+    transaction: TransactionId
+    participants: tuple[CellId, ...]
+    commit_timestamp: Timestamp | None
+
+
+class AskOutcome(Message, frozen=True, array_like=True, gc=False, tag=13):
+    """To the coordinator, or the only participant: what became of the transaction? Answering
+    settles it: one not heard of yet is poisoned. → Committed | Aborted | OutcomeUnknown."""
+
+    transaction: TransactionId
+
+
+class WriteNonAtomic(Message, frozen=True, array_like=True, gc=False, tag=14):
+    """Rows of an `atomicity=none` table, stamped by the client's clock. → Written | Failure."""
+
+    tablet: TabletId
+    revision: Revision
+    stamp: Timestamp
+    is_durable: bool
+    writes: tuple[WireWrite, ...]
+    special: SpecialWrites | None = None
+
+
+class WriteArrow(Message, frozen=True, array_like=True, gc=False, tag=15):
+    """As WriteNonAtomic, for bulk: `batch` is an Arrow IPC stream of all the table's columns."""
+
+    tablet: TabletId
+    revision: Revision
+    stamp: Timestamp
+    is_durable: bool
+    batch: bytes
+
+
+class Lookup(Message, frozen=True, array_like=True, gc=False, tag=16):
+    """Read whole keys at a timestamp. → Rows, in the order of `keys`, None where no row is. What
+    was written or deleted before `retention_timestamp` is as if it had never been."""
+
+    tablet: TabletId
+    revision: Revision
+    timestamp: Timestamp
+    keys: tuple[Key, ...]
+    column_mask: WireMask
+    retention_timestamp: Timestamp = NULL_TIMESTAMP
+
+
+class Scan(Message, frozen=True, array_like=True, gc=False, tag=17):
+    """Read the rows of lower ≤ key < upper in key order, at most `row_count_max`. → ScanPage."""
+
+    tablet: TabletId
+    revision: Revision
+    timestamp: Timestamp
+    lower: Key
+    upper: Key
+    column_mask: WireMask
+    row_count_max: int
+    retention_timestamp: Timestamp = NULL_TIMESTAMP
+
+
+class ScanArrow(Message, frozen=True, array_like=True, gc=False, tag=18):
+    """As Scan. → ArrowPage: an Arrow IPC stream of the key columns and the columns asked for."""
+
+    tablet: TabletId
+    revision: Revision
+    timestamp: Timestamp
+    lower: Key
+    upper: Key
+    column_mask: WireMask
+    row_count_max: int
+    retention_timestamp: Timestamp = NULL_TIMESTAMP
+
+
+class LookupVersions(Message, frozen=True, array_like=True, gc=False, tag=19):
+    """All versions of whole keys up to a timestamp. → VersionedRows, in the order of `keys`."""
+
+    tablet: TabletId
+    revision: Revision
+    timestamp: Timestamp
+    keys: tuple[Key, ...]
+    column_mask: WireMask
+
+
+# Replies of a cell
+
+
+class Committed(Message, frozen=True, array_like=True, gc=False, tag=30):
+    transaction: TransactionId
+    timestamp: Timestamp
+
+
+class Prepared(Message, frozen=True, array_like=True, gc=False, tag=31):
+    transaction: TransactionId
+    timestamp: Timestamp
+
+
+class Aborted(Message, frozen=True, array_like=True, gc=False, tag=32):
+    transaction: TransactionId
+
+
+class OutcomeUnknown(Message, frozen=True, array_like=True, gc=False, tag=33):
+    """Below the forget watermark and without a record: it may have been either."""
+
+    transaction: TransactionId
+
+
+class Written(Message, frozen=True, array_like=True, gc=False, tag=34):
+    """`timestamp` is the largest that the rows got."""
+
+    row_count: int
+    timestamp: Timestamp
+
+
+class Rows(Message, frozen=True, array_like=True, gc=False, tag=35):
+    rows: tuple[tuple[Any, ...] | None, ...]
+
+
+class RowVersion(Message, frozen=True, array_like=True, gc=False):
+    """What one commit did to one row: the masked columns got these values, of which those in
+    `delta_mask` are changes of an aggregate; mask 0 deleted the row."""
+
+    timestamp: Timestamp
+    column_mask: WireMask
+    values: tuple[Any, ...]
+    delta_mask: WireMask = 0
+    shared_groups: int = 0
+
+
+class VersionedRows(Message, frozen=True, array_like=True, gc=False, tag=39):
+    """For each key its versions, newest first; none where there is no row and never was one."""
+
+    rows: tuple[tuple[RowVersion, ...], ...]
+
+
+class ScanPage(Message, frozen=True, array_like=True, gc=False, tag=36):
+    """`resume` is where the next page begins, or None at the end of the range."""
+
+    keys: tuple[Key, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    resume: Key | None
+
+
+class ArrowPage(Message, frozen=True, array_like=True, gc=False, tag=37):
+    batch: bytes
+    row_count: int
+    resume: Key | None
+
+
+DataRequest = (
+    GenerateTimestamps
+    | CommitOne
+    | Prepare
+    | Decide
+    | AskOutcome
+    | WriteNonAtomic
+    | WriteArrow
+    | Lookup
+    | LookupVersions
+    | Scan
+    | ScanArrow
+)
+DataReply = (
+    TimestampRange
+    | Committed
+    | Prepared
+    | Aborted
+    | OutcomeUnknown
+    | Written
+    | Rows
+    | VersionedRows
+    | ScanPage
+    | ArrowPage
+    | Failure
+)
