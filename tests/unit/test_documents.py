@@ -1,0 +1,39 @@
+"""The documents say what the code does, where that can be checked without running a server."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from dodona.errors import ERRORS_BY_KIND, DodonaError
+
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+
+
+def row_of(error: type[DodonaError]) -> str:
+    is_retryable = error("").is_retryable
+    cells = (
+        f"`{error.__name__}`",
+        error.kind,
+        error.code,
+        error.status,
+        "yes" if is_retryable else "no",
+        error.action,
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def test_the_table_of_errors_is_the_code_s() -> None:
+    text = (DOCS / "errors.md").read_text()
+    listed = re.findall(r"^\| `.*\|$", text, re.MULTILINE)
+    assert sorted(listed) == sorted(row_of(error) for error in ERRORS_BY_KIND.values())
+
+
+@pytest.mark.parametrize("kind", sorted(ERRORS_BY_KIND))
+def test_every_error_is_explained(kind: str) -> None:
+    error = ERRORS_BY_KIND[kind]
+    text = (DOCS / "errors.md").read_text()
+    (_, action, *_) = text.split(f"(`{error.action}`)\n")
+    explained = action.split("\n### ")[0]
+    assert re.search(rf"\*\*[^*]*`{error.__name__}`", explained)
