@@ -14,6 +14,7 @@ from dodona._core.rows import Rows
 from dodona._core.session import Outcome
 from dodona._core.tables import TableInfo, TabletInfo
 from dodona._core.transaction import TransactionState
+from dodona._core.versions import VersionedRow, VersionedValue
 from dodona.client import Client, Transaction, connect, open
 from dodona.errors import (
     CommitOutcomeUnknown,
@@ -88,6 +89,8 @@ __all__ = [
     "TransactionNotFound",
     "TransactionState",
     "Unavailable",
+    "VersionedRow",
+    "VersionedValue",
     "connect",
     "datetime_from_timestamp",
     "open",

@@ -6,6 +6,7 @@ to the event loop that it was made in: any number of its tasks may use it, a tra
 """
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -17,6 +18,7 @@ from dodona._core.rows import Rows
 from dodona._core.session import Outcome, Session
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionBuffer, TransactionState
+from dodona._core.versions import VersionedRow
 from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
     hide_password,
@@ -26,10 +28,12 @@ from dodona._io.sessions import (
 from dodona.errors import DodonaError
 from dodona.schema import Column, TableSchema
 from dodona.types import (
+    NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     Atomicity,
     CellId,
     Durability,
+    LockType,
     Timestamp,
     TransactionId,
 )
@@ -146,8 +150,21 @@ class AsyncClient:
         columns: Sequence[str] | None = None,
         keep_missing: bool = False,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> list[dict[str, Any]]:
         lookup = self._session.lookup_rows
+        read = lookup(path, keys, columns, keep_missing, timestamp, retention_timestamp)
+        return await self._run(read)
+
+    async def lookup_versions(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> list[VersionedRow]:
+        lookup = self._session.lookup_versions
         return await self._run(lookup(path, keys, columns, keep_missing, timestamp))
 
     async def select(
@@ -157,8 +174,10 @@ class AsyncClient:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Rows:
-        return await self._run(self._session.select(path, lower, upper, columns, timestamp))
+        select = self._session.select
+        return await self._run(select(path, lower, upper, columns, timestamp, retention_timestamp))
 
     async def read_arrow(
         self,
@@ -167,8 +186,10 @@ class AsyncClient:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Any:
-        return await self._run(self._session.read_arrow(path, lower, upper, columns, timestamp))
+        read = self._session.read_arrow
+        return await self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
 
     # ---- writes
 
@@ -177,9 +198,11 @@ class AsyncClient:
         path: str,
         rows: Iterable[Row],
         update: bool = False,
+        aggregate: bool = False,
         durability: Durability = "sync",
     ) -> Timestamp | None:
-        return await self._run(self._session.write_rows(path, rows, update, durability))
+        write = self._session.write_rows
+        return await self._run(write(path, rows, update, durability, aggregate))
 
     async def delete_rows(
         self, path: str, keys: Iterable[Row], durability: Durability = "sync"
@@ -197,9 +220,15 @@ class AsyncClient:
 
     # ---- transactions
 
-    def begin(self, atomicity: Atomicity = "full", durability: Durability = "sync") -> "Beginning":
+    def begin(
+        self,
+        atomicity: Atomicity = "full",
+        durability: Durability = "sync",
+        read_own_writes: bool = False,
+    ) -> "Beginning":
         """`async with db.begin() as tx`, or `tx = await db.begin()`."""
-        return Beginning(self, atomicity, durability)
+        begin = partial(self._session.begin, atomicity, durability, read_own_writes)
+        return Beginning(self, begin)
 
     async def run_in_transaction(
         self,
@@ -278,7 +307,18 @@ class AsyncTransaction:
         columns: Sequence[str] | None = None,
         keep_missing: bool = False,
     ) -> list[dict[str, Any]]:
-        at, lookup = self._buffer.read_timestamp(), self._session.lookup_rows
+        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
+        lookup = self._session.lookup_rows
+        return await self._run(lookup(path, keys, columns, keep_missing, at, own=own))
+
+    async def lookup_versions(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+    ) -> list[VersionedRow]:
+        at, lookup = self._buffer.read_timestamp(), self._session.lookup_versions
         return await self._run(lookup(path, keys, columns, keep_missing, at))
 
     async def select(
@@ -288,14 +328,42 @@ class AsyncTransaction:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Rows:
-        at = self._buffer.read_timestamp()
-        return await self._run(self._session.select(path, lower, upper, columns, at))
+        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
+        return await self._run(self._session.select(path, lower, upper, columns, at, own=own))
 
-    async def insert_rows(self, path: str, rows: Iterable[Row], update: bool = False) -> None:
-        await self._run(self._session.insert_rows(self._buffer, path, rows, update))
+    async def read_arrow(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Any:
+        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
+        return await self._run(self._session.read_arrow(path, lower, upper, columns, at, own=own))
+
+    async def insert_rows(
+        self,
+        path: str,
+        rows: Iterable[Row],
+        update: bool = False,
+        aggregate: bool = False,
+        lock_type: LockType = "exclusive",
+    ) -> None:
+        insert = self._session.insert_rows
+        await self._run(insert(self._buffer, path, rows, update, aggregate, lock_type))
 
     async def delete_rows(self, path: str, keys: Iterable[Row]) -> None:
         await self._run(self._session.delete_rows(self._buffer, path, keys))
+
+    async def lock_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        locks: Sequence[str] | None = None,
+        lock_type: LockType = "shared_strong",
+    ) -> None:
+        lock = self._session.lock_rows
+        await self._run(lock(self._buffer, path, keys, locks, lock_type))
 
     async def commit(self) -> Timestamp | None:
         return await self._run(self._session.commit(self._buffer))
@@ -307,10 +375,11 @@ class AsyncTransaction:
 class Beginning:
     """A transaction that is about to begin: await it, or enter it."""
 
-    def __init__(self, client: AsyncClient, atomicity: Atomicity, durability: Durability) -> None:
+    def __init__(
+        self, client: AsyncClient, begin: Callable[[], steps.Protocol[TransactionBuffer]]
+    ) -> None:
         self._client = client
-        self._atomicity: Atomicity = atomicity
-        self._durability: Durability = durability
+        self._begin_buffer = begin
         self._transaction: AsyncTransaction | None = None
 
     def __await__(self) -> Generator[Any, None, AsyncTransaction]:
@@ -330,6 +399,5 @@ class Beginning:
         await self._transaction.__aexit__(kind, error, trace)
 
     async def _begin(self) -> AsyncTransaction:
-        client = self._client
-        begun = await client._run(client._session.begin(self._atomicity, self._durability))
-        return AsyncTransaction(client, begun)
+        buffer = await self._client._run(self._begin_buffer())
+        return AsyncTransaction(self._client, buffer)

@@ -17,6 +17,7 @@ from dodona._core.rows import Rows
 from dodona._core.session import Outcome, Session
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionBuffer, TransactionState
+from dodona._core.versions import VersionedRow
 from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
     hide_password,
@@ -26,10 +27,12 @@ from dodona._io.sessions import (
 from dodona.errors import DodonaError
 from dodona.schema import Column, TableSchema
 from dodona.types import (
+    NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     Atomicity,
     CellId,
     Durability,
+    LockType,
     Timestamp,
     TransactionId,
 )
@@ -159,11 +162,27 @@ class Client:
         columns: Sequence[str] | None = None,
         keep_missing: bool = False,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> list[dict[str, Any]]:
         """The rows of these keys, in their order. Missing ones are left out, or None with
         `keep_missing`. Without a timestamp each row is the newest; for one snapshot of several
-        rows give a timestamp, or read in a transaction."""
+        rows give a timestamp, or read in a transaction. What was written or deleted before
+        `retention_timestamp`, here and below, is as if it had never been."""
         lookup = self._session.lookup_rows
+        read = lookup(path, keys, columns, keep_missing, timestamp, retention_timestamp)
+        return self._run(read)
+
+    def lookup_versions(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> list[VersionedRow]:
+        """The histories of these rows up to a timestamp: all that was written and deleted, newest
+        first, as far as the table's settings keep it. Otherwise as `lookup_rows`."""
+        lookup = self._session.lookup_versions
         return self._run(lookup(path, keys, columns, keep_missing, timestamp))
 
     def select(
@@ -173,10 +192,12 @@ class Client:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Rows:
         """The rows of lower ≤ key < upper (leading key column values), in key order, at one
         snapshot: a fresh one without a timestamp."""
-        return self._run(self._session.select(path, lower, upper, columns, timestamp))
+        select = self._session.select
+        return self._run(select(path, lower, upper, columns, timestamp, retention_timestamp))
 
     def read_arrow(
         self,
@@ -185,9 +206,11 @@ class Client:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Any:
         """As `select`, as a `pyarrow.Table`: for many rows."""
-        return self._run(self._session.read_arrow(path, lower, upper, columns, timestamp))
+        read = self._session.read_arrow
+        return self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
 
     # ---- writes
 
@@ -196,6 +219,7 @@ class Client:
         path: str,
         rows: Iterable[Row],
         update: bool = False,
+        aggregate: bool = False,
         durability: Durability = "sync",
     ) -> Timestamp | None:
         """Insert in a transaction of its own, of the table's atomicity. → its commit timestamp.
@@ -204,7 +228,8 @@ class Client:
         are waited for, as long as all rows are in one cell. (In several cells it is an ordinary
         transaction.) See `Transaction.insert_rows` and `Transaction.commit`.
         """
-        return self._run(self._session.write_rows(path, rows, update, durability))
+        write = self._session.write_rows
+        return self._run(write(path, rows, update, durability, aggregate))
 
     def delete_rows(
         self, path: str, keys: Iterable[Row], durability: Durability = "sync"
@@ -227,11 +252,15 @@ class Client:
     # ---- transactions
 
     def begin(
-        self, atomicity: Atomicity = "full", durability: Durability = "sync"
+        self,
+        atomicity: Atomicity = "full",
+        durability: Durability = "sync",
+        read_own_writes: bool = False,
     ) -> "Transaction":
         """Begin a transaction. Used in a `with` block it commits at the end, or aborts on an
         exception. Raises Unavailable, InvalidRequest."""
-        return Transaction(self, self._run(self._session.begin(atomicity, durability)))
+        begin = self._session.begin
+        return Transaction(self, self._run(begin(atomicity, durability, read_own_writes)))
 
     def run_in_transaction(
         self,
@@ -266,8 +295,8 @@ class Client:
 
 
 class Transaction:
-    """One transaction. Reads see the state at its start, never its own writes, which stay in this
-    process until it commits."""
+    """One transaction. Reads see the state at its start. Its own writes stay in this process until
+    it commits; reads see them only if it was begun with `read_own_writes`."""
 
     def __init__(self, client: Client, buffer: TransactionBuffer) -> None:
         self._run = client._run
@@ -320,7 +349,20 @@ class Transaction:
         keep_missing: bool = False,
     ) -> list[dict[str, Any]]:
         """As `Client.lookup_rows`, at the transaction's start."""
-        at, lookup = self._buffer.read_timestamp(), self._session.lookup_rows
+        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
+        lookup = self._session.lookup_rows
+        return self._run(lookup(path, keys, columns, keep_missing, at, own=own))
+
+    def lookup_versions(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+    ) -> list[VersionedRow]:
+        """As `Client.lookup_versions`, up to the transaction's start. Its own writes have no
+        timestamp yet and are never among them."""
+        at, lookup = self._buffer.read_timestamp(), self._session.lookup_versions
         return self._run(lookup(path, keys, columns, keep_missing, at))
 
     def select(
@@ -331,17 +373,54 @@ class Transaction:
         columns: Sequence[str] | None = None,
     ) -> Rows:
         """As `Client.select`, at the transaction's start."""
-        at = self._buffer.read_timestamp()
-        return self._run(self._session.select(path, lower, upper, columns, at))
+        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
+        return self._run(self._session.select(path, lower, upper, columns, at, own=own))
 
-    def insert_rows(self, path: str, rows: Iterable[Row], update: bool = False) -> None:
+    def read_arrow(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Any:
+        """As `Client.read_arrow`, at the transaction's start."""
+        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
+        return self._run(self._session.read_arrow(path, lower, upper, columns, at, own=own))
+
+    def insert_rows(
+        self,
+        path: str,
+        rows: Iterable[Row],
+        update: bool = False,
+        aggregate: bool = False,
+        lock_type: LockType = "exclusive",
+    ) -> None:
         """Buffer rows. Columns that a row lacks become null, or stay as they are with `update`.
-        All rows are taken or none. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
-        self._run(self._session.insert_rows(self._buffer, path, rows, update))
+        With `aggregate`, values of aggregate columns are changes (null is none) instead of new
+        values. `lock_type="shared_write"` lets others who say so write the row at the same time:
+        the table must allow it. All rows are taken or none. Raises SchemaViolation, LimitExceeded,
+        InvalidRequest, TransactionClosed."""
+        insert = self._session.insert_rows
+        self._run(insert(self._buffer, path, rows, update, aggregate, lock_type))
 
     def delete_rows(self, path: str, keys: Iterable[Row]) -> None:
         """Buffer deletions; a key that no row has is no error. Raises as `insert_rows`."""
         self._run(self._session.delete_rows(self._buffer, path, keys))
+
+    def lock_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        locks: Sequence[str] | None = None,
+        lock_type: LockType = "shared_strong",
+    ) -> None:
+        """Buffer locks of rows, whether or not they are there, for the commit to take: the main
+        lock, or the lock groups named. With `shared_weak` the commit fails if another transaction
+        wrote the row since this one began; with `shared_strong` so do others that began before it
+        and write the row later; `exclusive` and `shared_write` do as writing would. Conflicts show
+        at commit. Raises InvalidRequest, LimitExceeded, TransactionClosed."""
+        lock = self._session.lock_rows
+        self._run(lock(self._buffer, path, keys, locks, lock_type))
 
     def commit(self) -> Timestamp | None:
         """→ the commit timestamp; None if nothing was written. Raises TransactionConflict,

@@ -97,20 +97,31 @@ def _decode(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
     if tag == 0x10:
         return _decode_string(key, at, column_type)
     if tag == 0x06:
+        if key[at] > 1:
+            raise ValueError(f"byte {at} is no boolean")
         return key[at] == 1, at + 1
     (bits,) = _BITS.unpack_from(key, at)
     if tag == 0x03:
         return bits - _SIGN, at + 8
     if tag == 0x04:
         return bits, at + 8
+    return _decode_double(bits, at), at + 8
+
+
+def _decode_double(bits: int, at: int) -> float:
     bits = bits ^ _SIGN if bits & _SIGN else bits ^ _ALL
-    return _DOUBLE.unpack(_BITS.pack(bits))[0], at + 8
+    value: float = _DOUBLE.unpack(_BITS.pack(bits))[0]
+    if value != value or bits == _SIGN:
+        raise ValueError(f"a key has neither NaN nor -0.0, as at byte {at}")
+    return value
 
 
 def _decode_string(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
     end = key.index(b"\x00", at)
     while key[end + 1] == 0xFF:
         end = key.index(b"\x00", end + 2)
+    if key[end + 1] != 0x01:
+        raise ValueError(f"the text at byte {at} does not end")
     raw = key[at:end].replace(b"\x00\xff", b"\x00")
     return (raw.decode() if column_type == "utf8" else raw), end + 2
 

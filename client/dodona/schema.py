@@ -1,7 +1,8 @@
 """What a table's rows look like, and the translation between a user's rows and writes.
 
-Owns: columns, the compiled schema, and every check of a value against its column. The same
-checks run in the client (early, with names) and in the node (again: a client is not trusted).
+Owns: columns, the compiled schema, and the checks of whole rows (those of single values are in
+`dodona.values`). The same checks run in the client (early, with names) and in the node (again: a
+client is not trusted).
 A value column's place among the value columns is its bit in a column mask; a lock group's place
 is its bit in a lock mask, and bit 0 is the main lock. Imports no clock and no I/O.
 """
@@ -12,9 +13,10 @@ from typing import Any, Final, Literal, Self, cast
 
 import msgspec
 
-from dodona.errors import DataCorrupted, SchemaViolation
+from dodona.errors import DataCorrupted, InvalidRequest, SchemaViolation
 from dodona.keys import TAGS, decode_key, encode_key
 from dodona.types import DELETE_MASK, Key, WireMask, WireWrite, Write
+from dodona.values import CHECKS, VALUE_BYTES_MAX, check_key_double, size_bytes_of
 
 ColumnType = Literal["int64", "uint64", "double", "boolean", "string", "utf8", "any"]
 ColumnCheck = tuple[str, Callable[[Any, str], Any], bool]
@@ -24,12 +26,23 @@ KEY_COLUMNS_MAX: Final = 32
 VALUE_COLUMNS_MAX: Final = 1024
 LOCK_GROUPS_MAX: Final = 32
 NAME_LENGTH_MAX: Final = 256
-VALUE_BYTES_MAX: Final = 16 << 20
+KEY_BYTES_MAX: Final = 16 << 20
+"""Of a whole key, encoded."""
+ROW_BYTES_MAX: Final = 128 << 20
+"""Of a row's text and bytes, key included."""
 PLAIN_COLUMNS_MAX: Final = 63
 """Up to so many value columns a column mask travels as a number."""
-NESTING_DEPTH_MAX: Final = 32
 MAIN_LOCK: Final = "<primary>"
 MAIN_LOCK_MASK: Final = 1
+RESERVED_PREFIXES: Final = ("$", "@")
+"""Names of columns that the system adds begin so in YTsaurus, and those of attributes in paths."""
+AGGREGATE_TYPES: Final[dict[str, tuple[str, ...]]] = {
+    "sum": ("int64", "uint64", "double"),
+    "min": ("int64", "uint64", "double", "boolean", "string", "utf8"),
+    "max": ("int64", "uint64", "double", "boolean", "string", "utf8"),
+    "first": ("int64", "uint64", "double", "boolean", "string", "utf8", "any"),
+}
+"""What each aggregate can be made of."""
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -52,9 +65,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
     def parse(cls, columns: Iterable[Column | Mapping[str, Any]]) -> Self:
         """Check a schema as a user writes it. Raises SchemaViolation with the reason."""
         try:
-            parsed = tuple(
-                c if isinstance(c, Column) else msgspec.convert(c, Column) for c in columns
-            )
+            parsed = tuple([_parse_column(column) for column in columns])
         except (msgspec.ValidationError, TypeError) as error:
             raise SchemaViolation(f"a column of the schema is malformed: {error}") from error
         schema = cls(parsed)
@@ -72,11 +83,14 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             raise SchemaViolation(f"more than {LOCK_GROUPS_MAX} lock groups, main included")
 
     def _check_names(self) -> None:
-        names = [column.name for column in self.columns]
-        for name in names:
+        known: dict[str, Column] = {}
+        for column in self.columns:
+            name = column.name
             if not 0 < len(name) <= NAME_LENGTH_MAX:
                 raise SchemaViolation("a column name is empty or too long", column=name)
-            if names.count(name) > 1:
+            if name.startswith(RESERVED_PREFIXES):
+                raise SchemaViolation("a column name can't begin with $ or @", column=name)
+            if known.setdefault(name, column) is not column:
                 raise SchemaViolation("two columns have one name", column=name)
 
     def _check_order(self) -> None:
@@ -116,16 +130,27 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _key_checks(self) -> tuple[ColumnCheck, ...]:
-        return _checks_of(self.key_columns)
+        return _checks_of(self.key_columns, {**CHECKS, "double": check_key_double})
 
     @cached_property
     def _value_checks(self) -> tuple[ColumnCheck, ...]:
-        return _checks_of(self.value_columns)
+        return _checks_of(self.value_columns, CHECKS)
 
     @cached_property
     def full_mask(self) -> int:
         """The mask of all value columns: what an overwriting insert sets."""
         return (1 << len(self.value_columns)) - 1
+
+    @cached_property
+    def aggregate_mask(self) -> int:
+        """The mask of the value columns that aggregate."""
+        return sum(1 << bit for bit, it in enumerate(self.value_columns) if it.aggregate)
+
+    @cached_property
+    def _may_be_too_long(self) -> bool:
+        """Whether a row can be longer than allowed though no value of it is."""
+        count = sum(column.type in ("string", "utf8", "any") for column in self.value_columns)
+        return count * VALUE_BYTES_MAX + KEY_BYTES_MAX > ROW_BYTES_MAX
 
     @cached_property
     def lock_names(self) -> tuple[str, ...]:
@@ -157,6 +182,20 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         """The groups that a holder of `lock_mask` must look at: main always, all for main."""
         return self.lock_mask_all if lock_mask & MAIN_LOCK_MASK else lock_mask | MAIN_LOCK_MASK
 
+    def lock_mask_of(self, names: Sequence[str] | None) -> int:
+        """The lock groups of these names; the main lock for None. It has no name to be called by:
+        raises InvalidRequest on "<primary>" as on a stranger."""
+        if names is None:
+            return MAIN_LOCK_MASK
+        if isinstance(names, str):
+            raise InvalidRequest("locks are given as a list of names, not as one name")
+        mask = 0
+        for name in names:
+            if name not in self.lock_names[1:]:
+                raise InvalidRequest(f'Lock group "{name}" not found in schema', lock=name)
+            mask |= 1 << self.lock_names.index(name)
+        return mask
+
     def column_mask(self, names: Sequence[str] | None) -> int:
         """The value columns among `names`; all for None. Raises SchemaViolation on a stranger."""
         if names is None:
@@ -169,38 +208,52 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
                 raise SchemaViolation(f"no such column: {name!r}", column=name)
         return mask
 
-    def key_of(self, row: Mapping[str, Any], *, is_exact: bool = True) -> Key:
-        """Encode a row's key columns. With `is_exact`, any other column is an error."""
-        values = []
-        for name, check, is_required in self._key_checks:
-            value = row.get(name)
-            if value is None:
-                if name not in row:
-                    raise SchemaViolation("missing key column", column=name, row=dict(row))
-                if is_required:
-                    raise SchemaViolation("required column is null", column=name)
-            else:
-                value = check(value, name)
-            values.append(value)
-        if is_exact and len(row) != len(self.key_columns):
+    def key_of(self, row: Mapping[str, Any]) -> Key:
+        """Encode a key, given as a row of key columns only. Absent ones are null, as long as they
+        are not required: one with none of them names the row whose key is all null."""
+        present, values = self._key_values(row)
+        if present != len(row):
             strangers = [name for name in row if name not in self.key_names]
             raise SchemaViolation("a key has only key columns", columns=strangers)
-        return encode_key(values, self.key_types)
+        return self._encode(values)
+
+    def _key_values(self, row: Mapping[str, Any]) -> tuple[int, list[Any]]:
+        """A row's key column values, checked, and how many of them it names."""
+        present, values = 0, []
+        for name, check, is_required in self._key_checks:
+            value = row.get(name)
+            if value is not None:
+                value = check(value, name)
+                present += 1
+            elif name in row:
+                present += 1
+                if is_required:
+                    raise SchemaViolation("required column is null", column=name)
+            elif is_required:
+                raise SchemaViolation("required column is missing", column=name)
+            values.append(value)
+        return present, values
+
+    def _encode(self, values: Sequence[Any]) -> Key:
+        key = encode_key(values, self.key_types)
+        if len(key) > KEY_BYTES_MAX:
+            raise _too_long(key)
+        return key
 
     def bound_of(self, values: Sequence[Any]) -> Key:
         """Encode a prefix of the key columns: a pivot key or an end of a range."""
         if len(values) > len(self.key_columns):
             raise SchemaViolation("more values than key columns", bound=list(values))
         checked = [
-            None if value is None else CHECKS[column.type](value, column.name)
-            for value, column in zip(values, self.key_columns, strict=False)
+            None if value is None else check(value, name)
+            for value, (name, check, _) in zip(values, self._key_checks, strict=False)
         ]
-        return encode_key(checked, self.key_types)
+        return self._encode(checked)
 
     def write_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
         """A user's row as a write. Overwriting sets every value column, absent ones to null."""
-        mask, values = 0, []
-        present = len(self.key_columns)
+        key_present, key_values = self._key_values(row)
+        present, mask, values = key_present, 0, []
         for bit, (name, check, is_required) in enumerate(self._value_checks):
             value = row.get(name)
             if value is not None:
@@ -216,14 +269,35 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
                 continue
             mask |= 1 << bit
             values.append(value)
-        key = self.key_of(row, is_exact=False)
-        if present != len(row):
-            known = {*self.key_names, *self.value_names}
-            strangers = sorted(name for name in row if name not in known)
-            raise SchemaViolation("no such column", columns=strangers)
-        if present == len(self.key_columns):
-            raise SchemaViolation("at least one column that is not a key must be given")
+        if present != len(row) or present == key_present:
+            raise self._misfit(row)
+        key = encode_key(key_values, self.key_types)
+        if len(key) > KEY_BYTES_MAX:
+            raise _too_long(key)
+        if self._may_be_too_long:
+            _check_row_size(key, values)
         return key, mask, tuple(values)
+
+    def _misfit(self, row: Mapping[str, Any]) -> SchemaViolation:
+        known = {*self.key_names, *self.value_names}
+        strangers = sorted(str(name) for name in row if name not in known)
+        if strangers:
+            return SchemaViolation("no such column", columns=strangers)
+        return SchemaViolation("at least one column that is not a key must be given")
+
+    def change_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
+        """As `write_of`, but values of aggregate columns are changes: null is none, and leaves the
+        column as it is. A row that changes nothing keeps its nulls, so that it is no deletion."""
+        key, mask, values = self.write_of(row, is_update=is_update)
+        bits = [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+        kept = [
+            (1 << bit, value)
+            for bit, value in zip(bits, values, strict=True)
+            if value is not None or not self.aggregate_mask >> bit & 1
+        ]
+        if not kept or len(kept) == len(values):
+            return key, mask, values
+        return key, sum(bit for bit, _ in kept), tuple([value for _, value in kept])
 
     def check_write(self, write: Write) -> None:
         """The node's own check of what a client sent. Raises SchemaViolation."""
@@ -241,6 +315,8 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
                 check(value, name)
             elif is_required:
                 raise SchemaViolation("required column is null", column=name)
+        if self._may_be_too_long:
+            _check_row_size(key, values)
 
     @cached_property
     def _plain_tags(self) -> bytes:
@@ -254,6 +330,8 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         tags = self._plain_tags
         if tags and len(key) == len(tags) * 9 and key[::9] == tags:
             return
+        if len(key) > KEY_BYTES_MAX:
+            raise _too_long(key)
         try:
             decode_key(key, self.key_types)
         except DataCorrupted as error:
@@ -301,8 +379,16 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return decode_key(key, self.key_types)
 
 
-def _checks_of(columns: Sequence[Column]) -> tuple[ColumnCheck, ...]:
-    return tuple((column.name, CHECKS[column.type], column.required) for column in columns)
+def _parse_column(column: Column | Mapping[str, Any]) -> Column:
+    """Its fields are checked even if it is a Column: that one takes what it is given."""
+    fields = msgspec.structs.asdict(column) if isinstance(column, Column) else column
+    return msgspec.convert(fields, Column)
+
+
+def _checks_of(
+    columns: Sequence[Column], checks: Mapping[str, Callable[[Any, str], Any]]
+) -> tuple[ColumnCheck, ...]:
+    return tuple((column.name, checks[column.type], column.required) for column in columns)
 
 
 def _check_key_column(column: Column) -> None:
@@ -314,101 +400,25 @@ def _check_key_column(column: Column) -> None:
 
 
 def _check_value_column(column: Column) -> None:
-    lock = column.lock
+    lock, aggregate = column.lock, column.aggregate
     if lock is not None and not 0 < len(lock) <= NAME_LENGTH_MAX:
         raise SchemaViolation("a lock name is empty or too long", column=column.name)
-    if column.aggregate in ("sum", "min", "max") and column.type not in (
-        "int64",
-        "uint64",
-        "double",
-    ):
-        raise SchemaViolation(f"{column.aggregate} needs a number", column=column.name)
+    if lock == MAIN_LOCK:
+        raise SchemaViolation(
+            f"{MAIN_LOCK} is the lock of all columns that name none", column=column.name
+        )
+    if aggregate is not None and column.type not in AGGREGATE_TYPES[aggregate]:
+        types = ", ".join(AGGREGATE_TYPES[aggregate])
+        raise SchemaViolation(
+            f"{aggregate} aggregates {types}, not {column.type}", column=column.name
+        )
 
 
-def _mismatch(value: Any, column: str, expected: str) -> SchemaViolation:
-    return SchemaViolation(
-        f"column {column!r} takes {expected}, not {type(value).__name__}", column=column
-    )
+def _too_long(key: Key) -> SchemaViolation:
+    return SchemaViolation(f"a key is longer than {KEY_BYTES_MAX} bytes", size_bytes=len(key))
 
 
-def _check_int64(value: Any, column: str) -> int:
-    if type(value) is not int:
-        raise _mismatch(value, column, "an int")
-    if not -(1 << 63) <= value < 1 << 63:
-        raise SchemaViolation("value does not fit in int64", column=column, value=str(value)[:40])
-    return value
-
-
-def _check_uint64(value: Any, column: str) -> int:
-    if type(value) is not int:
-        raise _mismatch(value, column, "an int")
-    if not 0 <= value < 1 << 64:
-        raise SchemaViolation("value does not fit in uint64", column=column, value=str(value)[:40])
-    return value
-
-
-def _check_double(value: Any, column: str) -> float:
-    if type(value) is float:
-        return value
-    if type(value) is int:
-        return float(value)
-    raise _mismatch(value, column, "a float")
-
-
-def _check_boolean(value: Any, column: str) -> bool:
-    if type(value) is not bool:
-        raise _mismatch(value, column, "a bool")
-    return value
-
-
-def _check_string(value: Any, column: str) -> bytes:
-    if isinstance(value, str):
-        value = value.encode()
-    if not isinstance(value, bytes):
-        raise _mismatch(value, column, "bytes or str")
-    if len(value) > VALUE_BYTES_MAX:
-        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column)
-    return value
-
-
-def _check_utf8(value: Any, column: str) -> str:
-    if not isinstance(value, str):
-        raise _mismatch(value, column, "a str")
-    try:
-        is_too_long = len(value) * 4 > VALUE_BYTES_MAX and len(value.encode()) > VALUE_BYTES_MAX
-        if not value.isascii():
-            value.encode()
-    except UnicodeEncodeError as error:
-        raise SchemaViolation(f"value is not Unicode text: {error}", column=column) from error
-    if is_too_long:
-        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column)
-    return value
-
-
-def _check_any(value: Any, column: str, depth: int = 0) -> Any:
-    if depth > NESTING_DEPTH_MAX:
-        raise SchemaViolation(f"value is nested deeper than {NESTING_DEPTH_MAX}", column=column)
-    if isinstance(value, list | tuple):
-        return [_check_any(item, column, depth + 1) for item in value]
-    if isinstance(value, dict):
-        return {
-            _check_utf8(name, column): _check_any(item, column, depth + 1)
-            for name, item in value.items()
-        }
-    if type(value) is int:
-        return _check_int64(value, column) if value < 0 else _check_uint64(value, column)
-    if value is None or isinstance(value, bool | float | str | bytes):
-        return value
-    raise _mismatch(value, column, "None, numbers, str, bytes, lists and dicts")
-
-
-CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
-    "int64": _check_int64,
-    "uint64": _check_uint64,
-    "double": _check_double,
-    "boolean": _check_boolean,
-    "string": _check_string,
-    "utf8": _check_utf8,
-    "any": _check_any,
-}
-"""Column type → the check that returns the value to store, or raises SchemaViolation."""
+def _check_row_size(key: Key, values: Iterable[Any]) -> None:
+    size_bytes = len(key) + sum([size_bytes_of(value) for value in values])
+    if size_bytes > ROW_BYTES_MAX:
+        raise SchemaViolation(f"a row is longer than {ROW_BYTES_MAX} bytes", size_bytes=size_bytes)

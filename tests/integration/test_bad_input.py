@@ -51,7 +51,7 @@ def table(db: dodona.Client, request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"name": "x", "balance": 1}, "missing key column"),
+        ({"name": "x", "number": 2, "balance": 1}, "no such column"),
         ({"id": "1", "balance": 1}, "takes an int, not str"),
         ({"id": True, "balance": 1}, "takes an int, not bool"),
         ({"id": 2**63, "balance": 1}, "does not fit in int64"),

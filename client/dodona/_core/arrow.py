@@ -12,8 +12,9 @@ import msgspec
 
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.keys import encode_key
-from dodona.schema import CHECKS, Column, TableSchema
+from dodona.schema import Column, TableSchema
 from dodona.types import Key, Write
+from dodona.values import CHECKS
 
 
 def arrow_type(column: Column) -> Any:

@@ -17,8 +17,9 @@ from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
 from dodona._core.writing import NO_TABLET, Account
 from dodona.errors import DodonaError, InvalidRequest, SchemaViolation
-from dodona.schema import VALUE_BYTES_MAX, Column, TableSchema
+from dodona.schema import Column, TableSchema
 from dodona.types import Durability, TabletId, Timestamp, timestamp_from_unix_us
+from dodona.values import VALUE_BYTES_MAX
 
 MESSAGE_BYTES_MAX: Final = 8 << 20
 """Of Arrow data in one message; a single row may be longer."""
@@ -50,16 +51,16 @@ def write_arrow(
             account = Account()
             now = stamp or timestamp_from_unix_us(context.unix_us())
             job = _BatchJob(part, now, durability == "sync", account)
-            row_count += yield from _write_part(context, path, job, account)
+            row_count += yield from _write_part(context, route, job, account)
     except DodonaError as error:
         error.attributes.update(table=path, row_count=row_count)
         raise
     return row_count
 
 
-def _write_part(context: Context, path: str, job: Job, account: Account) -> Protocol[int]:
+def _write_part(context: Context, route: TableRoute, job: Job, account: Account) -> Protocol[int]:
     try:
-        yield from fan_out(context, {path: job})
+        yield from fan_out(context, [(route, job)])
     except DodonaError as error:
         error.attributes.update(account.attributes())
         raise

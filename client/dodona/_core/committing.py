@@ -7,8 +7,9 @@ Owns: what the client says to whom, and what it may report. Rule numbers are the
 A time-out is not a refusal. It only makes the client ask.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from dodona._core.buffer import TableBuffer
 from dodona._core.context import (
     STALE_ROUTE_KINDS,
     Context,
@@ -26,24 +27,23 @@ from dodona._core.messages import (
     Prepare,
     Prepared,
     Reply,
-    Tablet,
     TabletModifications,
 )
+from dodona._core.parts import modifications_of
 from dodona._core.retry import Patience
 from dodona._core.routing import TableRoute, is_served
 from dodona._core.steps import Calls, Post, Protocol
-from dodona._core.transaction import TableBuffer, TransactionBuffer
+from dodona._core.transaction import TransactionBuffer, check_schema
 from dodona.errors import (
     CommitOutcomeUnknown,
     DodonaError,
     InvalidRequest,
-    SchemaViolation,
     SnapshotTooOld,
     TableNotMounted,
     TabletMoved,
     TransactionAborted,
 )
-from dodona.types import Atomicity, CellId, Key, TabletId, Timestamp, TransactionId, Write
+from dodona.types import Atomicity, CellId, Timestamp, TransactionId
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
 
@@ -96,7 +96,8 @@ def routes_of(
     context: Context, transaction: TransactionBuffer, patience: Patience | None
 ) -> Protocol[list[TableRoute]]:
     """The routes of all tables that the transaction writes, in the buffer's order. Raises
-    InvalidRequest if a table's atomicity is not the transaction's, or its schema changed."""
+    InvalidRequest if a table's atomicity is not the transaction's, TransactionAborted if its schema
+    changed."""
     routes = []
     for path, buffer in transaction.tables.items():
         route = context.routing.find(path)
@@ -112,39 +113,19 @@ def check_table(route: TableRoute, buffer: TableBuffer, atomicity: Atomicity) ->
     if route.atomicity != atomicity:
         text = f'Invalid atomicity mode: "{atomicity}" instead of "{route.atomicity}"'
         raise InvalidRequest(text, table=route.path)
-    if route.schema is not buffer.schema and route.schema != buffer.schema:
-        raise SchemaViolation("the table's schema changed during the transaction", table=route.path)
+    check_schema(route.path, buffer, route.schema)
 
 
 def _group(transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
     """Rows by tablet, tablets by cell. Raises TableNotMounted."""
     groups: Groups = {}
     for route, buffer in zip(routes, transaction.tables.values(), strict=True):
-        for tablet, writes in _by_tablet(route, buffer.writes):
+        for tablet, part in modifications_of(route, buffer):
             if not is_served(tablet):
                 raise not_mounted(route, tablet)
             assert tablet.cell is not None
-            part = TabletModifications(
-                tablet.tablet, tablet.revision, route.schema.pack_writes(writes)
-            )
             groups.setdefault(tablet.cell, []).append(part)
     return groups
-
-
-def _by_tablet(
-    route: TableRoute, writes: dict[Key, Write]
-) -> Iterable[tuple[Tablet, Iterable[Write]]]:
-    if len(writes) == 1 or len(route.tablets) == 1:
-        return [(route.tablet_of(next(iter(writes))), writes.values())]
-    by_tablet: dict[TabletId, tuple[Tablet, list[Write]]] = {}
-    for key, write in writes.items():
-        tablet = route.tablet_of(key)
-        known = by_tablet.get(tablet.tablet)
-        if known is None:
-            by_tablet[tablet.tablet] = (tablet, [write])
-        else:
-            known[1].append(write)
-    return by_tablet.values()
 
 
 def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> Protocol[None]:

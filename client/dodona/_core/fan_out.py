@@ -5,7 +5,7 @@ what is still undone. What may be repeated is the job's to say: reads always, wr
 nothing can have come of the first attempt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from dodona._core.context import STALE_ROUTE_KINDS, Context, error_of, not_mounted, was_never_sent
@@ -14,7 +14,7 @@ from dodona._core.retry import Patience
 from dodona._core.routing import TableRoute, is_served
 from dodona._core.steps import Calls
 from dodona._core.steps import Protocol as Steps
-from dodona.errors import DodonaError, SchemaViolation
+from dodona.errors import DodonaError, Unavailable
 
 READ_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "unavailable", "overloaded"})
 WRITE_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "overloaded"})
@@ -52,12 +52,13 @@ def may_write_again(failure: Failure) -> bool:
     return failure.kind in WRITE_AGAIN_KINDS or was_never_sent(failure)
 
 
-def fan_out(context: Context, jobs: Mapping[str, Job]) -> Steps[None]:
-    """Do a job for each table. Raises the first error that can't be waited out."""
+def fan_out(context: Context, jobs: Iterable[tuple[TableRoute, Job]]) -> Steps[None]:
+    """Do a job for each table, made for the schema of this route. Raises the first error that
+    can't be waited out."""
     parts: list[Part] = []
-    for path, job in jobs.items():
-        route = yield from context.route(path)
-        parts += _divide(route, job)
+    for route, job in jobs:
+        fresh = yield from _fresh(context, route, None)
+        parts += _divide(fresh, job)
     patience: Patience | None = None
     while parts:
         wave = parts[: context.limits.requests_in_flight_max]
@@ -67,6 +68,16 @@ def fan_out(context: Context, jobs: Mapping[str, Job]) -> Steps[None]:
             patience = patience or context.patience()
             yield from context.recover_route(stale, error, patience)
             parts = yield from _divide_again(context, parts, patience)
+
+
+def _fresh(context: Context, route: TableRoute, patience: Patience | None) -> Steps[TableRoute]:
+    """The route as it is now. Raises Unavailable if what was made for its schema does not fit."""
+    if not route.is_stale:
+        return route
+    current = yield from context.route(route.path, patience)
+    if route.schema is not current.schema and route.schema != current.schema:
+        raise Unavailable("the table's schema changed meanwhile", table=route.path)
+    return current
 
 
 def _divide(route: TableRoute, job: Job) -> list[Part]:
@@ -79,9 +90,7 @@ def _divide_again(context: Context, parts: list[Part], patience: Patience) -> St
         if not route.is_stale:
             fresh.append((route, tablet, job))
             continue
-        current = yield from context.route(route.path, patience)
-        if route.schema is not current.schema and route.schema != current.schema:
-            raise SchemaViolation("the table's schema changed meanwhile", table=route.path)
+        current = yield from _fresh(context, route, patience)
         fresh += _divide(current, job)
     return fresh
 

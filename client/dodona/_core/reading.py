@@ -6,27 +6,32 @@ nothing, so each part of it may be repeated; what has been read stays read.
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dodona._core.arrow import arrow_schema, concatenate, table_of
+from dodona._core.buffer import TableBuffer
 from dodona._core.context import Context, expect
 from dodona._core.fan_out import Job, fan_out, may_read_again
 from dodona._core.messages import (
     ArrowPage,
     Failure,
     Lookup,
+    LookupVersions,
     Reply,
     Scan,
     ScanArrow,
     ScanPage,
     Tablet,
+    VersionedRows,
 )
 from dodona._core.messages import (
     Rows as FoundRows,
 )
+from dodona._core.own_writes import overlay_found, overlay_range
 from dodona._core.routing import TableRoute
 from dodona._core.rows import Rows
 from dodona._core.steps import Protocol
+from dodona._core.transaction import check_schema
 from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona.schema import TableSchema
 from dodona.types import (
@@ -35,6 +40,7 @@ from dodona.types import (
     KEY_MIN,
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
+    NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     Key,
     Timestamp,
@@ -53,6 +59,30 @@ def check_timestamp(timestamp: int) -> Timestamp:
         if is_special or MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
             return Timestamp(timestamp)
     raise InvalidRequest(f"Invalid read timestamp {timestamp!r}")
+
+
+def check_retention(retention_timestamp: int, timestamp: Timestamp) -> Timestamp:
+    """Raises InvalidRequest on what is no lower bound of a read at `timestamp`."""
+    if type(retention_timestamp) is int:
+        is_none = retention_timestamp == NULL_TIMESTAMP
+        if is_none or MIN_TIMESTAMP <= retention_timestamp <= MAX_TIMESTAMP:
+            if retention_timestamp <= timestamp:
+                return Timestamp(retention_timestamp)
+            raise InvalidRequest(
+                "the retention timestamp of a read is above the timestamp it reads at",
+                retention_timestamp=retention_timestamp,
+                timestamp=timestamp,
+            )
+    raise InvalidRequest(f"Invalid retention timestamp {retention_timestamp!r}")
+
+
+class ReadAt(NamedTuple):
+    """What a read sees: the state at a timestamp without what is older than `retention`, and in
+    some transactions, on top of it, what they have written to the table themselves."""
+
+    timestamp: Timestamp
+    retention: Timestamp = NULL_TIMESTAMP
+    own: TableBuffer | None = None
 
 
 class Projection:
@@ -95,17 +125,16 @@ def lookup(
     path: str,
     keys: Iterable[Mapping[str, Any]],
     columns: Sequence[str] | None,
-    timestamp: Timestamp,
+    at: ReadAt,
 ) -> Protocol[list[dict[str, Any] | None]]:
     """The rows of these keys, in their order, None where no row is."""
-    route = yield from context.route(path)
-    encoded = _encode_keys(route, keys)
+    route = yield from _route(context, path, at)
+    encoded = encode_keys(route, keys)
     projection = Projection(route.schema, columns)
-    found: list[tuple[Any, ...] | None] = [None] * len(encoded)
-    places = range(len(encoded))
-    limit = context.limits.keys_per_request_max
-    job = _LookupJob(encoded, places, projection.wire_mask, timestamp, found, limit)
-    yield from fan_out(context, {path: job})
+    question = LookupQuestion(projection.wire_mask, at)
+    found = yield from look_up(context, route, encoded, question)
+    if at.own is not None:
+        overlay_found(at.own, projection.mask, encoded, found)
     names, row = projection.names, projection.row
     return [
         None if values is None else dict(zip(names, row(key, values), strict=True))
@@ -113,7 +142,16 @@ def lookup(
     ]
 
 
-def _encode_keys(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[Key]:
+def _route(context: Context, path: str, at: ReadAt) -> Protocol[TableRoute]:
+    """Raises TransactionAborted if it is not the table any more that `at` has own writes of."""
+    route = yield from context.route(path)
+    if at.own is not None:
+        check_schema(path, at.own, route.schema)
+    return route
+
+
+def encode_keys(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[Key]:
+    """Keys as a user gives them. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
     if isinstance(keys, Mapping | str | bytes):
         raise InvalidRequest(f"keys are given as a list of dicts, not as one {type(keys).__name__}")
     encoded: list[Key] = []
@@ -130,24 +168,41 @@ def _encode_keys(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[K
     return encoded
 
 
+class LookupQuestion(NamedTuple):
+    """What is asked of each key: its row at one timestamp, or with `is_versioned` all versions."""
+
+    mask: WireMask
+    at: ReadAt
+    is_versioned: bool = False
+
+
+def look_up(
+    context: Context, route: TableRoute, keys: list[Key], question: LookupQuestion
+) -> Protocol[list[Any]]:
+    """The answer for each key, in their order."""
+    found: list[Any] = [None] * len(keys)
+    limit = context.limits.keys_per_request_max
+    job = _LookupJob(keys, range(len(keys)), question, found, limit)
+    yield from fan_out(context, [(route, job)])
+    return found
+
+
 class _LookupJob:
     """Some of a lookup's keys, by their places in the caller's list."""
 
-    __slots__ = ("_found", "_keys", "_limit", "_mask", "_places", "_timestamp")
+    __slots__ = ("_found", "_keys", "_limit", "_places", "_question")
 
     def __init__(
         self,
         keys: list[Key],
         places: Sequence[int],
-        mask: WireMask,
-        timestamp: Timestamp,
-        found: list[tuple[Any, ...] | None],
+        question: LookupQuestion,
+        found: list[Any],
         limit: int,
     ) -> None:
         self._keys = keys
         self._places = places
-        self._mask = mask
-        self._timestamp = timestamp
+        self._question = question
         self._found = found
         self._limit = limit
 
@@ -163,16 +218,23 @@ class _LookupJob:
         ]
 
     def _part(self, places: list[int]) -> "_LookupJob":
-        return _LookupJob(self._keys, places, self._mask, self._timestamp, self._found, self._limit)
+        return _LookupJob(self._keys, places, self._question, self._found, self._limit)
 
-    def request(self, tablet: Tablet) -> Lookup:
+    def request(self, tablet: Tablet) -> Lookup | LookupVersions:
+        mask, at, is_versioned = self._question
         keys = tuple([self._keys[place] for place in self._places])
-        return Lookup(tablet.tablet, tablet.revision, self._timestamp, keys, self._mask)
+        if is_versioned:
+            return LookupVersions(tablet.tablet, tablet.revision, at.timestamp, keys, mask)
+        return Lookup(tablet.tablet, tablet.revision, at.timestamp, keys, mask, at.retention)
 
     def accept(self, reply: Reply) -> None:
-        rows = expect(reply, FoundRows).rows
-        for place, values in zip(self._places, rows, strict=True):
-            self._found[place] = values
+        rows: Sequence[Any]
+        if self._question.is_versioned:
+            rows = expect(reply, VersionedRows).rows
+        else:
+            rows = expect(reply, FoundRows).rows
+        for place, row in zip(self._places, rows, strict=True):
+            self._found[place] = row
 
     def refuse(self, failure: Failure) -> bool:
         return may_read_again(failure)
@@ -187,21 +249,20 @@ def select(
     lower: Sequence[Any] | None,
     upper: Sequence[Any] | None,
     columns: Sequence[str] | None,
-    timestamp: Timestamp,
+    at: ReadAt,
 ) -> Protocol[Rows]:
     """The rows of lower ≤ key < upper, in key order."""
-    route = yield from context.route(path)
+    route = yield from _route(context, path, at)
     projection = Projection(route.schema, columns)
-    pages = yield from _scan(context, route, lower, upper, projection, timestamp, ScanPage)
-    row = projection.row
-    return Rows(
-        projection.columns,
-        [
-            row(key, values)
-            for page in pages
-            for key, values in zip(page.keys, page.rows, strict=True)
-        ],
+    first, end = _range(route.schema, lower, upper)
+    pages = yield from _scan(context, route, first, end, projection, at, ScanPage)
+    rows: Iterable[tuple[Key, tuple[Any, ...]]] = (
+        row for page in pages for row in zip(page.keys, page.rows, strict=True)
     )
+    if at.own is not None:
+        rows = overlay_range(at.own, projection.mask, first, end, rows)
+    row_of = projection.row
+    return Rows(projection.columns, [row_of(key, values) for key, values in rows])
 
 
 def read_arrow(
@@ -210,33 +271,41 @@ def read_arrow(
     lower: Sequence[Any] | None,
     upper: Sequence[Any] | None,
     columns: Sequence[str] | None,
-    timestamp: Timestamp,
+    at: ReadAt,
 ) -> Protocol[Any]:
-    """As `select`, as a `pyarrow.Table`."""
+    """As `select`, as a `pyarrow.Table`. Own writes make it go by way of rows."""
+    if at.own is not None:
+        return (yield from select(context, path, lower, upper, columns, at)).to_arrow()
     route = yield from context.route(path)
     projection = Projection(route.schema, columns)
     empty = arrow_schema(route.schema, projection.mask).empty_table()
-    pages = yield from _scan(context, route, lower, upper, projection, timestamp, ArrowPage)
+    first, end = _range(route.schema, lower, upper)
+    pages = yield from _scan(context, route, first, end, projection, at, ArrowPage)
     tables = [table_of(page.batch) for page in pages if page.row_count]
     return concatenate([empty, *tables]).select(list(projection.names))
+
+
+def _range(
+    schema: TableSchema, lower: Sequence[Any] | None, upper: Sequence[Any] | None
+) -> tuple[Key, Key]:
+    first = KEY_MIN if lower is None else schema.bound_of(_bound(lower))
+    end = KEY_MAX if upper is None else schema.bound_of(_bound(upper))
+    return first, end
 
 
 def _scan(
     context: Context,
     route: TableRoute,
-    lower: Sequence[Any] | None,
-    upper: Sequence[Any] | None,
+    first: Key,
+    end: Key,
     projection: Projection,
-    timestamp: Timestamp,
+    at: ReadAt,
     kind: type[Page],
 ) -> Protocol[list[Page]]:
-    schema = route.schema
-    first = KEY_MIN if lower is None else schema.bound_of(_bound(lower))
-    end = KEY_MAX if upper is None else schema.bound_of(_bound(upper))
     pages: list[tuple[Key, Page]] = []
     limit = context.limits.rows_per_page_max
-    question = _Question(projection.wire_mask, timestamp, limit, kind)
-    yield from fan_out(context, {route.path: _ScanJob(question, first, end, pages)})
+    question = _Question(projection.wire_mask, at, limit, kind)
+    yield from fan_out(context, [(route, _ScanJob(question, first, end, pages))])
     pages.sort(key=lambda it: it[0])
     return [page for _, page in pages]
 
@@ -247,16 +316,13 @@ def _bound(values: Sequence[Any]) -> Sequence[Any]:
     return values
 
 
-class _Question:
+class _Question(NamedTuple):
     """What all parts of one scan have in common."""
 
-    __slots__ = ("kind", "limit", "mask", "timestamp")
-
-    def __init__(self, mask: WireMask, timestamp: Timestamp, limit: int, kind: type[Any]) -> None:
-        self.mask = mask
-        self.timestamp = timestamp
-        self.limit = limit
-        self.kind = kind
+    mask: WireMask
+    at: ReadAt
+    limit: int
+    kind: type[Any]
 
 
 class _ScanJob:
@@ -285,11 +351,12 @@ class _ScanJob:
         return make(
             tablet.tablet,
             tablet.revision,
-            question.timestamp,
+            question.at.timestamp,
             self._lower,
             self._upper,
             question.mask,
             question.limit,
+            question.at.retention,
         )
 
     def accept(self, reply: Reply) -> "_ScanJob | None":

@@ -7,11 +7,12 @@ in: the same calls with the same replies give the same steps.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
 from dodona._core import bulk, catalog, reading
+from dodona._core.buffer import TableBuffer
 from dodona._core.committing import ask_until_answered, commit_atomic
 from dodona._core.context import (
     Acknowledgement,
@@ -27,25 +28,30 @@ from dodona._core.messages import (
     Failure,
     OutcomeUnknown,
 )
+from dodona._core.reading import ReadAt
 from dodona._core.retry import Dice, InstantClock, Rerun
 from dodona._core.routing import Routing, TableRoute
 from dodona._core.rows import Rows
 from dodona._core.steps import Protocol
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionBuffer, check_modes
+from dodona._core.versions import VersionedRow, lookup_versions
 from dodona._core.writing import commit_non_atomic
 from dodona.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, Unavailable
 from dodona.schema import Column, TableSchema
 from dodona.types import (
+    NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     Atomicity,
     CellId,
     Durability,
+    LockType,
     Timestamp,
     TransactionId,
 )
 
 Row = Mapping[str, Any]
+Found = TypeVar("Found")
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -139,13 +145,28 @@ class Session:
         columns: Sequence[str] | None = None,
         keep_missing: bool = False,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        own: TableBuffer | None = None,
     ) -> Protocol[list[dict[str, Any]]]:
-        """Missing rows are left out, or None with `keep_missing`."""
-        at = reading.check_timestamp(timestamp)
+        """Missing rows are left out, or None with `keep_missing`. `own` is what a transaction wrote
+        to the table and wants to see, here and below."""
+        timestamp = reading.check_timestamp(timestamp)
+        at = ReadAt(timestamp, reading.check_retention(retention_timestamp, timestamp), own)
         rows = yield from reading.lookup(self._context, path, keys, columns, at)
-        if keep_missing:
-            return cast("list[dict[str, Any]]", rows)  # the caller asked for None among them
-        return [row for row in rows if row is not None]
+        return _found(rows, keep_missing)
+
+    def lookup_versions(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> Protocol[list[VersionedRow]]:
+        """All versions up to a timestamp. Missing rows as in `lookup_rows`."""
+        at = reading.check_timestamp(timestamp)
+        rows = yield from lookup_versions(self._context, path, keys, columns, at)
+        return _found(rows, keep_missing)
 
     def select(
         self,
@@ -154,9 +175,11 @@ class Session:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        own: TableBuffer | None = None,
     ) -> Protocol[Rows]:
         """The rows of lower ≤ key < upper, in key order."""
-        at = yield from self._scan_timestamp(path, timestamp)
+        at = yield from self._scan_at(path, timestamp, retention_timestamp, own)
         return (yield from reading.select(self._context, path, lower, upper, columns, at))
 
     def read_arrow(
@@ -166,26 +189,34 @@ class Session:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        own: TableBuffer | None = None,
     ) -> Protocol[Any]:
         """As `select`, as a `pyarrow.Table` that never was Python rows here."""
-        at = yield from self._scan_timestamp(path, timestamp)
+        at = yield from self._scan_at(path, timestamp, retention_timestamp, own)
         return (yield from reading.read_arrow(self._context, path, lower, upper, columns, at))
 
-    def _scan_timestamp(self, path: str, timestamp: Timestamp) -> Protocol[Timestamp]:
+    def _scan_at(
+        self, path: str, timestamp: Timestamp, retention: Timestamp, own: TableBuffer | None
+    ) -> Protocol[ReadAt]:
         """A scan takes many requests, which must see one state. Non-atomic tables have no such
         state, and their stamps may be ahead of the oracle: there the newest is read."""
-        at = reading.check_timestamp(timestamp)
-        if at != SYNC_LAST_COMMITTED:
-            return at
-        route = yield from self._context.route(path)
-        if route.atomicity == "none":
-            return at
-        return (yield from self.generate_timestamp())
+        timestamp = reading.check_timestamp(timestamp)
+        retention = reading.check_retention(retention, timestamp)
+        if timestamp == SYNC_LAST_COMMITTED:
+            route = yield from self._context.route(path)
+            if route.atomicity == "full":
+                timestamp = yield from self.generate_timestamp()
+                reading.check_retention(retention, timestamp)
+        return ReadAt(timestamp, retention, own)
 
     # ---- transactions
 
     def begin(
-        self, atomicity: Atomicity = "full", durability: Durability = "sync"
+        self,
+        atomicity: Atomicity = "full",
+        durability: Durability = "sync",
+        read_own_writes: bool = False,
     ) -> Protocol[TransactionBuffer]:
         """Raises InvalidRequest, Unavailable."""
         check_modes(atomicity, durability)
@@ -193,7 +224,7 @@ class Session:
         start = None
         if atomicity == "full":
             start = yield from self.generate_timestamp()
-        return self._buffer(start, atomicity, durability, begun_us)
+        return self._buffer(start, atomicity, durability, begun_us, read_own_writes)
 
     def _buffer(
         self,
@@ -201,6 +232,7 @@ class Session:
         atomicity: Atomicity,
         durability: Durability,
         begun_us: int,
+        reads_own_writes: bool = False,
     ) -> TransactionBuffer:
         return TransactionBuffer(
             start,
@@ -208,6 +240,7 @@ class Session:
             durability=durability,
             begun_us=begun_us,
             limits=self.limits.transaction,
+            reads_own_writes=reads_own_writes,
         )
 
     def insert_rows(
@@ -216,10 +249,19 @@ class Session:
         path: str,
         rows: Iterable[Row],
         update: bool = False,
+        aggregate: bool = False,
+        lock_type: LockType = "exclusive",
     ) -> Protocol[None]:
         """Buffer rows. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
         route = self.routing.find(path) or (yield from self._context.route(path))
-        transaction.insert(path, route.schema, rows, is_update=update)
+        transaction.insert(
+            path,
+            route.schema,
+            rows,
+            is_update=update,
+            is_aggregate=aggregate,
+            lock_type=lock_type,
+        )
 
     def delete_rows(
         self, transaction: TransactionBuffer, path: str, keys: Iterable[Row]
@@ -227,6 +269,18 @@ class Session:
         """Buffer deletions. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
         route = self.routing.find(path) or (yield from self._context.route(path))
         transaction.delete(path, route.schema, keys)
+
+    def lock_rows(
+        self,
+        transaction: TransactionBuffer,
+        path: str,
+        keys: Iterable[Row],
+        locks: Sequence[str] | None = None,
+        lock_type: LockType = "shared_strong",
+    ) -> Protocol[None]:
+        """Buffer row locks. Raises InvalidRequest, LimitExceeded, TransactionClosed."""
+        route = self.routing.find(path) or (yield from self._context.route(path))
+        transaction.lock(path, route.schema, keys, locks, lock_type)
 
     def commit(self, transaction: TransactionBuffer) -> Protocol[Timestamp | None]:
         """→ the commit timestamp; None if there was nothing to commit. After
@@ -252,12 +306,17 @@ class Session:
         return timestamp
 
     def write_rows(
-        self, path: str, rows: Iterable[Row], update: bool, durability: Durability
+        self,
+        path: str,
+        rows: Iterable[Row],
+        update: bool,
+        durability: Durability,
+        aggregate: bool = False,
     ) -> Protocol[Timestamp | None]:
         """Insert in a transaction of its own, of the table's atomicity."""
         route = self.routing.find(path) or (yield from self._context.route(path))
         transaction = self._blind(route, durability)
-        transaction.insert(path, route.schema, rows, is_update=update)
+        transaction.insert(path, route.schema, rows, is_update=update, is_aggregate=aggregate)
         return (yield from self.commit(transaction))
 
     def erase_rows(
@@ -371,6 +430,12 @@ class Session:
 
 
 _ABORTED = Outcome("aborted")
+
+
+def _found(rows: list[Found | None], keep_missing: bool) -> list[Found]:
+    if keep_missing:
+        return cast("list[Found]", rows)  # the caller asked for None among them
+    return [row for row in rows if row is not None]
 
 
 def _outcome_of(reply: object) -> Outcome:

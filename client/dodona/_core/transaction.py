@@ -1,23 +1,26 @@
 """A transaction as its client holds it: a state, and a buffer of writes. Pure.
 
-Owns: the states, the merge rules for several writes of one key, and the limits of a transaction,
-which are checked as rows are buffered and not first at commit. Nothing leaves the client before
-commit, so abort only drops the buffer, and reads never see it.
-Invariants: at most one write a key; every write was checked against its table's schema.
+Owns: the states, the checks of what is buffered, and the limits of a transaction, which are
+checked as rows are buffered and not first at commit. What becomes of several writes of one key is
+`buffer`'s. Nothing leaves the client before commit, so abort only drops the buffer; reads see it
+only in a transaction that was begun so.
+Invariant: of the rows of one call all are taken or none.
 """
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
+from dodona._core.buffer import TableBuffer, merge, write_bytes
 from dodona.errors import (
     InvalidRequest,
     LimitExceeded,
     SchemaViolation,
     SnapshotTooOld,
+    TransactionAborted,
     TransactionClosed,
 )
 from dodona.schema import TableSchema
@@ -28,6 +31,7 @@ from dodona.types import (
     CellId,
     Durability,
     Key,
+    LockType,
     Timestamp,
     TransactionId,
     Write,
@@ -36,8 +40,8 @@ from dodona.types import (
 ROWS_MAX: Final = 100_000
 BYTES_MAX: Final = 32 << 20
 LIFE_MS_MAX: Final = 60_000
-VALUE_BYTES: Final = 9
-"""What a number takes at most on the wire; text and bytes take their length besides."""
+WRITE_LOCK_TYPES: Final = ("exclusive", "shared_write")
+ROW_LOCK_TYPES: Final[tuple[str, ...]] = get_args(LockType)
 
 
 class TransactionState(enum.Enum):
@@ -55,16 +59,6 @@ class TransactionLimits(msgspec.Struct, frozen=True):
     rows_max: int = ROWS_MAX
     bytes_max: int = BYTES_MAX
     life_ms_max: int = LIFE_MS_MAX
-
-
-class TableBuffer:
-    """The writes to one table, by encoded key."""
-
-    __slots__ = ("schema", "writes")
-
-    def __init__(self, schema: TableSchema) -> None:
-        self.schema = schema
-        self.writes: dict[Key, Write] = {}
 
 
 def check_modes(atomicity: str, durability: str) -> None:
@@ -91,6 +85,7 @@ class TransactionBuffer:
         "coordinator",
         "durability",
         "id",
+        "reads_own_writes",
         "row_count",
         "size_bytes",
         "start_timestamp",
@@ -106,6 +101,7 @@ class TransactionBuffer:
         durability: Durability,
         begun_us: int,
         limits: TransactionLimits,
+        reads_own_writes: bool = False,
     ) -> None:
         """`begun_us` is the instant at which the start timestamp was asked for."""
         check_modes(atomicity, durability)
@@ -117,6 +113,7 @@ class TransactionBuffer:
             self.id = TransactionId(start_timestamp)
         self.atomicity = atomicity
         self.durability = durability
+        self.reads_own_writes = reads_own_writes
         self.state = TransactionState.ACTIVE
         self.commit_timestamp: Timestamp | None = None
         self.coordinator: CellId | None = None
@@ -152,6 +149,10 @@ class TransactionBuffer:
         self._check_active("read in")
         return SYNC_LAST_COMMITTED if self.start_timestamp is None else self.start_timestamp
 
+    def own_writes(self, path: str) -> TableBuffer | None:
+        """What reads of that table in this transaction see besides."""
+        return self.tables.get(path) if self.reads_own_writes else None
+
     def describe(self, name: str) -> str:
         """For people, under the name of the class that they see."""
         identity = "non-atomic" if self.id is None else str(self.id)
@@ -160,69 +161,126 @@ class TransactionBuffer:
     # ---- buffering
 
     def insert(
-        self, path: str, schema: TableSchema, rows: Iterable[Mapping[str, Any]], *, is_update: bool
+        self,
+        path: str,
+        schema: TableSchema,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        is_update: bool,
+        is_aggregate: bool = False,
+        lock_type: LockType = "exclusive",
     ) -> None:
-        """Buffer rows, or none of them: raises SchemaViolation, LimitExceeded."""
+        """Buffer rows, or none of them: raises SchemaViolation, LimitExceeded, InvalidRequest."""
         self._check_active("modify rows in")
+        if lock_type != "exclusive":
+            self._check_lock_type(lock_type, WRITE_LOCK_TYPES, "write modification")
         _check_rows_argument(rows)
+        write_of = schema.change_of if is_aggregate else schema.write_of
         writes: list[Write] = []
         try:
             for row in islice(rows, self._limits.rows_max + 1):
                 if type(row) is not dict:
                     _check_row(row)
-                writes.append(schema.write_of(row, is_update=is_update))
+                writes.append(write_of(row, is_update=is_update))
         except SchemaViolation as error:
             error.attributes.update(table=path, row_index=len(writes))
             raise
-        self._put(path, schema, writes)
+        delta_mask = schema.aggregate_mask if is_aggregate else 0
+        self._put(path, schema, writes, delta_mask, is_shared=lock_type != "exclusive")
 
     def delete(self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]) -> None:
         """Buffer deletions, or none of them: raises SchemaViolation, LimitExceeded."""
         self._check_active("modify rows in")
+        writes = [(key, DELETE_MASK, ()) for key in self._keys_of(path, schema, keys)]
+        self._put(path, schema, writes)
+
+    def lock(
+        self,
+        path: str,
+        schema: TableSchema,
+        keys: Iterable[Mapping[str, Any]],
+        locks: Sequence[str] | None,
+        lock_type: LockType,
+    ) -> None:
+        """Buffer row locks, or none of them: raises InvalidRequest, LimitExceeded."""
+        self._check_active("lock rows in")
+        self._check_lock_type(lock_type, ROW_LOCK_TYPES, "row lock")
+        lock_mask = schema.lock_mask_of(locks)
+        encoded = self._keys_of(path, schema, keys)
+        buffer = self.tables.get(path) or TableBuffer(schema)
+        check_schema(path, buffer, schema)
+        if lock_mask and encoded:
+            changes = buffer.after_locks(encoded, lock_mask, lock_type)
+            self._count(path, changes.row_count, changes.size_bytes)
+            buffer.take(changes)
+            self.tables[path] = buffer
+
+    def _check_lock_type(self, lock_type: str, known: Sequence[str], use: str) -> None:
+        if lock_type not in known:
+            raise InvalidRequest(f'Inappropriate lock type "{lock_type}" given for {use}')
+        if self.atomicity == "none":
+            raise InvalidRequest("a non-atomic transaction takes no locks", lock_type=lock_type)
+
+    def _keys_of(
+        self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]
+    ) -> list[Key]:
         _check_rows_argument(keys)
-        writes: list[Write] = []
+        encoded: list[Key] = []
         try:
             for key in islice(keys, self._limits.rows_max + 1):
                 if type(key) is not dict:
                     _check_row(key)
-                writes.append((schema.key_of(key), DELETE_MASK, ()))
+                encoded.append(schema.key_of(key))
         except SchemaViolation as error:
-            error.attributes.update(table=path, row_index=len(writes))
+            error.attributes.update(table=path, row_index=len(encoded))
             raise
-        self._put(path, schema, writes)
+        return encoded
 
-    def _put(self, path: str, schema: TableSchema, writes: list[Write]) -> None:
-        buffer = self.tables.get(path)
-        if buffer is None:
-            buffer = TableBuffer(schema)
-        elif buffer.schema is not schema and buffer.schema != schema:
-            raise SchemaViolation("the table's schema changed during the transaction", table=path)
-        changes: dict[Key, Write] = {}
-        row_count, size_bytes = self.row_count, self.size_bytes
-        for write in writes:
-            key = write[0]
-            known = changes.get(key) or buffer.writes.get(key)
-            if known is None:
-                row_count += 1
-            else:
-                size_bytes -= write_bytes(known)
-                write = merge(schema, known, write)
-            size_bytes += write_bytes(write)
-            changes[key] = write
-        self._check_limits(path, row_count, size_bytes)
-        if changes:
-            buffer.writes.update(changes)
+    def _put(
+        self,
+        path: str,
+        schema: TableSchema,
+        writes: list[Write],
+        delta_mask: int = 0,
+        is_shared: bool = False,
+    ) -> None:
+        buffer = self.tables.get(path) or TableBuffer(schema)
+        if buffer.schema is not schema:
+            check_schema(path, buffer, schema)
+        if delta_mask or is_shared or buffer.special:
+            changes = buffer.after_special_writes(writes, delta_mask, is_shared)
+            self._count(path, changes.row_count, changes.size_bytes)
+            buffer.take(changes)
+        else:
+            changed: dict[Key, Write] = {}
+            row_count = size_bytes = 0
+            for write in writes:
+                key = write[0]
+                known = changed.get(key) or buffer.writes.get(key)
+                if known is not None:
+                    size_bytes -= write_bytes(known)
+                    write = merge(schema, known, write)
+                elif key not in buffer.locks:
+                    row_count += 1
+                size_bytes += write_bytes(write)
+                changed[key] = write
+            self._count(path, row_count, size_bytes)
+            buffer.writes.update(changed)
+        if writes:
             self.tables[path] = buffer
-        self.row_count, self.size_bytes = row_count, size_bytes
 
-    def _check_limits(self, path: str, row_count: int, size_bytes: int) -> None:
+    def _count(self, path: str, row_count: int, size_bytes: int) -> None:
+        """So many more. Raises LimitExceeded if they are too many."""
         limits = self._limits
+        row_count += self.row_count
+        size_bytes += self.size_bytes
         if row_count > limits.rows_max:
-            raise LimitExceeded(f"a transaction writes at most {limits.rows_max} rows", table=path)
+            text = f"a transaction writes and locks at most {limits.rows_max} rows"
+            raise LimitExceeded(text, table=path)
         if size_bytes > limits.bytes_max:
-            raise LimitExceeded(
-                f"a transaction writes at most {limits.bytes_max} bytes", table=path
-            )
+            text = f"a transaction writes and locks at most {limits.bytes_max} bytes"
+            raise LimitExceeded(text, table=path)
+        self.row_count, self.size_bytes = row_count, size_bytes
 
     # ---- ending
 
@@ -285,40 +343,11 @@ _CLOSED: Final = {
 }
 
 
-def merge(schema: TableSchema, old: Write, new: Write) -> Write:
-    """What two writes of one key come to.
-
-    Writes merge column by column, a deletion replaces what was before it, and a write after
-    a deletion sets every column: those it does not name become null.
-    """
-    key, mask, values = new
-    old_mask, old_values = old[1], old[2]
-    if mask in (DELETE_MASK, schema.full_mask) or mask == old_mask:
-        return new
-    if old_mask == DELETE_MASK:
-        old_mask, old_values = schema.full_mask, (None,) * len(schema.value_columns)
-    by_bit = dict(zip(_bits(old_mask), old_values, strict=True))
-    by_bit.update(zip(_bits(mask), values, strict=True))
-    return key, old_mask | mask, tuple([by_bit[bit] for bit in sorted(by_bit)])
-
-
-def _bits(mask: int) -> list[int]:
-    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
-
-
-def write_bytes(write: Write) -> int:
-    """About how long a write is on the wire, never less."""
-    key, _, values = write
-    size_bytes = len(key) + VALUE_BYTES * (3 + len(values))
-    for value in values:
-        kind = type(value)
-        if kind is str:
-            size_bytes += len(value) if value.isascii() else len(value.encode())
-        elif kind is bytes:
-            size_bytes += len(value)
-        elif kind is list or kind is dict:
-            size_bytes += len(msgspec.msgpack.encode(value))
-    return size_bytes
+def check_schema(path: str, buffer: TableBuffer, schema: TableSchema) -> None:
+    """That the table's schema is the one that the buffered rows were made for. Raises
+    TransactionAborted: a new transaction makes its rows for the new schema."""
+    if buffer.schema is not schema and buffer.schema != schema:
+        raise TransactionAborted("the table's schema changed during the transaction", table=path)
 
 
 def _check_rows_argument(rows: object) -> None:

@@ -5,19 +5,24 @@ which tablets have their rows when some failed. A write whose reply was lost is 
 it may have been applied, and a later repeat could overwrite what somebody wrote meanwhile.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from dodona._core.buffer import Special
 from dodona._core.committing import routes_of
 from dodona._core.context import Context, expect, was_never_sent
 from dodona._core.fan_out import Job, fan_out, may_write_again
 from dodona._core.messages import Failure, Reply, Tablet, WriteNonAtomic, Written
+from dodona._core.parts import group_by_tablet, pack_special
 from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import DodonaError
+from dodona.schema import TableSchema
 from dodona.types import (
     NULL_TIMESTAMP,
+    Key,
+    SpecialWrites,
     TabletId,
     Timestamp,
     WireWrite,
@@ -34,14 +39,14 @@ def commit_non_atomic(context: Context, transaction: TransactionBuffer) -> Proto
     An error's attributes say what became of the rows of each tablet: `applied` (there, and
     durable as asked for), `unknown` (the reply was lost), `not_applied`.
     """
-    yield from routes_of(context, transaction, None)
+    routes = yield from routes_of(context, transaction, None)
     stamp = timestamp_from_unix_us(context.unix_us())
     account = Account()
     is_durable = transaction.durability == "sync"
-    jobs: dict[str, Job] = {
-        path: _WriteJob(tuple(buffer.writes.values()), stamp, is_durable, account)
-        for path, buffer in transaction.tables.items()
-    }
+    jobs = [
+        (route, _WriteJob(buffer.writes.values(), buffer.special, stamp, is_durable, account))
+        for route, buffer in zip(routes, transaction.tables.values(), strict=True)
+    ]
     try:
         yield from fan_out(context, jobs)
     except DodonaError as error:
@@ -83,18 +88,20 @@ class Account:
 class _WriteJob:
     """The rows of one table, or of one of its tablets."""
 
-    __slots__ = ("_account", "_is_durable", "_packed", "_stamp", "_tablet", "_writes")
+    __slots__ = ("_account", "_is_durable", "_packed", "_special", "_stamp", "_tablet", "_writes")
 
     def __init__(
         self,
-        writes: tuple[Write, ...],
+        writes: Collection[Write],
+        special: Mapping[Key, Special],
         stamp: Timestamp,
         is_durable: bool,
         account: Account,
         tablet: TabletId = NO_TABLET,
-        packed: tuple[WireWrite, ...] = (),
+        packed: tuple[tuple[WireWrite, ...], SpecialWrites | None] = ((), None),
     ) -> None:
         self._writes = writes
+        self._special = special
         self._packed = packed
         self._stamp = stamp
         self._is_durable = is_durable
@@ -103,22 +110,21 @@ class _WriteJob:
 
     def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
         return [
-            (tablet, self._part(tablet, writes, route.schema.pack_writes(writes)))
-            for tablet, writes in by_tablet(route, self._writes)
+            (tablet, self._part(route.schema, tablet.tablet, writes))
+            for tablet, writes in group_by_tablet(route, self._writes)
         ]
 
-    def _part(
-        self, tablet: Tablet, writes: list[Write], packed: tuple[WireWrite, ...]
-    ) -> "_WriteJob":
-        self._account.expect(tablet.tablet)
-        account = self._account
+    def _part(self, schema: TableSchema, tablet: TabletId, writes: list[Write]) -> "_WriteJob":
+        self._account.expect(tablet)
+        packed = schema.pack_writes(writes), pack_special(schema, self._special, writes)
         return _WriteJob(
-            tuple(writes), self._stamp, self._is_durable, account, tablet.tablet, packed
+            writes, self._special, self._stamp, self._is_durable, self._account, tablet, packed
         )
 
     def request(self, tablet: Tablet) -> WriteNonAtomic:
+        writes, special = self._packed
         return WriteNonAtomic(
-            tablet.tablet, tablet.revision, self._stamp, self._is_durable, self._packed
+            tablet.tablet, tablet.revision, self._stamp, self._is_durable, writes, special
         )
 
     def accept(self, reply: Reply) -> None:
@@ -128,16 +134,3 @@ class _WriteJob:
         if failure.kind == "unavailable" and not was_never_sent(failure):
             self._account.lose(self._tablet)
         return may_write_again(failure)
-
-
-def by_tablet(route: TableRoute, writes: Iterable[Write]) -> list[tuple[Tablet, list[Write]]]:
-    """Writes grouped by the tablet that their key belongs to."""
-    groups: dict[TabletId, tuple[Tablet, list[Write]]] = {}
-    for write in writes:
-        tablet = route.tablet_of(write[0])
-        known = groups.get(tablet.tablet)
-        if known is None:
-            groups[tablet.tablet] = (tablet, [write])
-        else:
-            known[1].append(write)
-    return list(groups.values())

@@ -207,6 +207,45 @@ def test_many_keys_travel_in_bounded_requests_and_waves() -> None:
     assert sizes == [[10, 10, 10], [10, 10, 10], [10, 10, 10], [5]]
 
 
+# ---- without what is old
+
+
+def test_a_lower_bound_travels_with_every_request() -> None:
+    clock, session, tablets = fresh()
+    play(clock, session.lookup_rows(PATH, [{"id": 1}], retention_timestamp=Timestamp(7)), tablets)
+    play(clock, session.select(PATH, retention_timestamp=Timestamp(7)), tablets)
+    asked = [body for _, body in tablets.asked if isinstance(body, Lookup | Scan)]
+    assert {body.retention_timestamp for body in asked} == {7}
+    assert len(asked) > 2
+
+
+@pytest.mark.parametrize("bound", [-1, MAX_TIMESTAMP + 1, SYNC_LAST_COMMITTED, None, 1.5, True])
+def test_what_is_no_lower_bound_is_refused(bound: Any) -> None:
+    clock, session, _ = fresh()
+    for read in (
+        session.lookup_rows(PATH, [], retention_timestamp=bound),
+        session.select(PATH, retention_timestamp=bound),
+        session.read_arrow(PATH, retention_timestamp=bound),
+    ):
+        with pytest.raises(InvalidRequest, match="Invalid retention timestamp"):
+            play(clock, read, nobody)
+
+
+def test_a_lower_bound_above_what_is_read_is_refused() -> None:
+    clock, session, tablets = fresh()
+    at, above = Timestamp(50), Timestamp(51)
+    keys = [{"id": 1}]
+    for read in (
+        session.lookup_rows(PATH, keys, timestamp=at, retention_timestamp=above),
+        session.select(PATH, timestamp=at, retention_timestamp=above),
+    ):
+        with pytest.raises(InvalidRequest, match="is above the timestamp"):
+            play(clock, read, nobody)
+    with pytest.raises(InvalidRequest, match="is above the timestamp"):  # of the fresh snapshot
+        play(clock, session.select(PATH, retention_timestamp=Timestamp(778)), tablets)
+    play(clock, session.lookup_rows(PATH, keys, timestamp=at, retention_timestamp=at), tablets)
+
+
 # ---- in a transaction
 
 
@@ -360,8 +399,9 @@ def test_a_schema_that_changed_on_the_way_is_noticed() -> None:
     def answer(target: Target, body: Request) -> Reply:
         return table(columns=COLUMNS[:2]) if target == MASTER else MOVED
 
-    with pytest.raises(SchemaViolation, match="changed"):
+    with pytest.raises(Unavailable, match="changed") as caught:
         play(clock, session.lookup_rows(PATH, [{"id": 1}]), answer)
+    assert caught.value.is_retryable
 
 
 def test_an_unknown_table_is_named() -> None:

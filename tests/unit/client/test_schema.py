@@ -10,11 +10,11 @@ from dodona.schema import (
     KEY_COLUMNS_MAX,
     LOCK_GROUPS_MAX,
     NAME_LENGTH_MAX,
-    NESTING_DEPTH_MAX,
-    VALUE_BYTES_MAX,
     VALUE_COLUMNS_MAX,
+    Column,
     TableSchema,
 )
+from dodona.values import NESTING_DEPTH_MAX, VALUE_BYTES_MAX
 
 Definition = dict[str, Any]
 
@@ -46,18 +46,46 @@ def values(count: int, **more: Any) -> list[Definition]:
         ([ID], "not a key"),
         ([*keys(KEY_COLUMNS_MAX + 1), VALUE], "at most"),
         ([ID, *values(VALUE_COLUMNS_MAX + 1)], "at most"),
-        ([{**ID, "type": "any"}, VALUE], "type any"),
         ([{**ID, "lock": "a"}, VALUE], "lock"),
         ([{**ID, "aggregate": "sum"}, VALUE], "aggregate"),
         ([ID, {**VALUE, "lock": ""}], "lock name"),
         ([ID, {**VALUE, "lock": "l" * (NAME_LENGTH_MAX + 1)}], "lock name"),
-        ([ID, {**VALUE, "type": "utf8", "aggregate": "sum"}], "needs a number"),
+        ([{**ID, "name": "$id"}, VALUE], "can't begin with"),
+        ([ID, {**VALUE, "name": "@value"}], "can't begin with"),
+        ([ID, {**VALUE, "lock": "<primary>"}], "lock of all columns that name none"),
+        ([ID, {**VALUE, "type": "utf8", "aggregate": "sum"}], "sum aggregates int64, .*not utf8"),
+        ([ID, {**VALUE, "type": "any", "aggregate": "min"}], "min aggregates .*not any"),
+        ([ID, {**VALUE, "type": "any", "aggregate": "max"}], "max aggregates .*not any"),
+        ([ID, {**VALUE, "aggregate": "xdelta"}], "malformed: .*xdelta"),
+        ([{**ID, "type": "any"}, VALUE], "of type any"),
+        ([Column("id", "int65", "ascending"), VALUE], "malformed: .*int65"),  # type: ignore[arg-type]
+        ([ID, Column("value", "int64", required="yes")], "malformed"),  # type: ignore[arg-type]
         ([ID, *({**it, "lock": it["name"]} for it in values(LOCK_GROUPS_MAX))], "lock groups"),
     ],
 )
 def test_a_schema_is_refused_with_its_reason(columns: list[Any], reason: str) -> None:
     with pytest.raises(SchemaViolation, match=reason):
         TableSchema.parse(columns)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "types"),
+    [
+        ("sum", ["int64", "uint64", "double"]),
+        ("min", ["int64", "uint64", "double", "boolean", "string", "utf8"]),
+        ("max", ["int64", "uint64", "double", "boolean", "string", "utf8"]),
+        ("first", ["int64", "uint64", "double", "boolean", "string", "utf8", "any"]),
+    ],
+)
+def test_each_aggregate_has_its_types(aggregate: str, types: list[str]) -> None:
+    columns = [{"name": it, "type": it, "aggregate": aggregate} for it in types]
+    assert TableSchema.parse([ID, *columns]).aggregate_mask == (1 << len(types)) - 1
+
+
+def test_thirty_two_lock_groups_are_allowed_the_main_one_among_them() -> None:
+    locks = [{**it, "lock": it["name"]} for it in values(LOCK_GROUPS_MAX - 1)]
+    schema = TableSchema.parse([ID, *locks, {**VALUE, "name": "main"}])
+    assert len(schema.lock_names) == LOCK_GROUPS_MAX
 
 
 def test_the_largest_schema_is_accepted() -> None:
@@ -109,6 +137,12 @@ for _ in range(NESTING_DEPTH_MAX + 1):
         ("a", 1 << 64, "fit in uint64"),
         ("a", -(1 << 63) - 1, "fit in int64"),
         ("a", {"x": object()}, "takes None, numbers"),
+        ("a", {b"x": 1}, "takes a str, not bytes"),
+        ("a", ["\ud800"], "not Unicode"),
+        ("a", ["x" * (VALUE_BYTES_MAX // 2)] * 2, "longer than"),
+        ("a", bytes(VALUE_BYTES_MAX), "longer than"),
+        ("s", "\ud800", "not Unicode"),
+        ("d", 10**400, "fit in double"),
         ("id", None, None),
         ("id", "x", "takes an int"),
         ("stranger", 1, "no such column"),
@@ -137,7 +171,7 @@ REQUIRED = TableSchema.parse(
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"must": 1}, "missing key column"),
+        ({"must": 1}, "required column is missing"),
         ({"id": None, "must": 1}, "required column is null"),
         ({"id": 1, "must": None}, "required column is null"),
         ({"id": 1, "may": 1}, "required column is missing"),

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
+from dodona._core.buffer import merge, write_bytes
 from dodona._core.transaction import (
     TransactionBuffer,
     TransactionLimits,
     TransactionState,
     check_modes,
-    merge,
-    write_bytes,
 )
 from dodona.errors import (
     InvalidRequest,
     LimitExceeded,
     SchemaViolation,
     SnapshotTooOld,
+    TransactionAborted,
     TransactionClosed,
 )
 from dodona.schema import TableSchema
@@ -86,8 +86,11 @@ def test_the_buffer_merges_within_a_call_and_between_calls() -> None:
     assert it.row_count == 2
 
 
-def test_reads_are_at_the_start_and_never_see_the_buffer() -> None:
-    assert buffer().read_timestamp() == 50
+def test_reads_are_at_the_start_and_do_not_see_the_buffer() -> None:
+    it = buffer()
+    it.insert(PATH, SCHEMA, [{"id": 1, "value": 1}], is_update=False)
+    assert it.read_timestamp() == 50
+    assert it.own_writes(PATH) is None
 
 
 def test_a_non_atomic_transaction_has_no_snapshot() -> None:
@@ -106,7 +109,7 @@ def test_a_non_atomic_transaction_has_no_snapshot() -> None:
     "rows",
     [
         [{"id": 1, "value": 1}, {"id": 2, "value": "x"}],
-        [{"id": 1, "value": 1}, {"value": 2}],
+        [{"id": 1, "value": 1}, {"number": 2, "value": 2}],
         [{"id": 1, "value": 1}, (2, 2)],
         [{"id": 1, "value": 1}, "row"],
     ],
@@ -144,8 +147,13 @@ def test_any_iterable_of_rows_will_do() -> None:
 def test_another_schema_under_the_same_path_is_refused() -> None:
     it = buffer()
     it.insert(PATH, SCHEMA, [{"id": 1, "value": 1}], is_update=False)
-    with pytest.raises(SchemaViolation, match="changed"):
+    with pytest.raises(TransactionAborted, match="changed") as caught:
         it.insert(PATH, WIDE, [{"id": 1, "a": 1}], is_update=False)
+    assert caught.value.is_retryable
+    with pytest.raises(TransactionAborted):
+        it.delete(PATH, WIDE, [{"id": 1}])
+    with pytest.raises(TransactionAborted):
+        it.lock(PATH, WIDE, [{"id": 1}], None, "shared_strong")
 
 
 def test_the_row_limit_counts_rows_and_not_writes() -> None:
@@ -158,6 +166,37 @@ def test_the_row_limit_counts_rows_and_not_writes() -> None:
         it.delete("//other", SCHEMA, [{"id": 1}])
     assert it.row_count == 3
     assert it.is_active
+
+
+def test_a_row_that_is_only_locked_counts_and_one_that_is_written_too_counts_once() -> None:
+    it = buffer(rows_max=2)
+    for lock_type in ("shared_weak", "shared_strong"):
+        it.lock(PATH, SCHEMA, [{"id": 1}, {"id": 1}, {"id": 2}], None, lock_type)
+    it.insert(PATH, SCHEMA, [{"id": 1, "value": 1}], is_update=False)
+    it.lock(PATH, SCHEMA, [{"id": 1}], None, "exclusive")
+    assert it.row_count == 2
+    before = it.size_bytes
+    with pytest.raises(LimitExceeded, match="writes and locks at most 2 rows"):
+        it.lock(PATH, SCHEMA, [{"id": 2}, {"id": 3}], None, "exclusive")
+    with pytest.raises(LimitExceeded):
+        it.insert(PATH, SCHEMA, [{"id": 3, "value": 3}], is_update=False)
+    assert (it.row_count, it.size_bytes) == (2, before)
+    assert list(it.tables[PATH].locks) == [key(1), key(2)]
+
+
+def test_locks_and_what_is_special_count_as_bytes() -> None:
+    plain, special = buffer(), buffer()
+    plain.insert(PATH, SCHEMA, [{"id": 1, "value": 1}], is_update=False)
+    special.insert(PATH, SCHEMA, [{"id": 1, "value": 1}], is_update=False, lock_type="shared_write")
+    assert special.size_bytes > plain.size_bytes
+    special.delete(PATH, SCHEMA, [{"id": 1}])
+    plain.delete(PATH, SCHEMA, [{"id": 1}])
+    assert special.size_bytes == plain.size_bytes
+    special.lock(PATH, SCHEMA, [{"id": 1}], None, "shared_strong")
+    locked = special.size_bytes
+    assert locked > plain.size_bytes
+    special.lock(PATH, SCHEMA, [{"id": 1}], None, "shared_strong")
+    assert special.size_bytes == locked
 
 
 def test_an_endless_iterable_is_cut_off_at_the_limit() -> None:
@@ -225,6 +264,7 @@ def test_a_closed_transaction_takes_nothing(it: TransactionBuffer, said: str) ->
     for act in (
         lambda: it.insert(PATH, SCHEMA, rows, is_update=False),
         lambda: it.delete(PATH, SCHEMA, [{"id": 1}]),
+        lambda: it.lock(PATH, SCHEMA, [{"id": 1}], None, "shared_strong"),
         lambda: it.start_commit(0),
         it.read_timestamp,
     ):

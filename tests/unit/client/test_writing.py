@@ -9,8 +9,10 @@ from dodona._core.session import Session
 from dodona._core.steps import MASTER, Target
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import DodonaError, InvalidRequest, Unavailable
+from dodona.schema import Column
 from dodona.types import Timestamp, timestamp_from_unix_us
 from unit.client.protocols import (
+    COLUMNS,
     LOST,
     MOVED,
     NEVER_SENT,
@@ -18,6 +20,8 @@ from unit.client.protocols import (
     PIVOT,
     Clock,
     Play,
+    begin,
+    key,
     new_session,
     nobody,
     play,
@@ -166,3 +170,46 @@ def test_rows_are_written_by_the_tables_own_mode() -> None:
     _, body = erase.call
     assert isinstance(body, WriteNonAtomic)
     assert body.writes[0][1:] == (0, ())
+
+
+def test_changes_of_aggregates_are_marked_as_such() -> None:
+    clock = Clock()
+    columns = (COLUMNS[0], Column("value", "int64", aggregate="sum"), COLUMNS[2])
+    session = new_session(clock, table(atomicity="none", columns=columns))
+    rows = [{"id": 1, "value": 5}, {"id": 2, "value": None, "note": "x"}, {"id": 100, "value": 7}]
+    it = Play(clock, session.write_rows(PATH, rows, True, "sync", True))
+    low, high = [body for _, body in it.calls if isinstance(body, WriteNonAtomic)]
+    assert [write[1:] for write in low.writes] == [(0b01, (5,)), (0b10, ("x",))]
+    assert low.special == {key(1): (0b01, 0)}
+    assert high.special == {key(100): (0b01, 0)}
+
+
+def test_a_non_atomic_transaction_takes_no_locks() -> None:
+    clock, session = fresh()
+    transaction = play(clock, session.begin("none"), nobody)
+    rows = [{"id": 1, "value": 1}]
+    with pytest.raises(InvalidRequest, match="takes no locks"):
+        play(clock, session.lock_rows(transaction, PATH, [{"id": 1}]), nobody)
+    shared = session.insert_rows(transaction, PATH, rows, lock_type="shared_write")
+    with pytest.raises(InvalidRequest, match="takes no locks"):
+        play(clock, shared, nobody)
+    assert transaction.is_active
+    assert transaction.tables == {}
+
+
+def test_an_atomic_transaction_does_not_even_lock_rows_of_a_non_atomic_table() -> None:
+    clock, session = fresh()
+    transaction = begin(clock, session)
+    play(clock, session.lock_rows(transaction, PATH, [{"id": 1}]), nobody)
+    with pytest.raises(InvalidRequest, match='atomicity mode: "full" instead of "none"'):
+        play(clock, session.commit(transaction), nobody)
+
+
+def test_rows_made_for_another_schema_are_not_sent() -> None:
+    clock, session = fresh()
+    transaction, it = commit(clock, session, 1)
+    it.answer(MOVED)
+    it.wait()
+    with pytest.raises(Unavailable, match="schema changed"):
+        it.answer(table(atomicity="none", columns=COLUMNS[:2]))
+    assert transaction.is_aborted

@@ -193,13 +193,15 @@ class Rows(Message, frozen=True, array_like=True, gc=False, tag=35):
 
 class RowVersion(Message, frozen=True, array_like=True, gc=False):
     """What one commit did to one row: the masked columns got these values, of which those in
-    `delta_mask` are changes of an aggregate; mask 0 deleted the row."""
+    `delta_mask` are changes of an aggregate. A reader's choice of columns may leave a write with
+    none of them, so that a deletion says of itself that it is one."""
 
     timestamp: Timestamp
     column_mask: WireMask
     values: tuple[Any, ...]
     delta_mask: WireMask = 0
     shared_groups: int = 0
+    is_delete: bool = False
 
 
 class VersionedRows(Message, frozen=True, array_like=True, gc=False, tag=39):

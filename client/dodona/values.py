@@ -1,0 +1,144 @@
+"""What values a column of each type takes.
+
+Owns: the checks of single values, and their bounds. A check returns the value to store, which for
+some types is not quite the one given, or raises SchemaViolation with the column and the reason.
+Subclasses of str, bytes and float, which travel badly, become what they stand for.
+Imports no clock and no I/O.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from dodona.errors import SchemaViolation
+
+VALUE_BYTES_MAX: Final = 16 << 20
+"""Of text or bytes as they are, of `any` as MessagePack."""
+NESTING_DEPTH_MAX: Final = 32
+
+
+def _mismatch(value: Any, column: str, expected: str) -> SchemaViolation:
+    return SchemaViolation(
+        f"column {column!r} takes {expected}, not {type(value).__name__}", column=column
+    )
+
+
+def _check_int64(value: Any, column: str) -> int:
+    if type(value) is not int:
+        raise _mismatch(value, column, "an int")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise SchemaViolation("value does not fit in int64", column=column, value=str(value)[:40])
+    return value
+
+
+def _check_uint64(value: Any, column: str) -> int:
+    if type(value) is not int:
+        raise _mismatch(value, column, "an int")
+    if not 0 <= value < 1 << 64:
+        raise SchemaViolation("value does not fit in uint64", column=column, value=str(value)[:40])
+    return value
+
+
+def _check_double(value: Any, column: str) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, float) or type(value) is int:
+        try:
+            return float(value)
+        except OverflowError:
+            raise SchemaViolation("value does not fit in double", column=column) from None
+    raise _mismatch(value, column, "a float")
+
+
+def check_key_double(value: Any, column: str) -> float:
+    checked = _check_double(value, column)
+    if checked != checked:
+        raise SchemaViolation("NaN is not allowed in a key", column=column)
+    return checked
+
+
+def _check_boolean(value: Any, column: str) -> bool:
+    if type(value) is not bool:
+        raise _mismatch(value, column, "a bool")
+    return value
+
+
+def _check_string(value: Any, column: str) -> bytes:
+    if isinstance(value, str):
+        value = _encode_text(value, column)
+    if not isinstance(value, bytes):
+        raise _mismatch(value, column, "bytes or str")
+    if len(value) > VALUE_BYTES_MAX:
+        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column)
+    return bytes(value)
+
+
+def _check_utf8(value: Any, column: str) -> str:
+    if not isinstance(value, str):
+        raise _mismatch(value, column, "a str")
+    text: str = value if type(value) is str else str.__str__(value)
+    size_bytes = len(text) if text.isascii() else len(_encode_text(text, column))
+    if size_bytes > VALUE_BYTES_MAX:
+        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column)
+    return text
+
+
+def _encode_text(value: str, column: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise SchemaViolation(f"value is not Unicode text: {error}", column=column) from error
+
+
+def _check_any(value: Any, column: str) -> Any:
+    checked = _check_nested(value, column, 0)
+    if isinstance(checked, str | bytes | list | dict):
+        size_bytes = len(msgspec.msgpack.encode(checked))
+        if size_bytes > VALUE_BYTES_MAX:
+            raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column)
+    return checked
+
+
+def _check_nested(value: Any, column: str, depth: int) -> Any:
+    if depth > NESTING_DEPTH_MAX:
+        raise SchemaViolation(f"value is nested deeper than {NESTING_DEPTH_MAX}", column=column)
+    if isinstance(value, list | tuple):
+        return [_check_nested(item, column, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {
+            _check_utf8(name, column): _check_nested(item, column, depth + 1)
+            for name, item in value.items()
+        }
+    if isinstance(value, str):
+        return _check_utf8(value, column)
+    if type(value) is int:
+        return _check_int64(value, column) if value < 0 else _check_uint64(value, column)
+    if value is None or type(value) is bool:
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    raise _mismatch(value, column, "None, numbers, str, bytes, lists and dicts")
+
+
+CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "int64": _check_int64,
+    "uint64": _check_uint64,
+    "double": _check_double,
+    "boolean": _check_boolean,
+    "string": _check_string,
+    "utf8": _check_utf8,
+    "any": _check_any,
+}
+"""Column type → the check that returns the value to store, or raises SchemaViolation."""
+
+
+def size_bytes_of(value: Any) -> int:
+    """Of text and bytes, and of `any` as it travels; numbers are not worth counting."""
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode())
+    return len(msgspec.msgpack.encode(value)) if isinstance(value, list | dict) else 0
