@@ -29,14 +29,17 @@ from dodona._core.messages import (
     GetCluster,
     ListTables,
     Lookup,
+    LookupVersions,
     Prepare,
     Prepared,
     Rows,
+    RowVersion,
     Scan,
     ScanPage,
     Table,
     TableList,
     Tablet,
+    VersionedRows,
     WriteNonAtomic,
     Written,
 )
@@ -159,9 +162,18 @@ class FakeCluster:
                 return Written(len(body.writes), body.stamp)
             case Lookup():
                 return Rows(tuple([self.rows.get((body.tablet, it)) for it in body.keys]))
+            case LookupVersions():
+                return VersionedRows(tuple([self._history(body.tablet, it) for it in body.keys]))
             case Scan():
                 return self._scan(body)
         return Failure("invalid_request", f"not pretended here: {type(body).__name__}")
+
+    def _history(self, tablet: TabletId, key: Key) -> tuple[RowVersion, ...]:
+        """Rows have one version here, and nobody remembers of when."""
+        values = self.rows.get((tablet, key))
+        if values is None:
+            return ()
+        return (RowVersion(Timestamp(1), (1 << len(values)) - 1, values),)
 
     def _tick(self) -> Timestamp:
         self.timestamps.next_unused += 1

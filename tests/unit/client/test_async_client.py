@@ -1,6 +1,7 @@
 """The asyncio client over real sockets: the twin of what `test_clients` tries."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from unit.client.cluster import (
     lose_commits,
     refuse_once,
 )
+from unit.client.protocols import key
 
 
 @pytest.mark.anyio
@@ -48,6 +50,41 @@ async def test_the_twin_does_the_same(cluster: FakeCluster) -> None:
         await db.remove_table(PATH)
         assert cluster.url in repr(db)
         assert "committed" in repr(tx)
+
+
+@pytest.mark.anyio
+async def test_the_twin_locks_changes_and_reads_its_own_writes(cluster: FakeCluster) -> None:
+    async with await dodona.aio.connect(cluster.url) as db:
+        summed = [SCHEMA[0], {**SCHEMA[1], "aggregate": "sum"}]
+        await db.create_table(PATH, summed, mount=True)
+        seen: list[Any] = []
+        cluster.cell_answers = seen.append
+        async with db.begin(read_own_writes=True) as tx:
+            await tx.insert_rows(PATH, [account(1, 5)], aggregate=True, lock_type="shared_write")
+            await tx.lock_rows(PATH, [{"id": 2}], lock_type="shared_weak")
+            assert await tx.select(PATH) == [account(1, 5)]
+            assert await tx.lookup_rows(PATH, [{"id": 1}]) == [account(1, 5)]
+            assert await tx.lookup_versions(PATH, [{"id": 1}]) == []
+        await db.insert_rows(PATH, [account(3, 7)], aggregate=True)
+        (first,), (second,) = [it.modifications for it in seen if isinstance(it, CommitOne)]
+        assert first.special == {key(1): (1, 1)}
+        assert [lock.lock_type for lock in first.locks] == ["shared_weak"]
+        assert second.special == {key(3): (1, 0)}
+        (history,) = await db.lookup_versions(PATH, [{"id": 1}])
+        assert history.key == {"id": 1}
+        beginning = db.begin(read_own_writes=True)
+        assert (await beginning).id != (await beginning).id  # each time it is another
+
+
+@pytest.mark.anyio
+async def test_the_embedded_twin_reads_arrow_in_a_transaction(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        await db.create_table(PATH, SCHEMA, mount=True)
+        await db.insert_rows(PATH, [account(1)])
+        async with db.begin(read_own_writes=True) as tx:
+            await tx.insert_rows(PATH, [account(2)])
+            assert (await tx.read_arrow(PATH)).to_pylist() == [account(1), account(2)]
+            assert (await db.read_arrow(PATH)).to_pylist() == [account(1)]
 
 
 @pytest.mark.anyio

@@ -42,6 +42,7 @@ from unit.client.cluster import (
     refuse_once,
     running_cluster,
 )
+from unit.client.protocols import key
 
 
 @pytest.fixture
@@ -90,6 +91,45 @@ def test_rows_are_written_in_transactions_of_their_own(db: dodona.Client) -> Non
     assert second is not None
     assert first < second
     assert [row["id"] for row in db.select(PATH, [1], [3])] == [1, 2]
+
+
+def test_histories_are_read_in_and_out_of_transactions(db: dodona.Client) -> None:
+    db.insert_rows(PATH, [account(1)])
+    keys = [{"id": 1}, {"id": 2}]
+    history = dodona.VersionedRow(
+        {"id": 1},
+        [dodona.MIN_TIMESTAMP],
+        [],
+        {"balance": [dodona.VersionedValue(dodona.MIN_TIMESTAMP, 100)]},
+    )
+    assert db.lookup_versions(PATH, keys) == [history]
+    with db.begin(read_own_writes=True) as tx:
+        tx.insert_rows(PATH, [account(2)])
+        assert tx.lookup_versions(PATH, keys, keep_missing=True) == [history, None]
+
+
+def test_a_transaction_locks_rows_and_changes_aggregates(
+    db: dodona.Client, cluster: FakeCluster
+) -> None:
+    summed = [SCHEMA[0], {**SCHEMA[1], "aggregate": "sum"}]
+    db.create_table("//sums", summed, mount=True)
+    seen: list[Any] = []
+    cluster.cell_answers = seen.append
+    with db.begin() as tx:
+        tx.insert_rows("//sums", [account(1, 5)], aggregate=True, lock_type="shared_write")
+        tx.lock_rows("//sums", [{"id": 2}], lock_type="shared_weak")
+    db.insert_rows("//sums", [account(3, 7)], aggregate=True)
+    (first,), (second,) = [it.modifications for it in seen if isinstance(it, CommitOne)]
+    assert first.special == {key(1): (1, 1)}
+    assert [lock.lock_type for lock in first.locks] == ["shared_weak"]
+    assert second.special == {key(3): (1, 0)}
+
+
+def test_a_transaction_reads_what_it_wrote_if_it_was_begun_so(db: dodona.Client) -> None:
+    with db.begin(read_own_writes=True) as tx:
+        tx.insert_rows(PATH, [account(1), account(200)])
+        assert tx.select(PATH) == tx.lookup_rows(PATH, [{"id": 1}, {"id": 200}])
+        assert len(tx.select(PATH)) == 2
 
 
 def test_a_transaction_without_atomicity(db: dodona.Client) -> None:

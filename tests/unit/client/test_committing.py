@@ -1,5 +1,7 @@
 """Atomic commit, played by hand through every branch: who is asked what, and what is reported."""
 
+from typing import Any
+
 import pytest
 
 from dodona._core.codec import decode_requests, encode_frame
@@ -332,7 +334,7 @@ def test_locks_and_what_is_special_travel_with_their_rows() -> None:
     clock = Clock()
     session = new_session(clock, table(columns=COUNTED))
     transaction = begin(clock, session)
-    deltas = [{"id": 1, "value": 5}, {"id": 100, "value": 6, "note": "x"}]
+    deltas: list[dict[str, Any]] = [{"id": 1, "value": 5}, {"id": 100, "value": 6, "note": "x"}]
     play(clock, session.insert_rows(transaction, PATH, deltas, True, True), nobody)
     plain = [{"id": 2, "note": "y"}]
     play(clock, session.insert_rows(transaction, PATH, plain, True, False, "shared_write"), nobody)

@@ -93,7 +93,35 @@ def test_nothing_lies_between_a_key_and_its_successor(
 @given(st.binary(max_size=40), st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3))
 def test_any_bytes_are_a_key_or_corrupted(raw: bytes, types: list[str]) -> None:
     with suppress(DataCorrupted):
-        decode_key(Key(raw), types)
+        assert encode_key(decode_key(Key(raw), types), types) == raw
+
+
+@EXAMPLES
+@given(_keys(1), st.data())
+def test_bytes_that_were_changed_are_corrupted_or_another_key(
+    drawn: tuple[list[str], list[list[Any]]], data: st.DataObject
+) -> None:
+    types, (values,) = drawn
+    raw = bytearray(encode_key(values, types))
+    at = data.draw(st.integers(0, len(raw) - 1))
+    raw[at] = data.draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]))
+    with suppress(DataCorrupted):
+        assert encode_key(decode_key(Key(bytes(raw)), types), types) == bytes(raw)
+
+
+ONE_OF_EACH: list[tuple[str, Any]] = [
+    ("int64", None),
+    *(("int64", it) for it in (-(1 << 63), -1, 0, 1, (1 << 63) - 1)),
+    *(("uint64", it) for it in (0, 1, (1 << 64) - 1)),
+    *(("double", it) for it in (-math.inf, -1.5, 0.0, 5e-324, 1.5, math.inf)),
+    *(("boolean", it) for it in (False, True)),
+    *(("string", it) for it in (b"", b"\x00", b"\x00\x00", b"\x00\x01", b"\x01", b"a", b"a\x00")),
+]
+
+
+def test_types_follow_one_another_and_null_is_before_all_of_them() -> None:
+    keys = [encode_key([value], [kind]) for kind, value in ONE_OF_EACH]
+    assert keys == sorted(set(keys))
 
 
 def test_negative_zero_is_zero() -> None:
@@ -121,6 +149,11 @@ def test_nan_is_no_key() -> None:
         (b"\x10abc", ["string"]),
         (b"\x10\xff\x00\x01", ["utf8"]),
         (b"\x06\x01extra", ["boolean"]),
+        (b"\x06\x02", ["boolean"]),
+        (b"\x10a\x00\x02", ["string"]),
+        (b"\x10a\x00", ["string"]),
+        (b"\x05" + struct.pack(">Q", 0xFFF8 << 48), ["double"]),
+        (b"\x05" + struct.pack(">Q", (1 << 63) - 1), ["double"]),
     ],
 )
 def test_what_no_encoder_made_is_corrupted(raw: bytes, types: list[str]) -> None:

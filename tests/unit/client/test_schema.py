@@ -7,13 +7,16 @@ import pytest
 from dodona.errors import SchemaViolation
 from dodona.keys import encode_key
 from dodona.schema import (
+    KEY_BYTES_MAX,
     KEY_COLUMNS_MAX,
     LOCK_GROUPS_MAX,
     NAME_LENGTH_MAX,
+    ROW_BYTES_MAX,
     VALUE_COLUMNS_MAX,
     Column,
     TableSchema,
 )
+from dodona.types import Key
 from dodona.values import NESTING_DEPTH_MAX, VALUE_BYTES_MAX
 
 Definition = dict[str, Any]
@@ -191,6 +194,101 @@ def test_a_key_with_more_than_key_columns_is_refused() -> None:
     with pytest.raises(SchemaViolation, match="only key columns") as caught:
         EVERY_TYPE.key_of({"id": 1, "i": 2})
     assert caught.value.attributes["columns"] == ["i"]
+
+
+OPTIONAL_KEYS = TableSchema.parse(
+    [{**ID, "name": "k"}, {**ID, "name": "l", "required": False}, VALUE]
+)
+
+
+def test_absent_key_columns_are_null_unless_required() -> None:
+    types = ["int64", "int64"]
+    assert OPTIONAL_KEYS.key_of({"l": 2}) == encode_key([None, 2], types)
+    assert OPTIONAL_KEYS.key_of({}) == encode_key([None, None], types)
+    assert OPTIONAL_KEYS.write_of({"value": 1})[0] == encode_key([None, None], types)
+    with pytest.raises(SchemaViolation, match="required column is missing") as caught:
+        REQUIRED.key_of({})
+    assert caught.value.attributes == {"column": "id"}
+
+
+@pytest.mark.parametrize("row", [{"m": 1}, {"k": 1, "m": 2}, {"m": 1, "n": 2}])
+def test_a_misspelt_key_is_no_key_of_nulls(row: Definition) -> None:
+    with pytest.raises(SchemaViolation, match="only key columns"):
+        OPTIONAL_KEYS.key_of(row)
+    with pytest.raises(SchemaViolation, match="no such column"):
+        OPTIONAL_KEYS.write_of({**row, "value": 1})
+
+
+def test_nan_is_no_key_and_may_be_a_value() -> None:
+    schema = TableSchema.parse(
+        [
+            {"name": "k", "type": "double", "sort_order": "ascending"},
+            {"name": "d", "type": "double"},
+            {"name": "a", "type": "any"},
+        ]
+    )
+    nan = float("nan")
+    for encode in (
+        lambda: schema.key_of({"k": nan}),
+        lambda: schema.write_of({"k": nan, "d": 1}),
+        lambda: schema.bound_of([nan]),
+    ):
+        with pytest.raises(SchemaViolation, match="NaN") as caught:
+            encode()
+        assert caught.value.attributes == {"column": "k"}
+    assert repr(schema.write_of({"k": 1, "d": nan, "a": [nan]})[2]) == "(nan, [nan])"
+
+
+def test_a_key_from_the_wire_with_nan_is_refused() -> None:
+    schema = TableSchema.parse([{"name": "k", "type": "double", "sort_order": "ascending"}, VALUE])
+    encoded_nan = Key(b"\x05" + (0xFFF8 << 48).to_bytes(8, "big"))
+    with pytest.raises(SchemaViolation, match="NaN"):
+        schema.check_key(encoded_nan)
+
+
+def test_a_key_has_a_longest_length() -> None:
+    schema = TableSchema.parse(
+        [
+            {"name": "k", "type": "string", "sort_order": "ascending"},
+            {"name": "l", "type": "string", "sort_order": "ascending"},
+            VALUE,
+        ]
+    )
+    half = bytes([1]) * (KEY_BYTES_MAX // 2)
+    assert len(schema.key_of({"k": half, "l": b""})) < KEY_BYTES_MAX
+    long: Definition = {"k": half, "l": half}
+    for encode in (lambda: schema.key_of(long), lambda: schema.write_of({**long, "value": 1})):
+        with pytest.raises(SchemaViolation, match="a key is longer"):
+            encode()
+    with pytest.raises(SchemaViolation, match="a key is longer"):
+        schema.check_key(encode_key([half, half], schema.key_types))
+
+
+def test_a_row_has_a_longest_length() -> None:
+    columns = [{"name": f"v{at}", "type": "string"} for at in range(9)]
+    schema = TableSchema.parse([ID, *columns])
+    largest = bytes(ROW_BYTES_MAX // 8)
+    row = {it["name"]: largest for it in columns[:7]}
+    write = schema.write_of({"id": 1, **row})
+    assert write[2][-2:] == (None, None)
+    row |= {"v7": largest}
+    with pytest.raises(SchemaViolation, match="a row is longer"):
+        schema.write_of({"id": 1, **row})
+    with pytest.raises(SchemaViolation, match="a row is longer"):
+        schema.check_write((write[0], schema.full_mask, (*write[2][:7], largest, None)))
+
+
+def test_what_only_looks_like_text_bytes_or_a_float_becomes_that() -> None:
+    class Text(str): ...
+
+    class Bytes(bytes): ...
+
+    class Float(float): ...
+
+    row = {"id": 1, "t": Text("x"), "s": Bytes(b"y"), "d": Float(1.5), "a": [Text("z")]}
+    stored = EVERY_TYPE.write_of(row, is_update=True)[2]
+    assert stored == (1.5, b"y", "x", ["z"])
+    assert [type(it) for it in (*stored[:3], *stored[3])] == [float, bytes, str, str]
 
 
 def test_a_bound_is_a_prefix_of_the_key() -> None:

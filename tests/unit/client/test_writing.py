@@ -176,6 +176,7 @@ def test_changes_of_aggregates_are_marked_as_such() -> None:
     clock = Clock()
     columns = (COLUMNS[0], Column("value", "int64", aggregate="sum"), COLUMNS[2])
     session = new_session(clock, table(atomicity="none", columns=columns))
+    rows: list[dict[str, Any]]
     rows = [{"id": 1, "value": 5}, {"id": 2, "value": None, "note": "x"}, {"id": 100, "value": 7}]
     it = Play(clock, session.write_rows(PATH, rows, True, "sync", True))
     low, high = [body for _, body in it.calls if isinstance(body, WriteNonAtomic)]
