@@ -12,9 +12,9 @@ import msgspec
 
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.keys import encode_key
-from dodona.schema import Column, TableSchema
+from dodona.schema import KEY_BYTES_MAX, Column, TableSchema
 from dodona.types import Key, Write
-from dodona.values import CHECKS
+from dodona.values import CHECKS, VALUE_BYTES_MAX
 
 
 def arrow_type(column: Column) -> Any:
@@ -114,7 +114,22 @@ def encode_keys(schema: TableSchema, table: Any) -> list[Key]:
             raise SchemaViolation("required column is null", column=column.name)
         columns.append(data)
     types = schema.key_types
-    return [encode_key(values, types) for values in zip(*columns, strict=True)]
+    keys = [encode_key(values, types) for values in zip(*columns, strict=True)]
+    longest = max(map(len, keys), default=0)
+    if longest > KEY_BYTES_MAX:
+        raise SchemaViolation(f"a key is longer than {KEY_BYTES_MAX} bytes", size_bytes=longest)
+    return keys
+
+
+def check_lengths(column: Column, array: Any) -> None:
+    """That no text of a column is too long. Raises SchemaViolation."""
+    if array.nbytes <= VALUE_BYTES_MAX or column.type not in ("string", "utf8", "any"):
+        return
+    import pyarrow.compute
+
+    longest = pyarrow.compute.max(pyarrow.compute.binary_length(array)).as_py()
+    if longest is not None and longest > VALUE_BYTES_MAX:
+        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column.name)
 
 
 def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
@@ -133,6 +148,7 @@ def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
 
 
 def _unpacked(column: Column, data: Any) -> list[Any]:
+    check_lengths(column, data)
     values: list[Any] = data.to_pylist()
     if column.required and None in values:
         raise SchemaViolation("required column is null", column=column.name)

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from dodona._core.arrow import arrow_schema, encode_keys, stream_of
+from dodona._core.arrow import arrow_schema, check_lengths, encode_keys, stream_of
 from dodona._core.context import Context, expect, was_never_sent
 from dodona._core.fan_out import Job, fan_out, may_write_again
 from dodona._core.messages import Failure, Reply, Tablet, WriteArrow, Written
@@ -19,7 +19,6 @@ from dodona._core.writing import NO_TABLET, Account
 from dodona.errors import DodonaError, InvalidRequest, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import Durability, TabletId, Timestamp, timestamp_from_unix_us
-from dodona.values import VALUE_BYTES_MAX
 
 MESSAGE_BYTES_MAX: Final = 8 << 20
 """Of Arrow data in one message; a single row may be longer."""
@@ -154,8 +153,7 @@ def _fit_column(column: Column, wanted: Any, batch: Any) -> Any:
         raise SchemaViolation("required column is null", column=name)
     if not array.type.equals(wanted):
         array = _cast(column, wanted, array)
-    if array.nbytes > VALUE_BYTES_MAX and column.type in ("string", "utf8", "any"):
-        _check_lengths(column, array)
+    check_lengths(column, array)
     return array
 
 
@@ -199,14 +197,6 @@ def _may_cast(wanted: str, given: Any) -> bool:
         "any": is_bytes,
     }
     return allowed[wanted]
-
-
-def _check_lengths(column: Column, array: Any) -> None:
-    import pyarrow.compute
-
-    longest = pyarrow.compute.max(pyarrow.compute.binary_length(array)).as_py()
-    if longest is not None and longest > VALUE_BYTES_MAX:
-        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column.name)
 
 
 # ---- from batches to messages

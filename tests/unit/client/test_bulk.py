@@ -7,13 +7,13 @@ import msgspec
 import pyarrow
 import pytest
 
-from dodona._core import bulk
+from dodona._core import arrow, bulk
 from dodona._core.arrow import table_of
 from dodona._core.messages import Failure, Reply, Request, WriteArrow, Written
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, SchemaViolation, Unavailable
-from dodona.schema import Column
+from dodona.schema import Column, TableSchema
 from dodona.types import Timestamp, timestamp_from_unix_us
 from unit.client.protocols import (
     LOST,
@@ -181,10 +181,28 @@ def test_required_columns_must_be_there_and_whole() -> None:
 
 
 def test_a_value_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "VALUE_BYTES_MAX", 100)
+    monkeypatch.setattr(arrow, "VALUE_BYTES_MAX", 100)
     with pytest.raises(SchemaViolation, match="longer than 100 bytes"):
         every_type(of(id=[1], t=["x" * 101]))
     assert every_type(of(id=[1, 2], t=["x" * 100] * 2))
+
+
+def test_a_cell_checks_lengths_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = TableSchema.parse(
+        [Column("id", "string", "ascending", required=True), Column("value", "string")]
+    )
+    fitting = arrow.arrow_schema(schema)
+
+    def stream(key: bytes, value: bytes) -> bytes:
+        return arrow.stream_of(pyarrow.record_batch([[key], [value]], schema=fitting))
+
+    monkeypatch.setattr(arrow, "VALUE_BYTES_MAX", 100)
+    monkeypatch.setattr(arrow, "KEY_BYTES_MAX", 100)
+    assert len(arrow.rows_from_arrow(schema, stream(bytes(10), bytes(100)))) == 1
+    with pytest.raises(SchemaViolation, match="value is longer than 100 bytes"):
+        arrow.rows_from_arrow(schema, stream(b"k", bytes(101)))
+    with pytest.raises(SchemaViolation, match="key is longer than 100 bytes"):
+        arrow.rows_from_arrow(schema, stream(b"k" * 98, b"v"))
 
 
 def test_messages_are_bounded_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
