@@ -211,28 +211,25 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
     def key_of(self, row: Mapping[str, Any]) -> Key:
         """Encode a key, given as a row of key columns only. Absent ones are null, as long as they
         are not required: one with none of them names the row whose key is all null."""
-        present, values = self._key_values(row)
-        if present != len(row):
+        absent, values = self._key_values(row)
+        if len(values) - absent != len(row):
             strangers = [name for name in row if name not in self.key_names]
             raise SchemaViolation("a key has only key columns", columns=strangers)
         return self._encode(values)
 
     def _key_values(self, row: Mapping[str, Any]) -> tuple[int, list[Any]]:
-        """A row's key column values, checked, and how many of them it names."""
-        present, values = 0, []
+        """A row's key column values, checked, and how many of them it does not name."""
+        absent, values = 0, []
         for name, check, is_required in self._key_checks:
             value = row.get(name)
             if value is not None:
                 value = check(value, name)
-                present += 1
-            elif name in row:
-                present += 1
-                if is_required:
-                    raise SchemaViolation("required column is null", column=name)
             elif is_required:
-                raise SchemaViolation("required column is missing", column=name)
+                raise _missing(name, row)
+            elif name not in row:
+                absent += 1
             values.append(value)
-        return present, values
+        return absent, values
 
     def _encode(self, values: Sequence[Any]) -> Key:
         key = encode_key(values, self.key_types)
@@ -252,24 +249,22 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
 
     def write_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
         """A user's row as a write. Overwriting sets every value column, absent ones to null."""
-        key_present, key_values = self._key_values(row)
-        present, mask, values = key_present, 0, []
+        keys_absent, key_values = self._key_values(row)
+        absent, mask, values = 0, self.full_mask, []
         for bit, (name, check, is_required) in enumerate(self._value_checks):
             value = row.get(name)
             if value is not None:
                 value = check(value, name)
-                present += 1
-            elif name in row:
-                present += 1
-                if is_required:
-                    raise SchemaViolation("required column is null", column=name)
             elif is_required:
-                raise SchemaViolation("required column is missing", column=name)
-            elif is_update:
-                continue
-            mask |= 1 << bit
+                raise _missing(name, row)
+            elif name not in row:
+                absent += 1
+                if is_update:
+                    mask ^= 1 << bit
+                    continue
             values.append(value)
-        if present != len(row) or present == key_present:
+        present = len(self.value_columns) - absent
+        if not present or present + len(key_values) - keys_absent != len(row):
             raise self._misfit(row)
         key = encode_key(key_values, self.key_types)
         if len(key) > KEY_BYTES_MAX:
@@ -412,6 +407,11 @@ def _check_value_column(column: Column) -> None:
         raise SchemaViolation(
             f"{aggregate} aggregates {types}, not {column.type}", column=column.name
         )
+
+
+def _missing(name: str, row: Mapping[str, Any]) -> SchemaViolation:
+    what = "null" if name in row else "missing"
+    return SchemaViolation(f"required column is {what}", column=name)
 
 
 def _too_long(key: Key) -> SchemaViolation:

@@ -17,6 +17,9 @@ from dodona.types import DELETE_MASK, Key, LockType, Write
 VALUE_BYTES: Final = 9
 """What a number takes at most on the wire; text and bytes take their length besides."""
 
+PLAIN_MASK_MAX: Final = (1 << 64) - 1
+"""Longer column masks take bytes besides."""
+
 Special = tuple[int, int]
 """The mask of columns whose value is a change of an aggregate, and that of the lock groups taken
 by shared_write."""
@@ -46,11 +49,6 @@ class TableBuffer:
         self.special: dict[Key, Special] = {}
         self.locks: dict[Key, dict[LockType, int]] = {}
         """The lock groups that each key is locked in, by how; none of them zero."""
-
-    @property
-    def is_ordinary(self) -> bool:
-        """Whether it consists of writes that have nothing special."""
-        return not self.special and not self.locks
 
     def after_special_writes(
         self, writes: Iterable[Write], delta_mask: int, is_shared: bool
@@ -163,7 +161,9 @@ def bits_of(mask: int) -> list[int]:
 def write_bytes(write: Write) -> int:
     """About how long a write is on the wire, never less."""
     key, mask, values = write
-    size_bytes = len(key) + VALUE_BYTES * (3 + len(values)) + (mask.bit_length() >> 3)
+    size_bytes = len(key) + VALUE_BYTES * (3 + len(values))
+    if mask > PLAIN_MASK_MAX:
+        size_bytes += mask.bit_length() >> 3
     for value in values:
         kind = type(value)
         if kind is str:

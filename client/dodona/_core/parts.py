@@ -17,18 +17,16 @@ def modifications_of(
     route: TableRoute, buffer: TableBuffer
 ) -> list[tuple[Tablet, TabletModifications]]:
     """What each tablet of the table is to do."""
-    if not buffer.is_ordinary:
+    if buffer.special or buffer.locks:
         return _special_modifications(route, buffer)
-    writes = buffer.writes
-    by_tablet: Iterable[tuple[Tablet, Iterable[Write]]]
+    writes, pack = buffer.writes, route.schema.pack_writes
     if len(writes) == 1 or len(route.tablets) == 1:
-        by_tablet = [(route.tablet_of(next(iter(writes))), writes.values())]
-    else:
-        by_tablet = group_by_tablet(route, writes.values())
-    pack = route.schema.pack_writes
+        tablet = route.tablet_of(next(iter(writes)))
+        packed = pack(writes.values())
+        return [(tablet, TabletModifications(tablet.tablet, tablet.revision, packed))]
     return [
         (tablet, TabletModifications(tablet.tablet, tablet.revision, pack(group)))
-        for tablet, group in by_tablet
+        for tablet, group in group_by_tablet(route, writes.values())
     ]
 
 

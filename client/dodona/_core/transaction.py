@@ -172,21 +172,20 @@ class TransactionBuffer:
     ) -> None:
         """Buffer rows, or none of them: raises SchemaViolation, LimitExceeded, InvalidRequest."""
         self._check_active("modify rows in")
-        if lock_type != "exclusive":
+        is_shared = lock_type != "exclusive"
+        if is_shared:
             self._check_lock_type(lock_type, WRITE_LOCK_TYPES, "write modification")
-        _check_rows_argument(rows)
         write_of = schema.change_of if is_aggregate else schema.write_of
         writes: list[Write] = []
         try:
-            for row in islice(rows, self._limits.rows_max + 1):
+            for row in _bounded(rows, self._limits.rows_max):
                 if type(row) is not dict:
                     _check_row(row)
                 writes.append(write_of(row, is_update=is_update))
         except SchemaViolation as error:
             error.attributes.update(table=path, row_index=len(writes))
             raise
-        delta_mask = schema.aggregate_mask if is_aggregate else 0
-        self._put(path, schema, writes, delta_mask, is_shared=lock_type != "exclusive")
+        self._put(path, schema, writes, schema.aggregate_mask if is_aggregate else 0, is_shared)
 
     def delete(self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]) -> None:
         """Buffer deletions, or none of them: raises SchemaViolation, LimitExceeded."""
@@ -224,10 +223,9 @@ class TransactionBuffer:
     def _keys_of(
         self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]
     ) -> list[Key]:
-        _check_rows_argument(keys)
         encoded: list[Key] = []
         try:
-            for key in islice(keys, self._limits.rows_max + 1):
+            for key in _bounded(keys, self._limits.rows_max):
                 if type(key) is not dict:
                     _check_row(key)
                 encoded.append(schema.key_of(key))
@@ -244,6 +242,7 @@ class TransactionBuffer:
         delta_mask: int = 0,
         is_shared: bool = False,
     ) -> None:
+        """Buffer writes. Nearly always there is nothing special about them."""
         buffer = self.tables.get(path) or TableBuffer(schema)
         if buffer.schema is not schema:
             check_schema(path, buffer, schema)
@@ -252,11 +251,12 @@ class TransactionBuffer:
             self._count(path, changes.row_count, changes.size_bytes)
             buffer.take(changes)
         else:
+            here = buffer.writes
             changed: dict[Key, Write] = {}
             row_count = size_bytes = 0
             for write in writes:
                 key = write[0]
-                known = changed.get(key) or buffer.writes.get(key)
+                known = changed.get(key) or here.get(key)
                 if known is not None:
                     size_bytes -= write_bytes(known)
                     write = merge(schema, known, write)
@@ -265,7 +265,7 @@ class TransactionBuffer:
                 size_bytes += write_bytes(write)
                 changed[key] = write
             self._count(path, row_count, size_bytes)
-            buffer.writes.update(changed)
+            here.update(changed)
         if writes:
             self.tables[path] = buffer
 
@@ -350,11 +350,13 @@ def check_schema(path: str, buffer: TableBuffer, schema: TableSchema) -> None:
         raise TransactionAborted("the table's schema changed during the transaction", table=path)
 
 
-def _check_rows_argument(rows: object) -> None:
+def _bounded(rows: Iterable[Any], count_max: int) -> Iterable[Any]:
+    """No more of them than are sure to be too many: they may be endless. Raises InvalidRequest."""
     if type(rows) is list:
-        return
+        return rows
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
         raise InvalidRequest(f"rows are given as a list of dicts, not as one {type(rows).__name__}")
+    return islice(rows, count_max + 1)
 
 
 def _check_row(row: object) -> None:

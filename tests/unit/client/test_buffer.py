@@ -107,7 +107,7 @@ def test_in_a_table_without_aggregates_a_change_is_a_write() -> None:
     )
     it = Bench().transaction
     it.insert(PATH, plain, [{"id": 1, "a": 5}], is_update=False, is_aggregate=True)
-    assert it.tables[PATH].is_ordinary
+    assert it.tables[PATH].special == {}
 
 
 def test_a_required_aggregate_must_be_given() -> None:
@@ -359,4 +359,4 @@ def test_a_special_key_may_become_ordinary_again() -> None:
     it = Bench()
     it.change(sum=1)
     it.delete()
-    assert it.table.is_ordinary
+    assert it.table.special == {}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dodona._core.buffer import merge, write_bytes
@@ -222,12 +223,12 @@ def test_the_byte_limit_forgets_what_was_overwritten() -> None:
     it.insert(PATH, SCHEMA, [{"id": 2, "note": "n" * 500}], is_update=False)
 
 
+@pytest.mark.parametrize("mask", [1, 1 << 63, 1 << 64, 1 << 1_023])
 @pytest.mark.parametrize("value", ["é" * 100, b"x" * 100, ["a" * 100], {"k": "v" * 100}, "x" * 200])
-def test_the_size_of_a_write_is_never_guessed_too_small(value: Any) -> None:
-    import msgspec
-
-    write = (key(1), 1, (value,))
-    assert write_bytes(write) >= len(msgspec.msgpack.encode(write))
+def test_the_size_of_a_write_is_never_guessed_too_small(value: Any, mask: int) -> None:
+    packed = mask if mask < 1 << 64 else mask.to_bytes(128, "little").rstrip(b"\0")
+    on_the_wire = msgspec.msgpack.encode((key(1), packed, (value,)))
+    assert write_bytes((key(1), mask, (value,))) >= len(on_the_wire)
 
 
 # ---- states
