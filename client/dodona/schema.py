@@ -137,20 +137,20 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return _checks_of(self.value_columns, CHECKS)
 
     @cached_property
+    def _may_be_too_long(self) -> bool:
+        """Whether a row can be longer than allowed though no value of it is."""
+        count = sum(column.type in ("string", "utf8", "any") for column in self.value_columns)
+        return count * VALUE_BYTES_MAX + KEY_BYTES_MAX > ROW_BYTES_MAX
+
+    @cached_property
     def full_mask(self) -> int:
         """The mask of all value columns: what an overwriting insert sets."""
         return (1 << len(self.value_columns)) - 1
 
     @cached_property
     def aggregate_mask(self) -> int:
-        """The mask of the value columns that aggregate."""
-        return sum(1 << bit for bit, it in enumerate(self.value_columns) if it.aggregate)
-
-    @cached_property
-    def _may_be_too_long(self) -> bool:
-        """Whether a row can be longer than allowed though no value of it is."""
-        count = sum(column.type in ("string", "utf8", "any") for column in self.value_columns)
-        return count * VALUE_BYTES_MAX + KEY_BYTES_MAX > ROW_BYTES_MAX
+        """The value columns that aggregate."""
+        return sum(1 << bit for bit, column in enumerate(self.value_columns) if column.aggregate)
 
     @cached_property
     def lock_names(self) -> tuple[str, ...]:

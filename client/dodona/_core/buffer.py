@@ -11,14 +11,9 @@ from typing import Final
 import msgspec
 
 from dodona._core.aggregates import combine
+from dodona._core.sizes import VALUE_BYTES, write_bytes
 from dodona.schema import TableSchema
 from dodona.types import DELETE_MASK, Key, LockType, Write
-
-VALUE_BYTES: Final = 9
-"""What a number takes at most on the wire; text and bytes take their length besides."""
-
-PLAIN_MASK_MAX: Final = (1 << 64) - 1
-"""Longer column masks take bytes besides."""
 
 Special = tuple[int, int]
 """The mask of columns whose value is a change of an aggregate, and that of the lock groups taken
@@ -156,23 +151,6 @@ def _combined(schema: TableSchema, old: Write, new: Write, changed: int) -> Writ
 def bits_of(mask: int) -> list[int]:
     """The places of the bits that are set, lowest first."""
     return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
-
-
-def write_bytes(write: Write) -> int:
-    """About how long a write is on the wire, never less."""
-    key, mask, values = write
-    size_bytes = len(key) + VALUE_BYTES * (3 + len(values))
-    if mask > PLAIN_MASK_MAX:
-        size_bytes += mask.bit_length() >> 3
-    for value in values:
-        kind = type(value)
-        if kind is str:
-            size_bytes += len(value) if value.isascii() else len(value.encode())
-        elif kind is bytes:
-            size_bytes += len(value)
-        elif kind is list or kind is dict:
-            size_bytes += len(msgspec.msgpack.encode(value))
-    return size_bytes
 
 
 def _special_bytes(key: Key, special: Special) -> int:

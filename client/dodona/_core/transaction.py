@@ -14,7 +14,8 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from dodona._core.buffer import TableBuffer, merge, write_bytes
+from dodona._core.buffer import TableBuffer, merge
+from dodona._core.sizes import write_bytes
 from dodona.errors import (
     InvalidRequest,
     LimitExceeded,

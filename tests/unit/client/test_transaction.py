@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona._core.buffer import merge, write_bytes
+from dodona._core.buffer import merge
+from dodona._core.sizes import write_bytes
 from dodona._core.transaction import (
     TransactionBuffer,
     TransactionLimits,

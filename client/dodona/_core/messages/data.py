@@ -148,7 +148,8 @@ class ScanArrow(Message, frozen=True, array_like=True, gc=False, tag=18):
 
 
 class LookupVersions(Message, frozen=True, array_like=True, gc=False, tag=19):
-    """All versions of whole keys up to a timestamp. → VersionedRows, in the order of `keys`."""
+    """All versions of whole keys up to a timestamp. → VersionedRows, in the order of `keys`. The
+    columns not asked for are left out; the timestamps of what wrote them stay."""
 
     tablet: TabletId
     revision: Revision
@@ -193,8 +194,8 @@ class Rows(Message, frozen=True, array_like=True, gc=False, tag=35):
 
 class RowVersion(Message, frozen=True, array_like=True, gc=False):
     """What one commit did to one row: the masked columns got these values, of which those in
-    `delta_mask` are changes of an aggregate. A reader's choice of columns may leave a write with
-    none of them, so that a deletion says of itself that it is one."""
+    `delta_mask` are changes of an aggregate, or it deleted the row. A write has mask 0 where the
+    reader asked for none of its columns."""
 
     timestamp: Timestamp
     column_mask: WireMask
