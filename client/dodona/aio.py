@@ -307,9 +307,10 @@ class AsyncTransaction:
         columns: Sequence[str] | None = None,
         keep_missing: bool = False,
     ) -> list[dict[str, Any]]:
-        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
-        lookup = self._session.lookup_rows
-        return await self._run(lookup(path, keys, columns, keep_missing, at, own=own))
+        at, lookup = self._buffer.read_timestamp(), self._session.lookup_rows
+        return await self._run(
+            lookup(path, keys, columns, keep_missing, at, transaction=self._buffer)
+        )
 
     async def lookup_versions(
         self,
@@ -328,8 +329,9 @@ class AsyncTransaction:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Rows:
-        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
-        return await self._run(self._session.select(path, lower, upper, columns, at, own=own))
+        at = self._buffer.read_timestamp()
+        select = self._session.select
+        return await self._run(select(path, lower, upper, columns, at, transaction=self._buffer))
 
     async def read_arrow(
         self,
@@ -338,8 +340,9 @@ class AsyncTransaction:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Any:
-        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
-        return await self._run(self._session.read_arrow(path, lower, upper, columns, at, own=own))
+        at = self._buffer.read_timestamp()
+        read = self._session.read_arrow
+        return await self._run(read(path, lower, upper, columns, at, transaction=self._buffer))
 
     async def insert_rows(
         self,

@@ -349,9 +349,8 @@ class Transaction:
         keep_missing: bool = False,
     ) -> list[dict[str, Any]]:
         """As `Client.lookup_rows`, at the transaction's start."""
-        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
-        lookup = self._session.lookup_rows
-        return self._run(lookup(path, keys, columns, keep_missing, at, own=own))
+        at, lookup = self._buffer.read_timestamp(), self._session.lookup_rows
+        return self._run(lookup(path, keys, columns, keep_missing, at, transaction=self._buffer))
 
     def lookup_versions(
         self,
@@ -373,8 +372,9 @@ class Transaction:
         columns: Sequence[str] | None = None,
     ) -> Rows:
         """As `Client.select`, at the transaction's start."""
-        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
-        return self._run(self._session.select(path, lower, upper, columns, at, own=own))
+        at = self._buffer.read_timestamp()
+        select = self._session.select
+        return self._run(select(path, lower, upper, columns, at, transaction=self._buffer))
 
     def read_arrow(
         self,
@@ -384,8 +384,9 @@ class Transaction:
         columns: Sequence[str] | None = None,
     ) -> Any:
         """As `Client.read_arrow`, at the transaction's start."""
-        at, own = self._buffer.read_timestamp(), self._buffer.own_writes(path)
-        return self._run(self._session.read_arrow(path, lower, upper, columns, at, own=own))
+        at = self._buffer.read_timestamp()
+        read = self._session.read_arrow
+        return self._run(read(path, lower, upper, columns, at, transaction=self._buffer))
 
     def insert_rows(
         self,

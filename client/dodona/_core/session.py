@@ -146,12 +146,13 @@ class Session:
         keep_missing: bool = False,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        own: TableBuffer | None = None,
+        transaction: TransactionBuffer | None = None,
     ) -> Protocol[list[dict[str, Any]]]:
-        """Missing rows are left out, or None with `keep_missing`. `own` is what a transaction wrote
-        to the table and wants to see, here and below."""
+        """Missing rows are left out, or None with `keep_missing`. Here and below, a transaction
+        that reads its own writes sees them too."""
         timestamp = reading.check_timestamp(timestamp)
-        at = ReadAt(timestamp, reading.check_retention(retention_timestamp, timestamp), own)
+        retention = reading.check_retention(retention_timestamp, timestamp)
+        at = ReadAt(timestamp, retention, _own_writes(transaction, path))
         rows = yield from reading.lookup(self._context, path, keys, columns, at)
         return _found(rows, keep_missing)
 
@@ -176,10 +177,10 @@ class Session:
         columns: Sequence[str] | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        own: TableBuffer | None = None,
+        transaction: TransactionBuffer | None = None,
     ) -> Protocol[Rows]:
         """The rows of lower ≤ key < upper, in key order."""
-        at = yield from self._scan_at(path, timestamp, retention_timestamp, own)
+        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
         return (yield from reading.select(self._context, path, lower, upper, columns, at))
 
     def read_arrow(
@@ -190,14 +191,18 @@ class Session:
         columns: Sequence[str] | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        own: TableBuffer | None = None,
+        transaction: TransactionBuffer | None = None,
     ) -> Protocol[Any]:
         """As `select`, as a `pyarrow.Table` that never was Python rows here."""
-        at = yield from self._scan_at(path, timestamp, retention_timestamp, own)
+        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
         return (yield from reading.read_arrow(self._context, path, lower, upper, columns, at))
 
     def _scan_at(
-        self, path: str, timestamp: Timestamp, retention: Timestamp, own: TableBuffer | None
+        self,
+        path: str,
+        timestamp: Timestamp,
+        retention: Timestamp,
+        transaction: TransactionBuffer | None,
     ) -> Protocol[ReadAt]:
         """A scan takes many requests, which must see one state. Non-atomic tables have no such
         state, and their stamps may be ahead of the oracle: there the newest is read."""
@@ -208,7 +213,7 @@ class Session:
             if route.atomicity == "full":
                 timestamp = yield from self.generate_timestamp()
                 reading.check_retention(retention, timestamp)
-        return ReadAt(timestamp, retention, own)
+        return ReadAt(timestamp, retention, _own_writes(transaction, path))
 
     # ---- transactions
 
@@ -430,6 +435,10 @@ class Session:
 
 
 _ABORTED = Outcome("aborted")
+
+
+def _own_writes(transaction: TransactionBuffer | None, path: str) -> TableBuffer | None:
+    return None if transaction is None else transaction.own_writes(path)
 
 
 def _found(rows: list[Found | None], keep_missing: bool) -> list[Found]:

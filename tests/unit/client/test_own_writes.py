@@ -140,11 +140,10 @@ def test_a_schema_that_changed_meanwhile_asks_for_a_new_transaction() -> None:
     play(clock, session.insert_rows(transaction, PLAYED, rows), nobody)
     transaction.reads_own_writes = True
     session.routing.learn(table(columns=COLUMNS[:2]))
-    own = transaction.own_writes(PLAYED)
     at = transaction.read_timestamp()
     for read in (
-        session.lookup_rows(PLAYED, [{"id": 1}], timestamp=at, own=own),
-        session.select(PLAYED, timestamp=at, own=own),
+        session.lookup_rows(PLAYED, [{"id": 1}], timestamp=at, transaction=transaction),
+        session.select(PLAYED, timestamp=at, transaction=transaction),
     ):
         with pytest.raises(TransactionAborted, match="schema changed"):
             play(clock, read, nobody)
