@@ -1,10 +1,12 @@
 """Row locks and commits of one cell, against a small model of the rules in the document.
 
 The machine begins transactions, prepares and finishes them in any order, on few rows and lock
-groups. The model keeps, per row and group, what the YTsaurus document names: an exclusive flag, a
-count of shared locks, and two times. It knows nothing of masks, versions or waiting queues.
+groups, lets some of them wait, and restarts the cell. The model keeps, per row and group, what the
+YTsaurus document names: who holds it and how, and three times. It knows nothing of masks, versions
+or waiting queues.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -15,48 +17,86 @@ from dodona._core.messages import (
     Aborted,
     Committed,
     Failure,
+    Lookup,
     Prepare,
     Prepared,
     RowLock,
+    Rows,
     TabletModifications,
 )
-from dodona.types import CellId, TransactionId, Write
-from unit.tablets.cells import ATOMIC, REVISION, Bench, delete, key, put, update
+from dodona.schema import TableSchema
+from dodona.types import (
+    SYNC_LAST_COMMITTED,
+    CellId,
+    LockType,
+    SpecialWrites,
+    TableSettings,
+    Timestamp,
+    TransactionId,
+    Write,
+)
+from unit.tablets.cells import ATOMIC, REVISION, Bench
 
-MAIN, GROUP_B = 0, 1
-WRITES = {
-    "overwrite": {MAIN, GROUP_B},
-    "update a": {MAIN},
-    "update b": {GROUP_B},
-    "delete": {MAIN},
-}
+SCHEMA = TableSchema.parse(
+    [
+        {"name": "id", "type": "int64", "sort_order": "ascending"},
+        {"name": "a", "type": "int64"},
+        {"name": "b", "type": "int64", "lock": "group_b"},
+        {"name": "c", "type": "int64", "lock": "group_c"},
+    ]
+)
+MAIN, GROUP_B, GROUP_C = GROUPS = range(3)
+ROWS = range(2)
+COLUMNS = {MAIN: "a", GROUP_B: "b", GROUP_C: "c"}
+UNPREPARED = 1 << 62
+CELL = CellId(0)
+
+Writes = dict[int, tuple[frozenset[int] | None, frozenset[int]]]
+"""By row, the groups written (None deletes it), and those that are to be shared."""
+
+Demand = tuple[int, LockType, frozenset[int]]
+"""A row, how it is locked, and in which groups."""
 
 
 @dataclass
 class Group:
-    writer: int | None = None
-    readers: set[int] = field(default_factory=set)
-    modified: int = 0
-    read_locked: int = 0
+    """`holders` are lock types by start timestamp, one or more each; `times` by lock type."""
+
+    holders: dict[int, set[LockType]] = field(default_factory=dict)
+    times: dict[LockType, int] = field(default_factory=dict)
 
 
 @dataclass
-class Pending:
+class Running:
     start: int
-    writes: dict[int, str]
-    reads: dict[int, tuple[int, bool]]
-    prepared: int
+    demands: list[Demand]
+    route: object = None
+    prepared: int = UNPREPARED
 
 
-def write(number: int, how: str) -> Write:
-    match how:
-        case "overwrite":
-            return put(number, 1, "x")
-        case "update a":
-            return update(number, a=2)
-        case "update b":
-            return update(number, b="y")
-    return delete(number)
+STOPPED_BY: dict[LockType, tuple[LockType, ...]] = {
+    "exclusive": ("exclusive", "shared_write", "shared_weak", "shared_strong"),
+    "shared_write": ("exclusive", "shared_weak", "shared_strong"),
+    "shared_weak": ("exclusive", "shared_write"),
+    "shared_strong": ("exclusive", "shared_write"),
+}
+"""Whose locks, held or committed since, stand in the way of this one."""
+
+# Small transactions: large ones only ever stop each other.
+groups = st.frozensets(st.sampled_from(GROUPS), min_size=1, max_size=2)
+writes = st.dictionaries(
+    st.sampled_from(ROWS),
+    st.tuples(st.one_of(groups, groups, groups, st.none()), st.frozensets(st.sampled_from(GROUPS))),
+    max_size=1,
+)
+lock_types: st.SearchStrategy[LockType] = st.sampled_from(
+    ("shared_weak", "shared_strong", "exclusive", "shared_write")
+)
+locks = st.lists(st.tuples(st.sampled_from(ROWS), lock_types, groups), max_size=2)
+
+
+def mask_of(groups: Iterable[int]) -> int:
+    return sum(1 << group for group in groups)
 
 
 class LockMachine(RuleBasedStateMachine):
@@ -64,105 +104,170 @@ class LockMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bench = Bench(2)
-        self.groups = {(row, group): Group() for row in range(3) for group in (MAIN, GROUP_B)}
+        allowed = TableSettings(enable_shared_write_locks=True)
+        self.bench = Bench(2, schema=SCHEMA, settings=allowed)
+        self.groups = {(row, group): Group() for row in ROWS for group in GROUPS}
         self.begun: list[int] = []
-        self.pending: list[Pending] = []
+        self.fenced: list[int] = []
+        self.waiting: list[Running] = []
+        self.pending: list[Running] = []
 
-    @rule()
     def begin(self) -> None:
-        self.begun.append(self.bench.begin())
+        self.begun += [self.bench.begin() for _ in range(3)]
 
-    @precondition(lambda self: self.begun)
-    @rule(
-        pick=st.integers(0, 99),
-        writes=st.dictionaries(st.integers(0, 2), st.sampled_from(sorted(WRITES)), max_size=2),
-        reads=st.dictionaries(
-            st.integers(0, 2), st.tuples(st.sampled_from([1, 2, 3]), st.booleans()), max_size=2
-        ),
-    )
-    def prepare(
-        self, pick: int, writes: dict[int, str], reads: dict[int, tuple[int, bool]]
-    ) -> None:
+    @rule(asked=st.lists(st.tuples(st.integers(0, 99), writes, locks), min_size=1, max_size=5))
+    def prepare(self, asked: list[tuple[int, Writes, list[Demand]]]) -> None:
+        for pick, writes, locks in asked:
+            if len(self.begun) < 3:
+                self.begin()
+            self.prepare_one(pick, writes, locks)
+
+    def prepare_one(self, pick: int, writes: Writes, locks: list[Demand]) -> None:
+        """A write of no groups is a deletion, which takes the main lock."""
         start = self.begun.pop(pick % len(self.begun))
-        reads = {row: lock for row, lock in reads.items() if row not in writes}
-        verdict = self.verdict(start, writes, reads)
-        if verdict == "wait":
-            return  # its own tests cover waiting; here it would only hide what comes after
-        locks = tuple(
-            RowLock(key(row), mask, "shared_strong" if strong else "shared_weak")
-            for row, (mask, strong) in reads.items()
+        changes: list[Write] = []
+        special: SpecialWrites = {}
+        demands = list(locks)
+        for row, (written, shared) in writes.items():
+            key = SCHEMA.key_of({"id": row})
+            if written is None:
+                changes.append((key, 0, ()))
+                demands.append((row, "exclusive", frozenset({MAIN})))
+                continue
+            values = {COLUMNS[group]: start for group in written}
+            changes.append(SCHEMA.write_of({"id": row, **values}, is_update=True))
+            special[key] = (0, mask_of(written & shared))
+            demands.append((row, "exclusive", written - shared))
+            demands.append((row, "shared_write", written & shared))
+        held = tuple(
+            RowLock(SCHEMA.key_of({"id": row}), mask_of(groups), lock_type)
+            for row, lock_type, groups in locks
         )
-        changes = tuple(write(row, how) for row, how in writes.items())
-        part = TabletModifications(ATOMIC, REVISION, changes, locks)
-        cells = (CellId(0), CellId(1))
-        route = self.bench.ask(Prepare(TransactionId(start), cells, (part,)))
+        part = TabletModifications(ATOMIC, REVISION, tuple(changes), held, special or None)
+        running = Running(start, demands)
+        verdict = self.verdict(running)
+        running.route = self.bench.ask(Prepare(TransactionId(start), (CELL, CellId(1)), (part,)))
         self.bench.answer_oracle()
-        reply = self.bench.answer(route)
-        assert isinstance(reply, Prepared if verdict == "yes" else Failure), (verdict, reply)
+        reply = self.bench.answer(running.route)
+        answers = {Prepared: "yes", Failure: "no", type(None): "wait"}
+        assert answers[type(reply)] == verdict, reply
         if isinstance(reply, Prepared):
-            self.hold(Pending(start, writes, reads, reply.timestamp))
+            self.hold(running, reply.timestamp)
+        elif reply is None:
+            self.waiting.append(running)
 
     @precondition(lambda self: self.pending)
-    @rule(pick=st.integers(0, 99), is_commit=st.booleans())
-    def finish(self, pick: int, is_commit: bool) -> None:
-        pending = self.pending.pop(pick % len(self.pending))
+    @rule(ends=st.lists(st.tuples(st.integers(0, 99), st.booleans()), min_size=1, max_size=3))
+    def finish(self, ends: list[tuple[int, bool]]) -> None:
+        for pick, is_commit in ends[: len(self.pending)]:
+            self.finish_one(pick, is_commit)
+
+    def finish_one(self, pick: int, is_commit: bool) -> None:
+        ended = self.pending.pop(pick % len(self.pending))
         at = self.bench.timestamp() if is_commit else None
-        route = self.bench.decide(TransactionId(pending.start), at)
+        route = self.bench.decide(TransactionId(ended.start), at)
         self.bench.settle()
         assert isinstance(self.bench.answer(route), Committed if is_commit else Aborted)
-        self.let_go(pending, at)
+        self.let_go(ended, at)
+        self.look_at_those_who_waited()
+
+    @rule()
+    def restart(self) -> None:
+        """Whoever was only waiting is forgotten, and nobody who began before is let in."""
+        self.bench.start(CELL)
+        self.fenced, self.begun, self.waiting = self.begun, [], []
+
+    @precondition(lambda self: self.fenced)
+    @rule()
+    def come_too_late(self) -> None:
+        start = TransactionId(self.fenced.pop())
+        change = SCHEMA.write_of({"id": 0, "a": 1}, is_update=True)
+        part = TabletModifications(ATOMIC, REVISION, (change,))
+        reply = self.bench.answer(self.bench.ask(Prepare(start, (CELL, CellId(1)), (part,))))
+        assert isinstance(reply, Failure)
+        assert reply.kind == "snapshot_too_old"
+
+    @rule(row=st.sampled_from(ROWS), wanted=groups, is_newest=st.booleans(), ago=st.integers(0, 9))
+    def read(self, row: int, wanted: frozenset[int], is_newest: bool, ago: int) -> None:
+        """It waits for writers of both kinds that are prepared at or below its timestamp."""
+        at = SYNC_LAST_COMMITTED if is_newest else Timestamp(self.bench.timestamp() - ago)
+        request = Lookup(ATOMIC, REVISION, at, (SCHEMA.key_of({"id": row}),), mask_of(wanted))
+        route = self.bench.ask(request)
+        self.bench.answer_oracle()
+        must_wait = any(
+            running.prepared <= at
+            for running in self.pending
+            for on, lock_type, groups in running.demands
+            if on == row and lock_type in ("exclusive", "shared_write")
+            if groups & (wanted | {MAIN})
+        )
+        assert isinstance(self.bench.answer(route), type(None) if must_wait else Rows)
 
     @invariant()
     def locked_rows_are_those_of_pending_transactions(self) -> None:
-        rows = {row for pending in self.pending for row in [*pending.writes, *pending.reads]}
-        assert self.bench.nodes[CellId(0)].cell.tablets[ATOMIC].locked_count() == len(rows)
+        rows = {row for it in self.pending for row, _, groups in it.demands if groups}
+        tablet = self.bench.nodes[CELL].cell.tablets[ATOMIC]
+        assert tablet.locked_count() == len(rows)
+        tablet.store.check()
 
     # The model
 
-    def verdict(
-        self, start: int, writes: dict[int, str], reads: dict[int, tuple[int, bool]]
-    ) -> str:
+    def verdict(self, running: Running) -> str:
         """yes, no, or wait: everyone looks at main, a holder of main looks at all groups."""
-        verdicts = set()
-        wanted = [(row, WRITES[how], True) for row, how in writes.items()]
-        wanted += [
-            (row, {group for group in (MAIN, GROUP_B) if mask >> group & 1}, False)
-            for row, (mask, _) in reads.items()
-        ]
-        for row, groups, is_write in wanted:
-            for group in {MAIN, GROUP_B} if MAIN in groups else {MAIN, *groups}:
-                verdicts.add(self.group_verdict(self.groups[row, group], start, is_write))
+        verdicts = {
+            self.group_verdict(self.groups[row, group], running.start, lock_type)
+            for row, lock_type, groups in running.demands
+            for group in (GROUPS if MAIN in groups else groups | {MAIN} if groups else ())
+        }
         return "no" if "no" in verdicts else "wait" if "wait" in verdicts else "yes"
 
-    def group_verdict(self, group: Group, start: int, is_write: bool) -> str:
-        if group.modified > start or (is_write and group.read_locked > start):
+    def group_verdict(self, group: Group, start: int, lock_type: LockType) -> str:
+        stopped_by = STOPPED_BY[lock_type]
+        if any(group.times.get(other, 0) > start for other in stopped_by):
             return "no"
-        holders = {group.writer} - {None} | (group.readers if is_write else set())
         prepared = {it.start: it.prepared for it in self.pending}
-        if any(prepared[holder] >= start for holder in holders if holder is not None):
+        holders = [it for it, types in group.holders.items() if types.intersection(stopped_by)]
+        if any(prepared[holder] >= start for holder in holders):
             return "no"
         return "wait" if holders else "yes"
 
-    def hold(self, pending: Pending) -> None:
-        self.pending.append(pending)
-        for row, how in pending.writes.items():
-            for group in WRITES[how]:
-                self.groups[row, group].writer = pending.start
-        for row, (mask, _) in pending.reads.items():
-            for group in (MAIN, GROUP_B):
-                if mask >> group & 1:
-                    self.groups[row, group].readers.add(pending.start)
+    def look_at_those_who_waited(self) -> None:
+        """Some go on, in the order of their prepare timestamps; some have lost, before or after
+        one of these took its locks; for the others somebody must still be in the way."""
+        replies = [(running, self.bench.answer(running.route)) for running in self.waiting]
+        granted = [(it.timestamp, running) for running, it in replies if isinstance(it, Prepared)]
+        refused = [running for running, it in replies if isinstance(it, Failure)]
+        lost = [running for running in refused if self.verdict(running) == "no"]
+        for _, running in sorted(granted, key=lambda it: it[0]):
+            assert self.verdict(running) == "yes"
+            self.hold(running, UNPREPARED)
+            lost += [running for running in refused if self.verdict(running) == "no"]
+        assert all(running in lost for running in refused)
+        for at, running in granted:
+            running.prepared = at
+        self.waiting = [running for running, reply in replies if reply is None]
+        assert all(self.has_blocker(running) for running in self.waiting)
 
-    def let_go(self, pending: Pending, at: int | None) -> None:
-        for (row, _), group in self.groups.items():
-            if group.writer == pending.start:
-                group.writer = None
-                group.modified = max(group.modified, at or 0)
-            if pending.start in group.readers:
-                group.readers.discard(pending.start)
-                is_strong = pending.reads[row][1]
-                group.read_locked = max(group.read_locked, at if at and is_strong else 0)
+    def has_blocker(self, running: Running) -> bool:
+        verdicts = {
+            self.group_verdict(Group(self.groups[row, group].holders), UNPREPARED, lock_type)
+            for row, lock_type, groups in running.demands
+            for group in (GROUPS if MAIN in groups else groups | {MAIN} if groups else ())
+        }
+        return "wait" in verdicts
+
+    def hold(self, running: Running, prepared: int) -> None:
+        running.prepared = prepared
+        self.pending.append(running)
+        for row, lock_type, groups in running.demands:
+            for group in groups:
+                self.groups[row, group].holders.setdefault(running.start, set()).add(lock_type)
+
+    def let_go(self, ended: Running, at: int | None) -> None:
+        for group in self.groups.values():
+            for lock_type in group.holders.pop(ended.start, ()):
+                if at is not None and lock_type != "shared_weak":
+                    group.times[lock_type] = max(group.times.get(lock_type, 0), at)
 
 
 TestLocks = LockMachine.TestCase

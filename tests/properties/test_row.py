@@ -42,6 +42,6 @@ def test_a_read_sees_the_newest_value_of_each_column(
     dice.shuffle(order)  # writers of different lock groups commit in any order
     for timestamp in order:
         mask = history[timestamp]
-        row.add(Timestamp(timestamp), mask, values_of(timestamp, mask))
+        row.add((Timestamp(timestamp), mask, values_of(timestamp, mask)))
     assert [version[0] for version in row.versions] == sorted(history)
     assert row.values_at(Timestamp(at), wanted, FULL) == naive_read(history, at, wanted)

@@ -126,7 +126,7 @@ def test_commits_without_a_conflict_check_are_caught(monkeypatch: pytest.MonkeyP
 def test_readers_that_do_not_wait_for_prepared_rows_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dodona_tablets.core.tablet.blocking_reader", lambda *_: None)
+    monkeypatch.setattr("dodona_tablets.core.snapshot.blocking_reader", lambda *_: None)
     assert "EXT" in broken_promises("EXT")
 
 
@@ -170,7 +170,7 @@ def test_timestamps_kept_for_later_callers_are_caught(monkeypatch: pytest.Monkey
 def copy_of(row: Row) -> Row:
     copy = Row()
     copy.versions, copy.holders = row.versions, row.holders
-    copy.read_locked_until = row.read_locked_until
+    copy.lock_times = row.lock_times
     return copy
 
 
@@ -258,7 +258,7 @@ def test_the_command_reports_a_clean_run(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_command_ends_with_the_violation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dodona_tablets.core.tablet.blocking_reader", lambda *_: None)
+    monkeypatch.setattr("dodona_tablets.core.snapshot.blocking_reader", lambda *_: None)
     for seed in range(PLANTED_SEEDS_MAX):
         status = main([str(seed), "--workload", "cycle"])
         lines = capsys.readouterr().out.splitlines()

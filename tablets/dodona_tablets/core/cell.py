@@ -35,6 +35,8 @@ class CellLimits(msgspec.Struct, frozen=True):
     blocked_wait_ms_max: int = 5_000
     oracle_wait_ms_max: int = 5_000
     transaction_rows_max: int = 100_000
+    transaction_bytes_max: int = 33 << 20
+    """A little more than clients allow themselves: they refuse early, and by the same estimate."""
     transactions_alive_max: int = 100_000
     reads_waiting_max: int = 10_000
     ask_coordinator_after_ms: int = 1_000
@@ -43,6 +45,8 @@ class CellLimits(msgspec.Struct, frozen=True):
     heartbeat_period_ms: int = 400
     oracle_time_period_ms: int = 500
     watermark_period_ms: int = 4_000
+    retire_period_ms: int = 30_000
+    """From the beginning of one pass over all rows to the next, or longer if there are many."""
 
 
 class Cell:
@@ -92,7 +96,7 @@ class Cell:
         transaction.state = State.COMMITTED
         transaction.commit_timestamp = commit_timestamp
         for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
-            tablet.apply(part.writes, commit_timestamp)
+            tablet.apply(part.writes, commit_timestamp, part.special)
             tablet.active_count -= 1
         release(transaction, commit_timestamp)
         self.committed_count += 1

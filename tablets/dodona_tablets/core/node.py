@@ -1,8 +1,9 @@
 """The role machine of a tablet node: one cell, one inbox, one outbox.
 
 Owns: dispatch, the cell's fence, time-outs, and the forget watermark. Everything else is a part:
-`participant`, `coordinator`, `reads`, `nonatomic`, `mounting`, which share a `cell`. Give it the
-log's records (`replay`), then `start` it; it serves once the oracle has answered for the fence.
+`participant`, `coordinator`, `reads`, `nonatomic`, `mounting`, `retirement`, which share a `cell`.
+Give it the log's records (`replay`), then `start` it; it serves once the oracle has answered for
+the fence.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from dodona._core.messages import (
     Decide,
     Failure,
     Lookup,
+    LookupVersions,
     Prepare,
     QueryStatus,
     Scan,
@@ -42,6 +44,7 @@ from dodona_tablets.core.participant import Event, Participant, timed_out_waitin
 from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
 from dodona_tablets.core.records import Record, WatermarkRaised
 from dodona_tablets.core.replay import replay
+from dodona_tablets.core.retirement import Retirement
 from dodona_tablets.core.transaction import State, Transaction
 
 TICK_MS: Final = 100
@@ -75,6 +78,7 @@ class NodeCore:
         self._reads = Reads(self.cell)
         self._writes = NonAtomicWrites(self.cell)
         self._mounting = Mounting(self.cell, address)
+        self._retirement = Retirement(self.cell)
         self._tick_at_us = 0
         self._oracle_time_at_us = 0
         self._watermark_at_us = 0
@@ -86,6 +90,7 @@ class NodeCore:
             WriteNonAtomic: self._writes.handle,
             WriteArrow: self._writes.handle,
             Lookup: self._reads.handle,
+            LookupVersions: self._reads.handle,
             Scan: self._reads.handle,
             ScanArrow: self._reads.handle,
         }
@@ -179,6 +184,7 @@ class NodeCore:
         self._reads.tick()
         self._nag()
         self._raise_watermark()
+        self._retirement.tick()
         self._let_woken_retry()
 
     def next_deadline(self) -> int:

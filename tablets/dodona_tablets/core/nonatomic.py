@@ -11,7 +11,7 @@ from typing import Any
 from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
 from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, TransactionAborted
-from dodona.types import TIMESTAMP_COUNTER_BITS, Timestamp, WireWrite
+from dodona.types import TIMESTAMP_COUNTER_BITS, SpecialWrites, Timestamp, WireWrite
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.participant import atomicity_mismatch
 from dodona_tablets.core.records import BatchWritten, RowsWritten
@@ -41,27 +41,39 @@ class NonAtomicWrites:
         self._check(tablet, request.stamp)
         record: RowsWritten | BatchWritten
         writes: Sequence[WireWrite]
+        special: SpecialWrites | None = None
         if isinstance(request, WriteArrow):
             writes = tablet.writes_of_batch(request.batch)
             record = BatchWritten(request.tablet, request.stamp, request.batch)
         else:
-            if len(request.writes) > self._cell.limits.transaction_rows_max:
-                limit = self._cell.limits.transaction_rows_max
-                raise LimitExceeded(f"a request has at most {limit} rows")
-            tablet.check_writes(request.writes)
-            writes = request.writes
-            record = RowsWritten(request.tablet, request.stamp, request.writes)
+            writes, special = request.writes, request.special
+            self._check_writes(tablet, writes, special)
+            record = RowsWritten(request.tablet, request.stamp, writes, special)
         self._cell.effects.append(Append(record))
         self.row_count += len(writes)
-        return Written(len(writes), tablet.apply_stamped(writes, request.stamp))
+        return Written(len(writes), tablet.apply_stamped(writes, request.stamp, special))
+
+    def _check_writes(
+        self, tablet: Tablet, writes: Sequence[WireWrite], special: SpecialWrites | None
+    ) -> None:
+        limits, path = self._cell.limits, tablet.assignment.path
+        if len(writes) > limits.transaction_rows_max:
+            text = f"a request has at most {limits.transaction_rows_max} rows"
+            raise LimitExceeded(text, table=path)
+        tablet.check_writes(writes)
+        if tablet.size_bytes(writes) > limits.transaction_bytes_max:
+            text = f"a request writes at most {limits.transaction_bytes_max} bytes"
+            raise LimitExceeded(text, table=path)
+        if special is not None:
+            tablet.check_special(writes, special)
 
     def _check(self, tablet: Tablet, stamp: Timestamp) -> None:
         if tablet.is_atomic:
             raise atomicity_mismatch("none", "full", tablet)
         if tablet.is_closing:
             raise TransactionAborted("the table is being unmounted", table=tablet.assignment.path)
-        seconds = abs(stamp - self._cell.latest) >> TIMESTAMP_COUNTER_BITS
-        if stamp < 0 or seconds > self._cell.limits.client_clock_difference_s_max:
+        theirs, ours = stamp >> TIMESTAMP_COUNTER_BITS, self._cell.latest >> TIMESTAMP_COUNTER_BITS
+        if stamp < 0 or abs(theirs - ours) > self._cell.limits.client_clock_difference_s_max:
             raise InvalidRequest(
                 OFF_LIMITS, client_timestamp=stamp, server_timestamp=self._cell.latest
             )

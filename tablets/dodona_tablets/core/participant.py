@@ -35,12 +35,15 @@ from dodona.types import (
     MAX_TIMESTAMP,
     TIMESTAMP_COUNTER_BITS,
     CellId,
+    Key,
+    SpecialWrites,
     Timestamp,
     TransactionId,
 )
 from dodona_tablets.core.cell import Cell, failure_of
-from dodona_tablets.core.locks import Lost, acquire, check_row
+from dodona_tablets.core.locks import Lost, acquire, check_row, groups_of
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
+from dodona_tablets.core.row import Holder
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 
@@ -144,7 +147,7 @@ class Participant:
             raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
         if cell.latest - transaction > limits.transaction_life_s_max << TIMESTAMP_COUNTER_BITS:
             raise SnapshotTooOld(f"the transaction is older than {limits.transaction_life_s_max} s")
-        rows_left = limits.transaction_rows_max
+        rows_left, bytes_left = limits.transaction_rows_max, limits.transaction_bytes_max
         for tablet, part in zip(tablets, modifications, strict=True):
             rows_left -= len(part.writes) + len(part.locks)
             if rows_left < 0:
@@ -161,6 +164,10 @@ class Participant:
             if not tablet.is_atomic:
                 raise atomicity_mismatch("full", "none", tablet)
             tablet.check_modifications(part)
+            bytes_left -= tablet.size_bytes(part.writes)
+            if bytes_left < 0:
+                text = f"a transaction writes at most {limits.transaction_bytes_max} bytes"
+                raise LimitExceeded(text, table=tablet.assignment.path)
 
     def lock(self, transaction: Transaction) -> None:
         """Check everything, then take everything (so that a refusal has nothing to undo)."""
@@ -339,18 +346,26 @@ def _check_rows(
 ) -> Transaction | None:
     """Raises Lost on the first row that is lost; else returns whom to wait for, if anybody."""
     waits_for: Transaction | None = None
-    rows, schema = tablet.store.rows, tablet.schema
+    rows, schema, special = tablet.store.rows, tablet.schema, part.special
     start = transaction.start
-    for key, mask, _ in schema.plain_writes(part.writes):
-        row = rows.get(key)
-        if row is not None:
-            blocker = check_row(row, key, schema, start, schema.lock_mask(mask), 0)
-            waits_for = waits_for or blocker
-    for lock in part.locks:
-        row = rows.get(lock.key)
-        if row is not None:
-            blocker = check_row(row, lock.key, schema, start, 0, lock.lock_mask)
-            waits_for = waits_for or blocker
+    try:
+        for key, mask, _ in schema.plain_writes(part.writes):
+            row = rows.get(key)
+            if row is not None:
+                groups = schema.lock_mask(mask)
+                together = 0 if special is None else shared_groups(special, key)
+                blocker = check_row(row, key, schema, start, groups & ~together, together, 0)
+                waits_for = waits_for or blocker
+        for lock in part.locks:
+            row = rows.get(lock.key)
+            if row is not None:
+                blocker = check_row(row, lock.key, schema, start, *groups_of(lock))
+                waits_for = waits_for or blocker
+    except Lost as lost:
+        lost.failure.attributes.update(
+            table=tablet.assignment.path, tablet=tablet.assignment.tablet
+        )
+        raise
     return waits_for
 
 
@@ -359,11 +374,19 @@ def acquire_all(transaction: Transaction) -> None:
     for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
         tablet.active_count += 1
         row_for_write, lock_mask = tablet.store.row_for_write, tablet.schema.lock_mask
+        special = part.special
         for key, mask, _ in tablet.schema.plain_writes(part.writes):
-            acquire(row_for_write(key), transaction, lock_mask(mask), 0, 0)
+            together = 0 if special is None else shared_groups(special, key)
+            holder = Holder(transaction, lock_mask(mask) & ~together, together)
+            acquire(row_for_write(key), holder)
         for lock in part.locks:
-            strong = lock.lock_mask if lock.lock_type == "shared_strong" else 0
-            acquire(row_for_write(lock.key), transaction, 0, lock.lock_mask, strong)
+            holder = Holder(transaction, *groups_of(lock), lock.lock_type)
+            acquire(row_for_write(lock.key), holder)
+
+
+def shared_groups(special: SpecialWrites, key: Key) -> int:
+    """The lock groups that the write of this key takes by shared_write."""
+    return special[key][1] if key in special else 0
 
 
 def are_distinct(participants: tuple[CellId, ...]) -> bool:

@@ -8,7 +8,7 @@ anew, whole, after whatever it waited for has moved on.
 from typing import Any, NamedTuple
 
 from dodona._core.effects import AskTimestamps
-from dodona._core.messages import Lookup, Reply, Scan, ScanArrow
+from dodona._core.messages import Lookup, LookupVersions, Reply, Scan, ScanArrow
 from dodona.errors import DodonaError, InvalidRequest, Overloaded, RowBlocked, Unavailable
 from dodona.types import (
     ASYNC_LAST_COMMITTED,
@@ -17,9 +17,15 @@ from dodona.types import (
     SYNC_LAST_COMMITTED,
 )
 from dodona_tablets.core.cell import Cell, failure_of
+from dodona_tablets.core.snapshot import (
+    Read,
+    check_retained,
+    lookup,
+    lookup_versions,
+    scan,
+    scan_arrow,
+)
 from dodona_tablets.core.transaction import Transaction
-
-Read = Lookup | Scan | ScanArrow
 
 
 class ProofToken(NamedTuple):
@@ -132,11 +138,16 @@ class Reads:
 
     def _read(self, request: Read) -> Reply | Transaction:
         tablet = self._cell.tablet(request.tablet, request.revision)
-        if isinstance(request, Lookup):
-            return tablet.lookup(request)
-        if isinstance(request, Scan):
-            return tablet.scan(request)
-        return tablet.scan_arrow(request)
+        check_retained(tablet, request.timestamp)
+        match request:
+            case Lookup():
+                return lookup(tablet, request)
+            case Scan():
+                return scan(tablet, request)
+            case ScanArrow():
+                return scan_arrow(tablet, request)
+            case LookupVersions():
+                return lookup_versions(tablet, request)
 
     def _wait(
         self, route: Any, request: Read, deadline_us: int | None, blocker: Transaction

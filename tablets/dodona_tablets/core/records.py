@@ -8,7 +8,16 @@ through the same `apply`.
 import msgspec
 
 from dodona._core.messages import TabletAssignment, TabletModifications
-from dodona.types import CellId, SpecialWrites, TabletId, Timestamp, TransactionId, WireWrite
+from dodona.types import (
+    CellId,
+    Key,
+    SpecialWrites,
+    TableSettings,
+    TabletId,
+    Timestamp,
+    TransactionId,
+    WireWrite,
+)
 
 
 class LogRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -80,6 +89,17 @@ class BatchWritten(LogRecord, frozen=True, array_like=True, gc=False, tag=10):
     batch: bytes
 
 
+class VersionsRetired(LogRecord, frozen=True, array_like=True, gc=False, tag=20):
+    """What was older than `retained` was taken from these rows, as far as `retention` lets it go by
+    these settings: one step for each time that a key is here."""
+
+    tablet: TabletId
+    retained: Timestamp
+    expired: Timestamp
+    settings: TableSettings
+    keys: tuple[Key, ...]
+
+
 Record = (
     TabletMounted
     | TabletUnmounted
@@ -91,4 +111,5 @@ Record = (
     | WatermarkRaised
     | RowsWritten
     | BatchWritten
+    | VersionsRetired
 )

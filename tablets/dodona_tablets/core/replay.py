@@ -22,8 +22,10 @@ from dodona_tablets.core.records import (
     RowsWritten,
     TabletMounted,
     TabletUnmounted,
+    VersionsRetired,
     WatermarkRaised,
 )
+from dodona_tablets.core.retention import Terms, retire
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 
@@ -34,12 +36,21 @@ def replay(cell: Cell, record: Record) -> None:
 
 
 def _rows_written(cell: Cell, record: RowsWritten) -> None:
-    cell.tablets[record.tablet].apply_stamped(record.writes, record.stamp)
+    cell.tablets[record.tablet].apply_stamped(record.writes, record.stamp, record.special)
 
 
 def _batch_written(cell: Cell, record: BatchWritten) -> None:
     tablet = cell.tablets[record.tablet]
     tablet.apply_stamped(tablet.writes_of_batch(record.batch), record.stamp)
+
+
+def _versions_retired(cell: Cell, record: VersionsRetired) -> None:
+    """Rows that are left without versions stay until the next pass: nobody can tell."""
+    tablet = cell.tablets[record.tablet]
+    terms = Terms(record.retained, record.expired, record.settings)
+    for key in record.keys:
+        retire(tablet.store.rows[key].versions, terms, tablet.schema.value_columns)
+    tablet.retained_timestamp = max(tablet.retained_timestamp, record.retained)
 
 
 def _abort_decided(cell: Cell, record: AbortDecided) -> None:
@@ -70,7 +81,7 @@ def _mounted(cell: Cell, record: TabletMounted) -> None:
 
 def _committed_here(cell: Cell, record: CommittedHere) -> None:
     for part in record.modifications:
-        cell.tablets[part.tablet].apply(part.writes, record.timestamp)
+        cell.tablets[part.tablet].apply(part.writes, record.timestamp, part.special)
     cell.latest = max(cell.latest, record.timestamp)
     cell.outcomes.put(record.transaction, record.timestamp)
 
@@ -118,4 +129,5 @@ MEANINGS: Final[dict[type[Any], Callable[[Cell, Any], None]]] = {
     BatchWritten: _batch_written,
     TabletMounted: _mounted,
     TabletUnmounted: _unmounted,
+    VersionsRetired: _versions_retired,
 }

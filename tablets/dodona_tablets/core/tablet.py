@@ -1,41 +1,30 @@
 """One tablet: a key range of one table, its rows, and what may be done to it now.
 
-Owns: mounting state, the checks of what a client sent against schema and range, and the reads.
-`apply` is the only way to versions, for live traffic and for replay alike.
+Owns: mounting state, and the checks of what a client sent against schema and range. Reads are in
+`snapshot`. `apply` and `apply_stamped` are the only ways to new versions, for live traffic and for
+replay alike; `retention` takes old ones away.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-from dodona._core.arrow import arrow_from_rows, rows_from_arrow
-from dodona._core.messages import (
-    ArrowPage,
-    Lookup,
-    RowLock,
-    Rows,
-    Scan,
-    ScanArrow,
-    ScanPage,
-    TabletAssignment,
-    TabletModifications,
-)
+from dodona._core.arrow import rows_from_arrow
+from dodona._core.messages import RowLock, TabletAssignment, TabletModifications
+from dodona._core.sizes import write_bytes
 from dodona.errors import InvalidRequest, SchemaViolation
-from dodona.keys import successor
-from dodona.schema import MAIN_LOCK_MASK, TableSchema
+from dodona.schema import TableSchema
 from dodona.types import (
-    ASYNC_LAST_COMMITTED,
+    DELETE_MASK,
+    MIN_TIMESTAMP,
     NULL_TIMESTAMP,
     Key,
+    SpecialWrites,
     Timestamp,
+    WireMask,
     WireWrite,
     Write,
 )
-from dodona_tablets.core.locks import blocking_reader
-from dodona_tablets.core.row import Values
+from dodona_tablets.core.row import PlainVersion, Values, Version, bits_of
 from dodona_tablets.core.store import SortedStore
-from dodona_tablets.core.transaction import Transaction
-
-SCAN_ROWS_MAX = 100_000
 
 
 class Tablet:
@@ -44,6 +33,8 @@ class Tablet:
     def __init__(self, assignment: TabletAssignment) -> None:
         self.store = SortedStore()
         self.fence: Timestamp = NULL_TIMESTAMP
+        self.retained_timestamp: Timestamp = MIN_TIMESTAMP
+        """Older versions may be gone: nobody may read below it. It stays when others mount it."""
         self.active_count = 0
         """Transactions that hold locks here: unmounting waits for them."""
         self.mount(assignment)
@@ -70,6 +61,8 @@ class Tablet:
         self.check_writes(writes)
         if len(writes) > 1 and len({write[0] for write in writes}) != len(writes):
             raise InvalidRequest("a transaction writes a key twice", table=self.assignment.path)
+        if modifications.special is not None:
+            self.check_special(writes, modifications.special)
         for lock in modifications.locks:
             self._check_lock(lock)
 
@@ -86,9 +79,46 @@ class Tablet:
             error.attributes.setdefault("table", self.assignment.path)
             raise
 
+    def size_bytes(self, writes: Sequence[WireWrite]) -> int:
+        """About what writes, checked before, take on the wire and in the log."""
+        return sum(map(write_bytes, self.schema.plain_writes(writes)))
+
+    def check_special(self, writes: Sequence[WireWrite], special: SpecialWrites) -> None:
+        """Whether these writes, checked before, can be so special. Raises as `check_writes`."""
+        masks = {key: mask for key, mask, _ in self.schema.plain_writes(writes)}
+        path = self.assignment.path
+        if len(masks) != len(writes):
+            raise InvalidRequest("special writes of a key that is written twice", table=path)
+        for key, (delta_mask, groups) in special.items():
+            mask = masks.get(key)
+            if mask is None:
+                raise InvalidRequest("a special write that is not there", table=path)
+            self._check_deltas(mask, self.schema.plain_mask(delta_mask))
+            if groups and self.is_atomic:  # without atomicity there are no locks
+                if mask == DELETE_MASK or groups & ~self.schema.lock_mask(mask):
+                    raise InvalidRequest("a shared lock that its write does not take", table=path)
+                self._check_shared_write()
+
+    def _check_deltas(self, mask: int, delta_mask: int) -> None:
+        for bit in bits_of(delta_mask & ~(mask & self.schema.aggregate_mask)):
+            column = self.schema.value_columns[bit]
+            if column.aggregate is None:
+                text = f'"aggregate" flag is set for value in column {column.name} which is not '
+                text += "aggregating"
+            else:
+                text = f"the write has no value for the change of column {column.name}"
+            raise SchemaViolation(text, table=self.assignment.path, column=column.name)
+
+    def _check_shared_write(self) -> None:
+        if not self.assignment.settings.enable_shared_write_locks:
+            text = "Shared write locks are not allowed for the table"
+            raise InvalidRequest(text, table=self.assignment.path)
+
     def _check_lock(self, lock: RowLock) -> None:
         if not 0 < lock.lock_mask <= self.schema.lock_mask_all:
             raise InvalidRequest("no such lock group", table=self.assignment.path)
+        if lock.lock_type == "shared_write":
+            self._check_shared_write()
         self.schema.check_key(lock.key)
         self._check_range(lock.key)
 
@@ -101,13 +131,28 @@ class Tablet:
 
     # Versions
 
-    def apply(self, writes: Sequence[WireWrite], timestamp: Timestamp) -> None:
+    def apply(
+        self,
+        writes: Sequence[WireWrite],
+        timestamp: Timestamp,
+        special: SpecialWrites | None = None,
+    ) -> None:
         """Add one committed transaction's versions."""
         row_for_write = self.store.row_for_write
-        for key, mask, values in self.schema.plain_writes(writes):
-            row_for_write(key).add(timestamp, mask, values)
+        plain = self.schema.plain_writes(writes)
+        if special is None:
+            for key, mask, values in plain:
+                row_for_write(key).add((timestamp, mask, values))
+        else:
+            for key, mask, values in plain:
+                row_for_write(key).add(self._version(timestamp, mask, values, special.get(key)))
 
-    def apply_stamped(self, writes: Sequence[WireWrite], stamp: Timestamp) -> Timestamp:
+    def apply_stamped(
+        self,
+        writes: Sequence[WireWrite],
+        stamp: Timestamp,
+        special: SpecialWrites | None = None,
+    ) -> Timestamp:
         """Add non-atomic versions, each row's stamp raised so that its versions keep rising."""
         highest = stamp
         row_for_write = self.store.row_for_write
@@ -117,8 +162,19 @@ class Tablet:
             if versions and versions[-1][0] >= stamp:
                 at = Timestamp(versions[-1][0] + 1)
                 highest = max(highest, at)
-            versions.append((at, mask, values))
+            if special is None:
+                versions.append((at, mask, values))
+            else:
+                versions.append(self._version(at, mask, values, special.get(key)))
         return highest
+
+    def _version(
+        self, at: Timestamp, mask: int, values: Values, marks: tuple[WireMask, int] | None
+    ) -> Version:
+        if marks is None:
+            return at, mask, values
+        delta_mask, groups = marks
+        return at, mask, values, self.schema.plain_mask(delta_mask), groups if self.is_atomic else 0
 
     def writes_of_batch(self, batch: bytes) -> list[Write]:
         """An Arrow stream as writes, checked. Raises SchemaViolation, InvalidRequest."""
@@ -127,56 +183,13 @@ class Tablet:
             self._check_range(write[0])
         return writes
 
-    # Reads: each returns its reply, or the transaction that it must wait for
+    # For tests
 
-    def lookup(self, request: Lookup) -> Rows | Transaction:
-        wanted, full = self.schema.plain_mask(request.column_mask), self.schema.full_mask
-        groups = self.schema.lock_mask(wanted) | MAIN_LOCK_MASK
-        found: list[Values | None] = []
-        for key in request.keys:
-            row = self.store.rows.get(key)
-            if row is None:
-                found.append(None)
-                continue
-            if row.holders and request.timestamp != ASYNC_LAST_COMMITTED:
-                blocker = blocking_reader(row, groups, request.timestamp)
-                if blocker is not None:
-                    return blocker
-            found.append(row.values_at(request.timestamp, wanted, full))
-        return Rows(tuple(found))
-
-    def scan(self, request: Scan | ScanArrow) -> ScanPage | Transaction:
-        wanted, full = self.schema.plain_mask(request.column_mask), self.schema.full_mask
-        groups = self.schema.lock_mask(wanted) | MAIN_LOCK_MASK
-        count_max = min(max(request.row_count_max, 1), SCAN_ROWS_MAX)
-        keys: list[Key] = []
-        found: list[Values] = []
-        for key, row in self.store.walk(request.lower, request.upper):
-            if row.holders and request.timestamp != ASYNC_LAST_COMMITTED:
-                blocker = blocking_reader(row, groups, request.timestamp)
-                if blocker is not None:
-                    return blocker
-            values = row.values_at(request.timestamp, wanted, full)
-            if values is None:
-                continue
-            keys.append(key)
-            found.append(values)
-            if len(keys) == count_max:
-                return ScanPage(tuple(keys), tuple(found), successor(key))
-        return ScanPage(tuple(keys), tuple(found), None)
-
-    def scan_arrow(self, request: ScanArrow) -> ArrowPage | Transaction:
-        page = self.scan(request)
-        if isinstance(page, Transaction):
-            return page
-        wanted = self.schema.plain_mask(request.column_mask)
-        batch = arrow_from_rows(self.schema, wanted, page.keys, page.rows)
-        return ArrowPage(batch, len(page.keys), page.resume)
-
-    def dump(self) -> list[tuple[Key, list[tuple[Timestamp, int, Any]]]]:
-        """All versions of all rows in key order: what checkers compare a history with."""
+    def dump(self) -> list[tuple[Key, list[PlainVersion]]]:
+        """All versions of all rows in key order, without what makes them special: what checkers
+        compare a history with."""
         everything = self.store.walk(self.assignment.lower, self.assignment.upper)
-        return [(key, list(row.versions)) for key, row in everything if row.versions]
+        return [(key, [it[:3] for it in row.versions]) for key, row in everything if row.versions]
 
     def locked_count(self) -> int:
         return sum(1 for row in self.store.rows.values() if row.holders)

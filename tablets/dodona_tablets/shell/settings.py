@@ -57,6 +57,9 @@ class NodeSettings(ServerSettings):
     transaction_rows_max: Count = Field(
         _DEFAULTS.transaction_rows_max, description="rows that one transaction may touch"
     )
+    transaction_bytes_max: Count = Field(
+        _DEFAULTS.transaction_bytes_max, description="bytes that one transaction may write"
+    )
     client_clock_difference_s_max: Seconds = Field(
         _DEFAULTS.client_clock_difference_s_max,
         description="how far a client's clock may be off for atomicity=none, s",
@@ -80,6 +83,7 @@ class NodeSettings(ServerSettings):
         return CellLimits(
             transaction_life_s_max=self.transaction_life_s_max,
             transaction_rows_max=self.transaction_rows_max,
+            transaction_bytes_max=self.transaction_bytes_max,
             client_clock_difference_s_max=self.client_clock_difference_s_max,
             blocked_wait_ms_max=self.blocked_wait_ms_max,
         )

@@ -6,6 +6,8 @@ tests do with them. Knows the cores' public inputs and effects only (and dumps o
 
 from typing import Any
 
+import msgspec
+
 from dodona._core.effects import (
     Append,
     AskTimestamps,
@@ -35,6 +37,7 @@ from dodona.types import (
     Key,
     Now,
     Revision,
+    TableSettings,
     TabletId,
     Timestamp,
     TransactionId,
@@ -52,6 +55,7 @@ SCHEMA = TableSchema.parse(
     ]
 )
 ATOMIC, NON_ATOMIC = TabletId(1), TabletId(2)
+MODES: dict[TabletId, Atomicity] = {ATOMIC: "full", NON_ATOMIC: "none"}
 REVISION = Revision(1)
 SECOND = 1 << 30
 
@@ -59,7 +63,22 @@ SECOND = 1 << 30
 class Bench:
     """`count` cells; each has tablet ATOMIC (full) and NON_ATOMIC (none) of its own."""
 
-    def __init__(self, count: int = 1, limits: CellLimits | None = None) -> None:
+    def __init__(
+        self,
+        count: int = 1,
+        limits: CellLimits | None = None,
+        *,
+        schema: TableSchema | None = None,
+        settings: TableSettings = TableSettings(),  # noqa: B008 - frozen
+    ) -> None:
+        self.tables = [
+            msgspec.structs.replace(
+                assignment(tablet, atomicity),
+                settings=settings,
+                columns=(schema or SCHEMA).columns,
+            )
+            for tablet, atomicity in MODES.items()
+        ]
         self.clock_us = 1_000_000
         self.oracle = 1_000_000 * SECOND
         self.limits = limits
@@ -75,7 +94,7 @@ class Bench:
     def add(self, cell: CellId) -> None:
         self.logs.setdefault(cell, [])
         self.start(cell)
-        self.assign(cell, [assignment(ATOMIC, "full"), assignment(NON_ATOMIC, "none")])
+        self.assign(cell, self.tables)
         self.answer_oracle()
 
     def start(self, cell: CellId) -> None:
