@@ -35,6 +35,8 @@ _BITS: Final = struct.Struct(">Q")
 _SIGN: Final = 1 << 63
 _ALL: Final = (1 << 64) - 1
 _STRING_END: Final = b"\x00\x01"
+_NO_TAG: Final = (b"", b"\x00")
+"""What follows the last column of a key, or of its successor."""
 
 
 def encode_key(values: Sequence[Any], types: Sequence[str]) -> Key:
@@ -124,6 +126,20 @@ def _decode_string(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
         raise ValueError(f"the text at byte {at} does not end")
     raw = key[at:end].replace(b"\x00\xff", b"\x00")
     return (raw.decode() if column_type == "utf8" else raw), end + 2
+
+
+def first_columns(bound: Key, types: Sequence[str]) -> Key:
+    """A key, a prefix of one, or a `successor`, without the columns that come after these types.
+    Raises DataCorrupted."""
+    at = 0
+    try:
+        for column_type in types:
+            if bound[at : at + 1] in _NO_TAG:
+                return bound
+            _, at = _decode(bound, at, column_type)
+    except (IndexError, struct.error, ValueError) as error:
+        raise DataCorrupted(f"not a key: {error}", key=bytes(bound)) from error
+    return bound if bound[at : at + 1] in _NO_TAG else Key(bound[:at])
 
 
 def successor(key: Key) -> Key:

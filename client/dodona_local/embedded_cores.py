@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from dodona._core.effects import (
+    HELD_EFFECTS,
     Append,
     AskTimestamps,
     Effect,
@@ -62,7 +63,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
-        self.held: list[ReplyTo] = []
+        self.held: list[Effect] = []
 
 
 class _Outbox:
@@ -87,9 +88,9 @@ class _Outbox:
         for effect in self._core.take_effects():
             if type(effect) is Append:
                 self._gathering.records.append(effect.record)
-            elif type(effect) is ReplyTo and self._gathering.records:
+            elif type(effect) in HELD_EFFECTS and self._gathering.records:
                 self._gathering.held.append(effect)
-            elif type(effect) is ReplyTo and self._in_flight is not None:
+            elif type(effect) in HELD_EFFECTS and self._in_flight is not None:
                 self._in_flight.held.append(effect)
             else:
                 free.append(effect)
@@ -105,15 +106,14 @@ class _Outbox:
         if self._in_flight is not None and self._in_flight.records:
             self._log.append(self._in_flight.records)
 
-    def end(self, now: Now) -> None:
-        """It is durable: say so to the core, and to all who waited for it."""
+    def end(self, now: Now) -> list[Effect]:
+        """It is durable: say so to the core. → what waited for it, in order."""
         batch, self._in_flight = self._in_flight, None
         assert batch is not None
         if self._handle_durable is not None:
             for record in batch.records:
                 self._handle_durable(record, now)
-        for reply in batch.held:
-            reply.route(reply.body)
+        return batch.held
 
 
 class Cores:
@@ -200,8 +200,8 @@ class Cores:
         """Answer those who waited for the flush."""
         now = read_clock()
         self._is_flushing = False
-        self._master_outbox.end(now)
-        self._node_outbox.end(now)
+        for effect in [*self._master_outbox.end(now), *self._node_outbox.end(now)]:
+            self._carry_out(effect, now)
         self._settle(now)
 
     def close(self) -> None:

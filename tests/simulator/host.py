@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo, SendToCell
+from dodona._core.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
 from dodona._core.messages import CellMessage, Request
 from simulator.disk import Disk
 from simulator.doom import Doom
@@ -161,7 +161,7 @@ class Host(ABC):
                 self._held.append((self._appended, effect))
                 self._append(effect.record)
                 self.doom.watch(effect)
-            elif isinstance(effect, ReplyTo | SendToCell) and self._held:
+            elif type(effect) in HELD_EFFECTS and self._held:
                 self._held.append((self._appended, effect))
             else:
                 self._deliver(effect)

@@ -7,7 +7,7 @@ taken, sent and let go part by part. What may be repeated is as in `writing`.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from dodona._core.arrow import arrow_schema, check_lengths, encode_keys, stream_of
 from dodona._core.context import Context, expect, was_never_sent
@@ -205,6 +205,7 @@ def _may_cast(wanted: str, given: Any) -> bool:
 class _BatchJob:
     """Rows of one batch: all of them, or one message to one tablet."""
 
+    is_write: ClassVar[bool] = True
     __slots__ = ("_account", "_batch", "_is_durable", "_stamp", "_tablet")
 
     def __init__(

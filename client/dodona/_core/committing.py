@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from dodona._core.buffer import TableBuffer
 from dodona._core.context import (
-    STALE_ROUTE_KINDS,
     Context,
     error_of,
     not_mounted,
@@ -62,7 +61,7 @@ def commit_atomic(context: Context, transaction: TransactionBuffer) -> Protocol[
         if not isinstance(done, DodonaError):
             return done
         patience = patience or context.patience()
-        yield from context.recover_route(routes, done, patience)
+        yield from context.recover_route(routes, done, patience, is_write=True)
 
 
 def _attempt(
@@ -81,6 +80,9 @@ def _attempt(
         return (yield from _commit_many(context, transaction.id, groups, routes))
     try:
         return (yield from _commit_one(context, transaction, groups))
+    except TableNotMounted:  # frozen, says the cell, and it remembers having refused
+        _forget(routes)
+        raise
     except (SnapshotTooOld, TransactionAborted) as error:
         if not transaction.is_blind:
             raise
@@ -121,8 +123,8 @@ def _group(transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
     groups: Groups = {}
     for route, buffer in zip(routes, transaction.tables.values(), strict=True):
         for tablet, part in modifications_of(route, buffer):
-            if not is_served(tablet):
-                raise not_mounted(route, tablet)
+            if not is_served(tablet, is_write=True):
+                raise not_mounted(route, tablet, is_write=True)
             assert tablet.cell is not None
             groups.setdefault(tablet.cell, []).append(part)
     return groups
@@ -152,12 +154,17 @@ def _commit_one(
     if type(reply) is Committed:
         return reply.timestamp
     if type(reply) is Failure:
-        if reply.kind in STALE_ROUTE_KINDS or was_never_sent(reply):
+        if reply.kind == TabletMoved.kind or was_never_sent(reply):
             return error_of(reply)
         if reply.kind != "unavailable":
             raise error_of(reply)
     question = AskOutcome(transaction.id)
     return (yield from _settle(context, transaction.id, cell, question))
+
+
+def _forget(routes: list[TableRoute]) -> None:
+    for route in routes:
+        route.is_stale = True
 
 
 # ---- several cells
@@ -184,9 +191,8 @@ def _commit_many(
     refusal = _refusal(transaction, replies)
     if refusal is None:
         return (yield from _settle(context, transaction, coordinator, abort))
-    if isinstance(refusal, TabletMoved):
-        for route in routes:
-            route.is_stale = True
+    if isinstance(refusal, TabletMoved | TableNotMounted):
+        _forget(routes)
     yield Post(((coordinator, abort),))  # rule 17: so that the others let go
     raise refusal
 
@@ -198,8 +204,6 @@ def _refusal(transaction: TransactionId, replies: Sequence[Reply]) -> DodonaErro
         if type(reply) is Aborted:
             return _aborted(transaction)
         if type(reply) is Failure:
-            if reply.kind in STALE_ROUTE_KINDS:
-                return TabletMoved(reply.message, **reply.attributes)
             if reply.kind != "unavailable":
                 return error_of(reply)
             if was_never_sent(reply):  # nobody else will ever send it: it can't be prepared

@@ -23,7 +23,7 @@ from dodona._core.messages import (
 )
 from dodona._core.reserve import RESERVE_COUNT, Reserve
 from dodona._core.retry import Dice, InstantClock, Patience, backoff_ms
-from dodona._core.routing import MOUNTED, MOUNTING, REFRESH_MS_MAX, Routing, TableRoute
+from dodona._core.routing import REFRESH_MS_MAX, Routing, TableRoute, is_soon_served
 from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Protocol
 from dodona._core.transaction import TransactionLimits
 from dodona.errors import DodonaError, InvalidRequest, TableNotMounted, Unavailable, error_from_wire
@@ -179,10 +179,10 @@ class Context:
     # ---- when a route proved stale, or a cell can't be reached
 
     def recover_route(
-        self, routes: list[TableRoute], error: DodonaError, patience: Patience
+        self, routes: list[TableRoute], error: DodonaError, patience: Patience, *, is_write: bool
     ) -> Protocol[None]:
         """Forget the routes and wait a little. Raises `error` when patience is at its end, or at
-        once if the catalog itself says that a table is not mounted and not about to be."""
+        once if the catalog itself says that its tablet is not served and not about to be."""
         for route in routes:
             route.is_stale = True  # a newer one, learnt meanwhile, is another object
         yield from wait_or_raise(patience, error)
@@ -190,8 +190,10 @@ class Context:
             return
         for route in routes:
             fresh = yield from self.route(route.path, patience)
-            if all(it.state not in (MOUNTED, MOUNTING) for it in fresh.tablets):
-                raise not_mounted(fresh, fresh.tablets[0])
+            for tablet in fresh.tablets:
+                is_it = tablet.tablet == error.attributes.get("tablet")
+                if is_it and not is_soon_served(tablet, is_write=is_write):
+                    raise not_mounted(fresh, tablet, is_write=is_write)
 
 
 def expect(reply: Reply, wanted: type[Wanted]) -> Wanted:
@@ -213,10 +215,13 @@ def was_never_sent(failure: Failure) -> bool:
     return failure.kind == "unavailable" and failure.attributes.get("is_sent") is False
 
 
-def not_mounted(route: TableRoute, tablet: Tablet) -> TableNotMounted:
-    return TableNotMounted(
-        f"table {route.path} is not mounted", tablet=tablet.tablet, state=tablet.state
-    )
+def not_mounted(route: TableRoute, tablet: Tablet, *, is_write: bool) -> TableNotMounted:
+    number, path, state = tablet.tablet, route.path, tablet.state
+    if is_write:
+        text = f'Tablet {number} of table {path} is in "{state}" state'
+    else:
+        text = f'Cannot read from tablet {number} of table {path} while it is in "{state}" state'
+    return TableNotMounted(text, table=path, tablet=number, state=state)
 
 
 def wait_or_raise(patience: Patience, error: DodonaError) -> Protocol[None]:

@@ -1,11 +1,11 @@
 """What a core asks its shell to do. Frozen records without behaviour.
 
 The one law: effects are carried out in order, and nothing behind an `Append` leaves the process
-until that append is durable. `ReplyAtOnce`, `AskTimestamps` and `SendHeartbeat` are outside the
-law: they must not tell anybody anything that matters and that a crash could take back.
+until that append is durable. `ReplyAtOnce` and `AskTimestamps` are outside the law: they must not
+tell anybody anything that matters and that a crash could take back.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -50,7 +50,8 @@ class AskTimestamps(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendHeartbeat(msgspec.Struct, frozen=True, gc=False):
-    """Tell the master; its Assignment comes back, or nothing does."""
+    """Tell the master, once all appends before this are durable; its Assignment comes back, or
+    nothing does."""
 
     body: Heartbeat
 
@@ -63,3 +64,6 @@ class AskMaster(msgspec.Struct, frozen=True, gc=False):
 
 
 Effect = Append | ReplyTo | ReplyAtOnce | SendToCell | AskTimestamps | SendHeartbeat | AskMaster
+
+HELD_EFFECTS: Final = frozenset((ReplyTo, SendToCell, SendHeartbeat))
+"""What waits for the appends before it."""

@@ -6,7 +6,7 @@ nothing can have come of the first attempt.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from dodona._core.context import STALE_ROUTE_KINDS, Context, error_of, not_mounted, was_never_sent
 from dodona._core.messages import DataRequest, Failure, Reply, Tablet
@@ -22,6 +22,8 @@ WRITE_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "overloaded"})
 
 class Job(Protocol):
     """What is to be done in one table, or a part of it."""
+
+    is_write: ClassVar[bool]
 
     def divide(self, route: TableRoute) -> Sequence[tuple[Tablet, "Job"]]:
         """By tablet, in key order."""
@@ -66,7 +68,8 @@ def fan_out(context: Context, jobs: Iterable[tuple[TableRoute, Job]]) -> Steps[N
         parts = [*undone, *parts[len(wave) :]]
         if error is not None:
             patience = patience or context.patience()
-            yield from context.recover_route(stale, error, patience)
+            is_write = any(job.is_write for _, _, job in parts)
+            yield from context.recover_route(stale, error, patience, is_write=is_write)
             parts = yield from _divide_again(context, parts, patience)
 
 
@@ -99,9 +102,9 @@ def _do_wave(
     wave: list[Part],
 ) -> Steps[tuple[list[Part], list[TableRoute], DodonaError | None]]:
     """→ what is left of the wave, the routes that seem stale, and the error that says so."""
-    for route, tablet, _ in wave:
-        if not is_served(tablet):
-            return wave, [route], not_mounted(route, tablet)
+    for route, tablet, job in wave:
+        if not is_served(tablet, is_write=job.is_write):
+            return wave, [route], not_mounted(route, tablet, is_write=job.is_write)
     requests: list[tuple[Any, DataRequest]] = [(it.cell, job.request(it)) for _, it, job in wave]
     replies = yield Calls(tuple(requests))
     undone: list[Part] = []

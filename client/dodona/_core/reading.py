@@ -6,7 +6,7 @@ nothing, so each part of it may be repeated; what has been read stays read.
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from dodona._core.arrow import arrow_schema, concatenate, table_of
 from dodona._core.buffer import TableBuffer
@@ -190,6 +190,7 @@ def look_up(
 class _LookupJob:
     """Some of a lookup's keys, by their places in the caller's list."""
 
+    is_write: ClassVar[bool] = False
     __slots__ = ("_found", "_keys", "_limit", "_places", "_question")
 
     def __init__(
@@ -328,6 +329,7 @@ class _Question(NamedTuple):
 class _ScanJob:
     """A range of keys that is still to be read. Pages remember where they began."""
 
+    is_write: ClassVar[bool] = False
     __slots__ = ("_lower", "_pages", "_question", "_upper")
 
     def __init__(

@@ -51,9 +51,20 @@ class TableRoute:
         return list(zip(self.tablets[first:end], lowers, uppers, strict=True))
 
 
-def is_served(tablet: Tablet) -> bool:
-    """Whether the catalog says that a cell answers for the tablet."""
-    return tablet.state == MOUNTED and tablet.cell is not None
+_READ: Final = frozenset((MOUNTED, "freezing", "frozen", "unfreezing"))
+_WRITTEN: Final = frozenset((MOUNTED,))
+_READ_SOON: Final = _READ | {MOUNTING, "frozen_mounting"}
+_WRITTEN_SOON: Final = _WRITTEN | {MOUNTING, "unfreezing"}
+
+
+def is_served(tablet: Tablet, *, is_write: bool) -> bool:
+    """Whether the catalog says that a cell lets the tablet be read, or written."""
+    return tablet.state in (_WRITTEN if is_write else _READ) and tablet.cell is not None
+
+
+def is_soon_served(tablet: Tablet, *, is_write: bool) -> bool:
+    """Whether that is so, or will be without anybody doing anything."""
+    return tablet.state in (_WRITTEN_SOON if is_write else _READ_SOON)
 
 
 class Routing:

@@ -6,7 +6,7 @@ it may have been applied, and a later repeat could overwrite what somebody wrote
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from dodona._core.buffer import Special
 from dodona._core.committing import routes_of
@@ -88,6 +88,7 @@ class Account:
 class _WriteJob:
     """The rows of one table, or of one of its tablets."""
 
+    is_write: ClassVar[bool] = True
     __slots__ = ("_account", "_is_durable", "_packed", "_special", "_stamp", "_tablet", "_writes")
 
     def __init__(

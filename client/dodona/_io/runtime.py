@@ -28,7 +28,7 @@ from typing import Any, Final, Protocol, get_args
 import msgspec
 
 from dodona._core.codec import ONE_WAY, RequestEnvelope
-from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo, SendToCell
+from dodona._core.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
 from dodona._core.messages import CellMessage, Failure, Reply, Request
 from dodona._io.process import read_clock, require_assertions, stop_process
 from dodona._io.scheduling import take_short_turns
@@ -369,7 +369,7 @@ class Runtime:
         is_held = tail is not None and self._must_hold(now)
         for effect in effects:
             kind = type(effect)
-            if kind is ReplyTo or kind is SendToCell or (is_held and kind is ReplyAtOnce):
+            if kind in HELD_EFFECTS or (is_held and kind is ReplyAtOnce):
                 if tail is None:
                     self._deliver(effect)
                 else:

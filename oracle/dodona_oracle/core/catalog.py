@@ -7,18 +7,19 @@ counters it used, so that any prefix of the records is a correct catalog.
 Invariants:
 - Ids and revisions are never given out twice, removed tables included.
 - A tablet that was ever placed stays with its cell, whose log holds its rows.
-- unmounted → mounting → mounted → unmounting → unmounted; a cell's own word, in its heartbeat, ends
-  mounting and unmounting, and for mounting only with the revision of that mount.
+- What becomes of a table is `life`'s to say; this module stores it and tells the cells.
 
 Errors are raised as `DodonaError`. Imports no I/O and no clock.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from dodona._core.messages import (
+    AlterTable,
     Assignment,
     CatalogReply,
     CatalogRequest,
@@ -26,21 +27,26 @@ from dodona._core.messages import (
     Cluster,
     CreateTable,
     Done,
+    FreezeTable,
     GetCluster,
     GetTable,
     Heartbeat,
     ListTables,
     MountTable,
     RegisterProxy,
+    RemountTable,
     RemoveNode,
+    ReshardTable,
     Table,
     TableList,
     Tablet,
     TabletAssignment,
+    UnfreezeTable,
     UnmountTable,
 )
 from dodona.errors import InvalidRequest, LimitExceeded, TableExists, TableNotFound, Unavailable
-from dodona.types import KEY_MAX, CellId, Now, Revision, TabletId
+from dodona.types import CellId, Now, Revision, TabletId
+from dodona_oracle.core import life
 from dodona_oracle.core.cells import Presence
 from dodona_oracle.core.definitions import check_definition
 from dodona_oracle.core.records import (
@@ -59,14 +65,6 @@ from dodona_oracle.core.records import (
 
 TABLES_MAX: Final = 10_000
 TABLETS_MAX: Final = 100_000
-
-UNMOUNTED: Final = "unmounted"
-MOUNTING: Final = "mounting"
-MOUNTED: Final = "mounted"
-UNMOUNTING: Final = "unmounting"
-
-_SERVED: Final = (MOUNTING, MOUNTED)
-_MOVING: Final = (MOUNTING, UNMOUNTING)
 
 
 class CatalogStatistics(msgspec.Struct, frozen=True):
@@ -101,6 +99,11 @@ class Catalog:
             ListTables: self._list_tables,
             MountTable: self._mount_table,
             UnmountTable: self._unmount_table,
+            FreezeTable: self._freeze_table,
+            UnfreezeTable: self._unfreeze_table,
+            RemountTable: self._remount_table,
+            ReshardTable: self._reshard_table,
+            AlterTable: self._alter_table,
             Heartbeat: self._take_heartbeat,
             RegisterProxy: self._register_proxy,
             GetCluster: self._get_cluster,
@@ -116,7 +119,7 @@ class Catalog:
             tablet
             for table in self._tables.values()
             for tablet in table.tablets
-            if tablet.state in _MOVING
+            if life.is_moving(tablet)
         ]
         return CatalogStatistics(
             table_count=len(self._tables),
@@ -139,7 +142,9 @@ class Catalog:
             columns=request.columns,
             atomicity=request.atomicity,
             tablets=tuple(
-                StoredTablet(TabletId(self._last_id + 2 + index), key, UNMOUNTED, None, Revision(0))
+                StoredTablet(
+                    TabletId(self._last_id + 2 + index), key, life.UNMOUNTED, None, Revision(0)
+                )
                 for index, key in enumerate(request.pivot_keys)
             ),
         )
@@ -151,7 +156,7 @@ class Catalog:
 
     def _remove_table(self, request: RemoveNode, now: Now) -> Done:
         table = self._table(request.path)
-        served = [tablet for tablet in table.tablets if tablet.state != UNMOUNTED]
+        served = [tablet for tablet in table.tablets if tablet.state != life.UNMOUNTED]
         if served:
             raise InvalidRequest(
                 "the table is mounted, or not unmounted yet: unmount it first",
@@ -161,9 +166,7 @@ class Catalog:
         self._append(remove_table(table))
         del self._tables[table.path]
         self._tablet_count -= len(table.tablets)
-        for tablet in table.tablets:
-            if tablet.cell is not None:
-                self._placed_counts[tablet.cell] -= 1
+        self._count_places(table, -1)
         return Done()
 
     def _get_table(self, request: GetTable, now: Now) -> Table:
@@ -178,53 +181,80 @@ class Catalog:
 
     def _mount_table(self, request: MountTable, now: Now) -> Table:
         table = self._table(request.path)
-        states = [tablet.state for tablet in table.tablets]
-        if UNMOUNTING in states:
-            text = "the table is still being unmounted: wait, then repeat the call"
-            raise Unavailable(text, path=table.path)
-        if UNMOUNTED not in states:
-            return self._describe(table)  # a repeated call
+        mounted = life.mount(
+            table,
+            request.first_tablet,
+            request.last_tablet,
+            is_frozen=request.is_frozen,
+            revision=Revision(self._last_revision + 1),
+            place=partial(self._choose_cells, table, now),
+        )
+        if mounted is not table:
+            self._last_revision += 1
+            self._append(Put(COUNTERS, LAST_REVISION, encode_number(self._last_revision)))
+        return self._change(table, mounted)
+
+    def _choose_cells(self, table: StoredTable, now: Now, count: int) -> list[CellId]:
+        """The least loaded come first. Raises Unavailable."""
         cells = self._presence.cells_alive(now)
         if not cells:
             raise Unavailable("no cell is alive to mount the table in", path=table.path)
-        self._last_revision += 1
-        self._append(Put(COUNTERS, LAST_REVISION, encode_number(self._last_revision)))
-        table = self._place(table, sorted(cells, key=self._load_order))
-        self._store(table)
-        return self._describe(table)
+        cells.sort(key=self._load_order)
+        return [cells[at % len(cells)] for at in range(count)]
 
     def _load_order(self, cell: CellId) -> tuple[int, CellId]:
         return self._placed_counts.get(cell, 0), cell
 
-    def _place(self, table: StoredTable, cells: list[CellId]) -> StoredTable:
-        """Mount what is unmounted: where it was before, else in the next cell of `cells`."""
-        tablets = []
-        placed_count = 0
-        for tablet in table.tablets:
-            if tablet.state == UNMOUNTED:
-                cell = tablet.cell
-                if cell is None:
-                    cell = cells[placed_count % len(cells)]
-                    placed_count += 1
-                    self._placed_counts[cell] = self._placed_counts.get(cell, 0) + 1
-                tablet = msgspec.structs.replace(
-                    tablet, state=MOUNTING, cell=cell, revision=Revision(self._last_revision)
-                )
-            tablets.append(tablet)
-        return msgspec.structs.replace(table, tablets=tuple(tablets))
-
     def _unmount_table(self, request: UnmountTable, now: Now) -> Table:
         table = self._table(request.path)
-        if any(tablet.state in _SERVED for tablet in table.tablets):
-            tablets = tuple(
-                msgspec.structs.replace(tablet, state=UNMOUNTING)
-                if tablet.state in _SERVED
-                else tablet
-                for tablet in table.tablets
-            )
-            table = msgspec.structs.replace(table, tablets=tablets)
-            self._store(table)
-        return self._describe(table)
+        return self._change(table, life.unmount(table, request.first_tablet, request.last_tablet))
+
+    def _freeze_table(self, request: FreezeTable, now: Now) -> Table:
+        table = self._table(request.path)
+        return self._change(table, life.freeze(table, request.first_tablet, request.last_tablet))
+
+    def _unfreeze_table(self, request: UnfreezeTable, now: Now) -> Table:
+        table = self._table(request.path)
+        return self._change(table, life.unfreeze(table, request.first_tablet, request.last_tablet))
+
+    def _remount_table(self, request: RemountTable, now: Now) -> Table:
+        table = self._table(request.path)
+        return self._change(table, life.remount(table, request.first_tablet, request.last_tablet))
+
+    def _alter_table(self, request: AlterTable, now: Now) -> Table:
+        table = self._table(request.path)
+        return self._change(table, life.alter(table, request.columns))
+
+    def _reshard_table(self, request: ReshardTable, now: Now) -> Table:
+        table = self._table(request.path)
+        resharded = life.reshard(
+            table,
+            request.pivot_keys,
+            request.first_tablet,
+            request.last_tablet,
+            self._last_id + 1,
+        )
+        added = len(resharded.tablets) - len(table.tablets)
+        if self._tablet_count + added > TABLETS_MAX:
+            raise LimitExceeded(f"at most {TABLETS_MAX} tablets in all")
+        self._last_id += len(request.pivot_keys)
+        self._append(Put(COUNTERS, LAST_ID, encode_number(self._last_id)))
+        self._tablet_count += added
+        return self._change(table, resharded)
+
+    def _change(self, table: StoredTable, changed: StoredTable) -> Table:
+        """Make it so, if anything is to be done."""
+        if changed is not table:
+            self._count_places(table, -1)
+            self._count_places(changed, 1)
+            self._store(changed)
+        return self._describe(changed)
+
+    def _count_places(self, table: StoredTable, change: int) -> None:
+        for tablet in table.tablets:
+            if tablet.cell is not None:
+                count = self._placed_counts.get(tablet.cell, 0) + change
+                self._placed_counts[tablet.cell] = count
 
     # Cells and proxies
 
@@ -233,30 +263,25 @@ class Catalog:
         self._presence.see_cell(request.cell, request.address, now)
         moving_paths = self._moving_paths.get(request.cell)
         if moving_paths:
-            mounted = {each.tablet: each.revision for each in request.mounted}
+            mounted = {each.tablet: each for each in request.mounted}
             for path in list(moving_paths):
-                self._move(self._tables[path], request.cell, mounted)
+                table = self._tables[path]
+                moved = life.take_heartbeat(table, request.cell, mounted)
+                if moved is not table:
+                    self._store(moved)
         return Assignment(
             tablets=self._assignment(request.cell),
             addresses=self._presence.addresses(),
             sequence=request.sequence,
         )
 
-    def _move(self, table: StoredTable, cell: CellId, mounted: dict[TabletId, Revision]) -> None:
-        """Let the cell's word end what is under way there."""
-        tablets = tuple(
-            _moved(tablet, mounted) if tablet.cell == cell else tablet for tablet in table.tablets
-        )
-        if tablets != table.tablets:
-            self._store(msgspec.structs.replace(table, tablets=tablets))
-
     def _assignment(self, cell: CellId) -> tuple[TabletAssignment, ...]:
         known = self._assignments.get(cell)
         if known is None:
-            known = tuple(
+            known = life.in_order(
                 assignment
                 for path in sorted(self._tables)
-                for assignment in _assignments(self._tables[path], cell)
+                for assignment in life.assignments(self._tables[path], cell)
             )
             self._assignments[cell] = known
         return known
@@ -297,16 +322,14 @@ class Catalog:
         self._index_moving(table)
 
     def _index(self, table: StoredTable) -> None:
-        for tablet in table.tablets:
-            if tablet.cell is not None:
-                self._placed_counts[tablet.cell] = self._placed_counts.get(tablet.cell, 0) + 1
+        self._count_places(table, 1)
         self._index_moving(table)
 
     def _index_moving(self, table: StoredTable) -> None:
         for paths in self._moving_paths.values():
             paths.pop(table.path, None)
         for tablet in table.tablets:
-            if tablet.state in _MOVING:
+            if life.is_moving(tablet):
                 assert tablet.cell is not None, "a tablet on its way to nowhere"
                 self._moving_paths.setdefault(tablet.cell, {})[table.path] = None
 
@@ -320,31 +343,4 @@ class Catalog:
             address = None if each.cell is None else self._presence.address(each.cell)
             if each.cell is not None and address is not None:
                 addresses[each.cell] = address
-        return Table(table.path, table.columns, table.atomicity, tablets, addresses)
-
-
-def _moved(tablet: StoredTablet, mounted: dict[TabletId, Revision]) -> StoredTablet:
-    revision = mounted.get(tablet.tablet)
-    if tablet.state == MOUNTING and revision == tablet.revision:
-        return msgspec.structs.replace(tablet, state=MOUNTED)
-    if tablet.state == UNMOUNTING and revision is None:
-        return msgspec.structs.replace(tablet, state=UNMOUNTED)
-    return tablet
-
-
-def _assignments(table: StoredTable, cell: CellId) -> list[TabletAssignment]:
-    """What the cell is to serve of this table."""
-    uppers = [tablet.pivot_key for tablet in table.tablets[1:]] + [KEY_MAX]
-    return [
-        TabletAssignment(
-            tablet=tablet.tablet,
-            revision=tablet.revision,
-            path=table.path,
-            columns=table.columns,
-            atomicity=table.atomicity,
-            lower=tablet.pivot_key,
-            upper=upper,
-        )
-        for tablet, upper in zip(table.tablets, uppers, strict=True)
-        if tablet.cell == cell and tablet.state in _SERVED
-    ]
+        return Table(table.path, table.columns, table.atomicity, tablets, addresses, table.settings)

@@ -1,21 +1,25 @@
-"""What a table may be: the checks of a definition before it enters the catalog. Pure.
+"""What a table may be and may become: the checks before anything enters the catalog. Pure.
 
-Owns: the rules of paths, schemas and pivot keys. Each raises a typed error that says what and
-where.
+Owns: the rules of paths, schemas and their changes, pivot keys and settings. Each raises a typed
+error that says what and where.
 """
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
 
 from dodona._core.messages import CreateTable
 from dodona.errors import DataCorrupted, InvalidRequest, LimitExceeded, SchemaViolation
 from dodona.keys import decode_key
-from dodona.schema import TableSchema
-from dodona.types import KEY_MIN, Key
+from dodona.schema import Column, TableSchema
+from dodona.types import KEY_MAX, KEY_MIN, Key, TableSettings
 
 PATH_LENGTH_MAX: Final = 1024
 TABLETS_PER_TABLE_MAX: Final = 10_000
 PIVOT_KEY_BYTES_MAX: Final = 4096
+SETTING_MAX: Final = (1 << 63) - 1
 
 _path: Final = re.compile(r"/(?:/[A-Za-z0-9_.-]+)+")
 
@@ -24,7 +28,7 @@ def check_definition(request: CreateTable) -> None:
     """Raises InvalidRequest, SchemaViolation or LimitExceeded."""
     check_path(request.path)
     schema = TableSchema.parse(request.columns)
-    _check_pivot_keys(request.pivot_keys, schema.key_types)
+    check_pivots_between(schema.columns, request.pivot_keys, KEY_MIN, KEY_MAX, 0)
 
 
 def check_path(path: str) -> None:
@@ -37,15 +41,34 @@ def check_path(path: str) -> None:
         raise InvalidRequest(text, path=path)
 
 
-def _check_pivot_keys(pivot_keys: tuple[Key, ...], key_types: tuple[str, ...]) -> None:
-    if not pivot_keys or pivot_keys[0] != KEY_MIN:
-        raise SchemaViolation("the first pivot key must be empty: it opens the first tablet")
-    if len(pivot_keys) > TABLETS_PER_TABLE_MAX:
+def check_pivots_between(
+    columns: tuple[Column, ...],
+    pivot_keys: tuple[Key, ...],
+    lower: Key,
+    upper: Key,
+    other_count: int,
+) -> None:
+    """Whether tablets that begin at these keys may take the place of those from `lower` to `upper`,
+    beside `other_count` others. Raises SchemaViolation or LimitExceeded."""
+    if not pivot_keys or pivot_keys[0] != lower:
+        if lower == KEY_MIN:
+            raise SchemaViolation("First pivot key must be empty: it opens the first tablet")
+        raise SchemaViolation("First pivot key must be that of the first tablet replaced")
+    _check_pivot_keys(pivot_keys, TableSchema(columns).key_types, other_count)
+    if not pivot_keys[-1] < upper:
+        text = "the last pivot key must lie below the tablet after those replaced"
+        raise SchemaViolation(text, index=len(pivot_keys) - 1)
+
+
+def _check_pivot_keys(
+    pivot_keys: tuple[Key, ...], key_types: tuple[str, ...], other_count: int = 0
+) -> None:
+    if len(pivot_keys) + other_count > TABLETS_PER_TABLE_MAX:
         text = f"a table has at most {TABLETS_PER_TABLE_MAX} tablets"
-        raise LimitExceeded(text, tablet_count=len(pivot_keys))
+        raise LimitExceeded(text, tablet_count=len(pivot_keys) + other_count)
     for index in range(1, len(pivot_keys)):
         if not pivot_keys[index - 1] < pivot_keys[index]:
-            raise SchemaViolation("pivot keys must rise strictly", index=index)
+            raise SchemaViolation("Pivot keys must be strictly increasing", index=index)
         _check_pivot_key(pivot_keys[index], key_types, index)
 
 
@@ -64,3 +87,81 @@ def _check_pivot_key(key: Key, key_types: tuple[str, ...], index: int) -> None:
     raise SchemaViolation(
         f"a pivot key must be values of the first key columns: {reason}", index=index
     )
+
+
+# Changes of a schema
+
+
+def check_alteration(old: tuple[Column, ...], new: tuple[Column, ...]) -> None:
+    """Whether a table of these columns may have those instead, its rows being what they are.
+    Raises SchemaViolation with the reason."""
+    before, after = TableSchema(old), TableSchema.parse(new)
+    known = {column.name: column for column in old}
+    _check_key_columns(before, after)
+    for column in after.columns:
+        was = known.get(column.name)
+        if was is not None:
+            _check_column(was, column)
+        elif column.required:
+            raise SchemaViolation(
+                "a new column can't be required: the rows that are there do not have it",
+                column=column.name,
+            )
+    kept = {column.name for column in after.columns}
+    for column in before.columns:
+        if column.name not in kept:
+            text = "a column can't be removed or renamed: rows have values in it"
+            raise SchemaViolation(text, column=column.name)
+
+
+def _check_key_columns(before: TableSchema, after: TableSchema) -> None:
+    """New key columns follow the old ones: the rows keep their order, with null at the end."""
+    kept = after.key_names[: len(before.key_names)]
+    if kept != before.key_names:
+        raise SchemaViolation(
+            "the key columns must stay, in their order; new ones come after them",
+            key_columns=before.key_names,
+        )
+    for name in after.key_names[len(kept) :]:
+        if name in before.value_names:
+            raise SchemaViolation("a value column can't become a key column", column=name)
+
+
+def _check_column(was: Column, column: Column) -> None:
+    is_text_to_bytes = (was.type, column.type) == ("utf8", "string")
+    if was.type != column.type and not is_text_to_bytes:
+        raise SchemaViolation(
+            f"a column's type can't change from {was.type} to {column.type}", column=column.name
+        )
+    if column.required and not was.required:
+        raise SchemaViolation(
+            "a column can't become required: rows may have null in it", column=column.name
+        )
+    if column.aggregate != was.aggregate and was.aggregate is not None:
+        raise SchemaViolation(
+            f"a column that aggregates by {was.aggregate} must go on doing so: "
+            "rows may have changes in it that are not summed up yet",
+            column=column.name,
+        )
+
+
+# Settings
+
+
+def changed_settings(settings: TableSettings, changes: Mapping[str, Any]) -> TableSettings:
+    """The settings with some of them set, by name; None sets one back. Raises InvalidRequest."""
+    values = msgspec.structs.asdict(settings)
+    defaults = msgspec.structs.asdict(TableSettings())
+    for name, value in changes.items():
+        if name not in defaults:
+            raise InvalidRequest(f"there is no setting {name!r}", settings=sorted(defaults))
+        values[name] = defaults[name] if value is None else value
+        if type(values[name]) is not type(defaults[name]):
+            kind = type(defaults[name]).__name__
+            raise InvalidRequest(f"{name} takes a value of type {kind}, not {value!r}")
+        if isinstance(values[name], int) and not 0 <= values[name] <= SETTING_MAX:
+            raise InvalidRequest(f"{name} is 0 to {SETTING_MAX}, not {value!r}")
+    try:
+        return msgspec.convert(values, TableSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"not a setting of a table: {error}") from error

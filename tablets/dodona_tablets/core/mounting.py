@@ -1,18 +1,27 @@
-"""Which tablets this cell serves: what the master assigned, made so.
+"""Which tablets this cell serves, and for what: what the master assigned, made so.
 
-Owns: heartbeats and the way of a tablet between mounted and unmounted. A mounted tablet serves
-only after its fence: a timestamp that the oracle issued after the mount (COMMIT-PROTOCOL rule 9).
-An unmount waits for the transactions that hold locks in the tablet.
+Owns: heartbeats and the way of a tablet between mounted, frozen and unmounted. A mounted tablet
+serves only when it has all of its rows (see `importing`), and after its fence: a timestamp that the
+oracle issued after the mount (COMMIT-PROTOCOL rule 9). Unmounting and freezing wait for the
+transactions that hold locks in the tablet. Whatever changes is logged, then reported.
 """
 
 from typing import NamedTuple
 
 from dodona._core.effects import Append, AskTimestamps, SendHeartbeat
-from dodona._core.messages import Assignment, Heartbeat, MountedTablet, TabletAssignment
+from dodona._core.messages import (
+    AskRows,
+    Assignment,
+    Heartbeat,
+    MountedTablet,
+    TabletAssignment,
+    TellRows,
+)
 from dodona.types import NULL_TIMESTAMP, Revision, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.records import TabletMounted, TabletUnmounted
-from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.importing import Importing, take_over
+from dodona_tablets.core.records import TabletAdjusted, TabletMounted, TabletUnmounted
+from dodona_tablets.core.tablet import FROZEN, UNMOUNTED, Tablet
 
 
 class FenceToken(NamedTuple):
@@ -28,16 +37,18 @@ class Mounting:
     def __init__(self, cell: Cell, address: str) -> None:
         self._cell = cell
         self._address = address
+        self._importing = Importing(cell)
         self._sequence = 0
         self._heartbeat_at_us = 0
+        self._copies: tuple[MountedTablet, ...] = ()
+        """Of the last assignment, those that were only to take over rows, and have them."""
 
     def tick(self) -> None:
-        """Heartbeat when due; finish unmounts; ask again for fences that never came."""
-        now_us = self._cell.now.instant_us
+        """Heartbeat when due; finish what waited; ask again for what never came."""
         for tablet in self._cell.tablets.values():
-            if tablet.is_closing and tablet.active_count == 0:
-                self._unmount(tablet)
-        if now_us >= self._heartbeat_at_us:
+            self._finish(tablet)
+        self._importing.ask()
+        if self._cell.now.instant_us >= self._heartbeat_at_us:
             for tablet in self._cell.tablets.values():
                 if tablet.is_mounted and tablet.fence == NULL_TIMESTAMP:
                     self._ask_fence(tablet)
@@ -47,50 +58,104 @@ class Mounting:
         return self._heartbeat_at_us
 
     def send_heartbeat(self) -> None:
-        """Tell the master now what is mounted, and when due again."""
+        """Tell the master now what is served, and when due again."""
         cell = self._cell
         self._heartbeat_at_us = cell.now.instant_us + cell.limits.heartbeat_period_ms * 1000
         self._sequence += 1
         mounted = [
-            MountedTablet(tablet.assignment.tablet, tablet.assignment.revision)
-            for tablet in cell.tablets.values()
-            if tablet.is_mounted and tablet.fence != NULL_TIMESTAMP
+            MountedTablet(it.assignment.tablet, it.assignment.revision, it.assignment.mode)
+            for it in cell.tablets.values()
+            if it.is_mounted and it.fence != NULL_TIMESTAMP
         ]
-        body = Heartbeat(cell.id, self._address, tuple(mounted), self._sequence)
+        body = Heartbeat(cell.id, self._address, (*mounted, *self._copies), self._sequence)
         cell.effects.append(SendHeartbeat(body))
 
     def handle_assignment(self, assignment: Assignment) -> None:
-        """Mount what is new, close what is gone. An answer to an older heartbeat is stale."""
+        """Close what is gone, make what is new, mount and adjust the rest, in this order: a tablet
+        takes over rows of those that were closed, before they are mounted again. An answer to an
+        older heartbeat is stale."""
         if assignment.sequence != self._sequence:
             return
-        assigned = {tablet.tablet for tablet in assignment.tablets}
-        for wanted in assignment.tablets:
-            self._mount(wanted)
-        for tablet_id, tablet in self._cell.tablets.items():
-            if tablet_id not in assigned and tablet.is_mounted and not tablet.is_closing:
+        wanted_by_id = {wanted.tablet: wanted for wanted in assignment.tablets}
+        for number, tablet in self._cell.tablets.items():
+            wanted = wanted_by_id.get(number)
+            if tablet.is_mounted and not (wanted and _goes_on(tablet, wanted)):
                 tablet.is_closing = True
-                if tablet.active_count == 0:
-                    self._unmount(tablet)
+                self._finish(tablet)
+        for wanted in assignment.tablets:
+            self._take(wanted)
+        self._importing.ask()
+        self._report_copies(assignment)
 
-    def _mount(self, wanted: TabletAssignment) -> None:
-        tablet = self._cell.tablets.get(wanted.tablet)
+    def _take(self, wanted: TabletAssignment) -> None:
+        cell = self._cell
+        tablet = cell.tablets.get(wanted.tablet)
         if tablet is None:
-            tablet = self._cell.tablets[wanted.tablet] = Tablet(wanted)
-        elif wanted.revision <= tablet.assignment.revision or tablet.active_count:
-            return
-        else:
+            if self._importing.is_ready(wanted):
+                tablet = cell.tablets[wanted.tablet] = Tablet(wanted)
+                take_over(cell, tablet)
+                self._log_mount(tablet)
+        elif tablet.is_mounted:
+            if not tablet.is_closing:
+                self._adjust(tablet, wanted)
+        elif wanted.revision > tablet.assignment.revision and not tablet.active_count:
             tablet.mount(wanted)
-        self._cell.effects.append(Append(TabletMounted(wanted)))
-        self._ask_fence(tablet)
+            self._log_mount(tablet)
 
-    def _unmount(self, tablet: Tablet) -> None:
-        tablet.unmount()
-        self._cell.effects.append(Append(TabletUnmounted(tablet.assignment.tablet)))
-        self.send_heartbeat()
+    def _log_mount(self, tablet: Tablet) -> None:
+        self._cell.effects.append(Append(TabletMounted(tablet.assignment)))
+        if tablet.is_mounted:
+            self._ask_fence(tablet)
+
+    def _report_copies(self, assignment: Assignment) -> None:
+        known = self._copies
+        self._copies = tuple(
+            MountedTablet(wanted.tablet, wanted.revision, UNMOUNTED)
+            for wanted in assignment.tablets
+            if wanted.mode == UNMOUNTED and wanted.tablet in self._cell.tablets
+        )
+        if any(copy not in known for copy in self._copies):
+            self.send_heartbeat()
+
+    # In the same mount
+
+    def _adjust(self, tablet: Tablet, wanted: TabletAssignment) -> None:
+        """Settings at once; frozen only when nobody holds locks."""
+        mode, settings = tablet.assignment.mode, tablet.assignment.settings
+        if settings != wanted.settings:
+            self._log_adjustment(tablet, TabletAdjusted(wanted.tablet, mode, wanted.settings))
+        tablet.is_freezing = wanted.mode == FROZEN != mode
+        if tablet.is_freezing:
+            self._finish(tablet)
+        elif mode != wanted.mode:
+            self._log_adjustment(
+                tablet, TabletAdjusted(wanted.tablet, wanted.mode, wanted.settings)
+            )
+            self.send_heartbeat()
+
+    def _log_adjustment(self, tablet: Tablet, record: TabletAdjusted) -> None:
+        tablet.adjust(record.mode, record.settings)
+        self._cell.effects.append(Append(record))
+
+    def _finish(self, tablet: Tablet) -> None:
+        """Unmount or freeze, unless a transaction still holds locks here."""
+        if tablet.active_count or not tablet.is_mounted:
+            return
+        number = tablet.assignment.tablet
+        if tablet.is_closing:
+            tablet.unmount()
+            self._cell.effects.append(Append(TabletUnmounted(number)))
+            self.send_heartbeat()
+        elif tablet.is_freezing:
+            self._log_adjustment(tablet, TabletAdjusted(number, FROZEN, tablet.assignment.settings))
+            self.send_heartbeat()
+
+    # Fences and rows
 
     def _ask_fence(self, tablet: Tablet) -> None:
-        token = FenceToken(tablet.assignment.tablet, tablet.assignment.revision)
-        self._cell.effects.append(AskTimestamps(token))
+        if not tablet.missing:
+            token = FenceToken(tablet.assignment.tablet, tablet.assignment.revision)
+            self._cell.effects.append(AskTimestamps(token))
 
     def handle_fence(self, token: FenceToken, fence: Timestamp) -> None:
         """Serve the tablet, from now on and for transactions that begin after this timestamp."""
@@ -98,3 +163,16 @@ class Mounting:
         if tablet.assignment.revision == token.revision and tablet.fence == NULL_TIMESTAMP:
             tablet.fence = fence
             self.send_heartbeat()
+
+    def tell_rows(self, question: AskRows) -> None:
+        self._importing.tell_rows(question)
+
+    def take_rows(self, page: TellRows) -> None:
+        tablet = self._importing.take_rows(page)
+        if tablet is not None and tablet.is_mounted:
+            self._ask_fence(tablet)
+
+
+def _goes_on(tablet: Tablet, wanted: TabletAssignment) -> bool:
+    """Whether it is served in the mount that it is in."""
+    return wanted.mode != UNMOUNTED and wanted.revision <= tablet.assignment.revision

@@ -16,6 +16,7 @@ from dodona._core.messages import (
     Acknowledge,
     AskCoordinator,
     AskOutcome,
+    AskRows,
     Assignment,
     CellMessage,
     CommitOne,
@@ -31,6 +32,7 @@ from dodona._core.messages import (
     Status,
     TellAbort,
     TellCommit,
+    TellRows,
     WriteArrow,
     WriteNonAtomic,
 )
@@ -255,6 +257,10 @@ class NodeCore:
                 self._coordinator.acknowledge(body.source, body.transaction)
             case Status():
                 self._coordinator.status(body)
+            case AskRows():
+                self._mounting.tell_rows(body)
+            case TellRows():
+                self._mounting.take_rows(body)
 
     # Time
 
@@ -264,7 +270,7 @@ class NodeCore:
             return
         self.cell.fence = fence
         for tablet in self.cell.tablets.values():
-            if tablet.is_mounted:
+            if tablet.is_mounted and not tablet.missing:
                 tablet.fence = fence
         self._mounting.send_heartbeat()
 
@@ -312,4 +318,4 @@ class NodeCore:
                 if isinstance(waiter, WaitingRead):
                     self._reads.retry(waiter)
                 elif waiter.state is State.WAITING:
-                    self._participant.lock(waiter)
+                    self._participant.retry(waiter)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
 from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, TransactionAborted
+from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
 from dodona.types import TIMESTAMP_COUNTER_BITS, SpecialWrites, Timestamp, WireWrite
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.participant import atomicity_mismatch
@@ -70,8 +70,7 @@ class NonAtomicWrites:
     def _check(self, tablet: Tablet, stamp: Timestamp) -> None:
         if tablet.is_atomic:
             raise atomicity_mismatch("none", "full", tablet)
-        if tablet.is_closing:
-            raise TransactionAborted("the table is being unmounted", table=tablet.assignment.path)
+        tablet.check_open()
         theirs, ours = stamp >> TIMESTAMP_COUNTER_BITS, self._cell.latest >> TIMESTAMP_COUNTER_BITS
         if stamp < 0 or abs(theirs - ours) > self._cell.limits.client_clock_difference_s_max:
             raise InvalidRequest(

@@ -157,10 +157,7 @@ class Participant:
                     "the transaction began before the tablet was mounted or its cell restarted",
                     table=tablet.assignment.path,
                 )
-            if tablet.is_closing:
-                raise TransactionAborted(
-                    "the table is being unmounted", table=tablet.assignment.path
-                )
+            tablet.check_open()
             if not tablet.is_atomic:
                 raise atomicity_mismatch("full", "none", tablet)
             tablet.check_modifications(part)
@@ -185,6 +182,19 @@ class Participant:
         acquire_all(transaction)
         transaction.state = State.LOCKED
         self.ask_timestamp(transaction)  # rule 1: only now
+
+    def retry(self, transaction: Transaction) -> None:
+        """Whom it waited for has moved on; meanwhile its tablets may have closed."""
+        try:
+            for part in transaction.modifications:
+                self._cell.tablet(part.tablet, part.revision).check_open()
+        except TabletMoved as error:
+            text = "the table was unmounted while the transaction waited"
+            self.refuse(transaction, failure_of(TransactionAborted(text, **error.attributes)))
+        except DodonaError as error:
+            self.refuse(transaction, failure_of(error))
+        else:
+            self.lock(transaction)
 
     def ask_timestamp(self, transaction: Transaction) -> None:
         """Ask the oracle; asked again if no answer comes, and the first answer counts."""

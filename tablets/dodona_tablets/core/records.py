@@ -7,7 +7,7 @@ through the same `apply`.
 
 import msgspec
 
-from dodona._core.messages import TabletAssignment, TabletModifications
+from dodona._core.messages import TabletAssignment, TabletModifications, TellRows
 from dodona.types import (
     CellId,
     Key,
@@ -100,6 +100,20 @@ class VersionsRetired(LogRecord, frozen=True, array_like=True, gc=False, tag=20)
     keys: tuple[Key, ...]
 
 
+class TabletAdjusted(LogRecord, frozen=True, array_like=True, gc=False, tag=21):
+    """It goes on in the same mount, frozen or not any more, or with other settings."""
+
+    tablet: TabletId
+    mode: str
+    settings: TableSettings
+
+
+class RowsTaken(LogRecord, frozen=True, array_like=True, gc=False, tag=22):
+    """Rows that a tablet of this cell took over from one of another."""
+
+    page: TellRows
+
+
 Record = (
     TabletMounted
     | TabletUnmounted
@@ -112,4 +126,6 @@ Record = (
     | RowsWritten
     | BatchWritten
     | VersionsRetired
+    | TabletAdjusted
+    | RowsTaken
 )

@@ -10,6 +10,7 @@ from typing import Any, Final
 from dodona._core.messages import TabletModifications
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.importing import take_over, take_page
 from dodona_tablets.core.participant import ABORTED, acquire_all
 from dodona_tablets.core.records import (
     AbortDecided,
@@ -19,7 +20,9 @@ from dodona_tablets.core.records import (
     CommittedHere,
     PreparedHere,
     Record,
+    RowsTaken,
     RowsWritten,
+    TabletAdjusted,
     TabletMounted,
     TabletUnmounted,
     VersionsRetired,
@@ -74,9 +77,18 @@ def _unmounted(cell: Cell, record: TabletUnmounted) -> None:
 def _mounted(cell: Cell, record: TabletMounted) -> None:
     known = cell.tablets.get(record.assignment.tablet)
     if known is None:
-        cell.tablets[record.assignment.tablet] = Tablet(record.assignment)
+        tablet = cell.tablets[record.assignment.tablet] = Tablet(record.assignment)
+        take_over(cell, tablet)
     else:
         known.mount(record.assignment)
+
+
+def _adjusted(cell: Cell, record: TabletAdjusted) -> None:
+    cell.tablets[record.tablet].adjust(record.mode, record.settings)
+
+
+def _rows_taken(cell: Cell, record: RowsTaken) -> None:
+    take_page(cell.tablets[record.page.target], record.page)
 
 
 def _committed_here(cell: Cell, record: CommittedHere) -> None:
@@ -130,4 +142,6 @@ MEANINGS: Final[dict[type[Any], Callable[[Cell, Any], None]]] = {
     TabletMounted: _mounted,
     TabletUnmounted: _unmounted,
     VersionsRetired: _versions_retired,
+    TabletAdjusted: _adjusted,
+    RowsTaken: _rows_taken,
 }

@@ -6,11 +6,19 @@ replay alike; `retention` takes old ones away.
 """
 
 from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
 
 from dodona._core.arrow import rows_from_arrow
-from dodona._core.messages import RowLock, TabletAssignment, TabletModifications
+from dodona._core.messages import RowLock, TabletAssignment, TabletModifications, TabletSource
 from dodona._core.sizes import write_bytes
-from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.errors import (
+    InvalidRequest,
+    SchemaViolation,
+    TableNotMounted,
+    TransactionAborted,
+)
 from dodona.schema import TableSchema
 from dodona.types import (
     DELETE_MASK,
@@ -18,17 +26,24 @@ from dodona.types import (
     NULL_TIMESTAMP,
     Key,
     SpecialWrites,
+    TableSettings,
     Timestamp,
     WireMask,
     WireWrite,
     Write,
 )
+from dodona_tablets.core.migration import Migration
 from dodona_tablets.core.row import PlainVersion, Values, Version, bits_of
 from dodona_tablets.core.store import SortedStore
 
+MOUNTED: Final = "mounted"
+FROZEN: Final = "frozen"
+UNMOUNTED: Final = "unmounted"
+
 
 class Tablet:
-    """Rows and their table's schema. Served while `is_mounted`; closing refuses new writers."""
+    """Rows and their table's schema. Served while `is_mounted`; closing and freezing refuse new
+    writers, and end when the old ones have."""
 
     def __init__(self, assignment: TabletAssignment) -> None:
         self.store = SortedStore()
@@ -36,24 +51,56 @@ class Tablet:
         self.retained_timestamp: Timestamp = MIN_TIMESTAMP
         """Older versions may be gone: nobody may read below it. It stays when others mount it."""
         self.active_count = 0
-        """Transactions that hold locks here: unmounting waits for them."""
+        """Transactions that hold locks here: unmounting and freezing wait for them."""
+        self.missing: dict[TabletSource, Key] = {}
+        """The tablets whose rows are still to be taken over, and from which key on."""
+        self.schema = TableSchema(assignment.columns)
         self.mount(assignment)
 
     def mount(self, assignment: TabletAssignment) -> None:
         """Take the table's description as of this mount. Serving begins with the fence."""
+        assert self.active_count == 0, "mounted under a transaction"
+        if assignment.columns != self.schema.columns:
+            schema = TableSchema(assignment.columns)
+            self.store = Migration(self.schema, schema).store(self.store)
+            self.schema = schema
         self.assignment = assignment
         self.is_atomic = assignment.atomicity == "full"
-        self.schema = TableSchema(assignment.columns)
-        self.is_mounted = True
+        self.is_mounted = assignment.mode != UNMOUNTED
         self.is_closing = False
+        self.is_freezing = False
         self.fence = NULL_TIMESTAMP
+
+    def adjust(self, mode: str, settings: TableSettings) -> None:
+        """Go on in the same mount."""
+        self.is_freezing = False
+        self.assignment = replace(self.assignment, mode=mode, settings=settings)
 
     def unmount(self) -> None:
         assert self.active_count == 0, "unmounted under a transaction"
         self.is_mounted = False
         self.is_closing = False
+        self.is_freezing = False
 
-    # Checks of what a client sent
+    @property
+    def is_frozen(self) -> bool:
+        return self.assignment.mode == FROZEN
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all its rows are here and none of them changes before the next mount."""
+        return not self.is_mounted and not self.active_count and not self.missing
+
+    # Checks of whether and what a client may write
+
+    def check_open(self) -> None:
+        """Raises TransactionAborted or TableNotMounted if nobody may begin to write here."""
+        path, number = self.assignment.path, self.assignment.tablet
+        if self.is_closing:
+            raise TransactionAborted("the table is being unmounted", table=path, tablet=number)
+        if self.is_freezing or self.is_frozen:
+            text = f'Tablet {number} of table {path} is in "{FROZEN}" state'
+            raise TableNotMounted(text, table=path, tablet=number, state=FROZEN)
 
     def check_modifications(self, modifications: TabletModifications) -> None:
         """Raises SchemaViolation or InvalidRequest; nothing is changed."""

@@ -373,7 +373,7 @@ def test_an_aborted_answer_is_a_refusal() -> None:
 
 def test_a_stale_route_at_prepare_aborts_and_is_forgotten() -> None:
     bench = two()
-    bench.commit.answer(prepared(60), Failure("table_not_mounted", "not here"))
+    bench.commit.answer(prepared(60), MOVED)
     with pytest.raises(TabletMoved) as caught:
         bench.commit.posted()
     assert caught.value.is_retryable

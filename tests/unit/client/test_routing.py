@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona._core.messages import Cell, Cluster
-from dodona._core.routing import REFRESH_MS_MAX, Routing, TableRoute, is_served
+from dodona._core.routing import REFRESH_MS_MAX, Routing, TableRoute, is_served, is_soon_served
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key
 from unit.client.protocols import COLUMNS, PATH, SCHEMA, key, table, tablet
 
@@ -59,10 +59,31 @@ def test_the_parts_of_a_range_join_up_and_stay_in_their_tablets(lower: int, uppe
         assert first < end
 
 
-def test_only_a_mounted_tablet_with_a_cell_is_served() -> None:
-    assert is_served(tablet(1, 0, None))
-    assert not is_served(tablet(1, None, None))
-    assert not is_served(tablet(1, 0, None, state="mounting"))
+@pytest.mark.parametrize(
+    ("state", "is_read", "is_written", "is_soon_read", "is_soon_written"),
+    [
+        ("unmounted", False, False, False, False),
+        ("mounting", False, False, True, True),
+        ("frozen_mounting", False, False, True, False),
+        ("mounted", True, True, True, True),
+        ("freezing", True, False, True, False),
+        ("frozen", True, False, True, False),
+        ("unfreezing", True, False, True, True),
+        ("unmounting", False, False, False, False),
+    ],
+)
+def test_who_may_read_and_write_a_tablet_in_this_state(
+    state: str, is_read: bool, is_written: bool, is_soon_read: bool, is_soon_written: bool
+) -> None:
+    it = tablet(1, 0, None, state=state)
+    assert (is_served(it, is_write=False), is_served(it, is_write=True)) == (is_read, is_written)
+    assert is_soon_served(it, is_write=False) == is_soon_read
+    assert is_soon_served(it, is_write=True) == is_soon_written
+
+
+def test_a_tablet_without_a_cell_is_served_by_nobody() -> None:
+    assert not is_served(tablet(1, None, None), is_write=False)
+    assert not is_served(tablet(1, None, None), is_write=True)
 
 
 def test_a_stale_route_is_not_found_and_does_not_take_a_newer_one_with_it() -> None:

@@ -95,6 +95,8 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
     assigned = (await rest.send("POST", "/v1/cells/heartbeat", beat)).json()["tablets"]
     assert [(each["tablet"], each["path"]) for each in assigned] == [(2, "//a")]
     assert (await rest.problem("DELETE", "/v1/table?path=//a"))["status"] == 400
+    served = [{"tablet": 2, "revision": 1}]
+    await rest.send("POST", "/v1/cells/heartbeat", {**beat, "mounted": served})
     await rest.send("POST", "/v1/table/unmount?path=//a")
     await rest.send("POST", "/v1/cells/heartbeat", beat)
     gone = await rest.send("DELETE", "/v1/table?path=//a")

@@ -147,11 +147,11 @@ def test_a_schema_that_is_none_is_refused(
 @pytest.mark.parametrize(
     ("pivots", "reason"),
     [
-        ((), "first pivot key must be empty"),
-        ((pivot(1),), "first pivot key must be empty"),
-        ((KEY_MIN, KEY_MIN), "rise strictly"),
-        ((KEY_MIN, pivot(2), pivot(1)), "rise strictly"),
-        ((KEY_MIN, pivot(1), pivot(1)), "rise strictly"),
+        ((), "First pivot key must be empty"),
+        ((pivot(1),), "First pivot key must be empty"),
+        ((KEY_MIN, KEY_MIN), "strictly increasing"),
+        ((KEY_MIN, pivot(2), pivot(1)), "strictly increasing"),
+        ((KEY_MIN, pivot(1), pivot(1)), "strictly increasing"),
         ((KEY_MIN, Key(b"\x03abc")), "values of the first key columns"),
         ((KEY_MIN, Key(b"\x10abc\x00\x01")), "values of the first key columns"),
         ((KEY_MIN, Key(pivot(1, "a") + b"\x02")), "values of the first key columns"),

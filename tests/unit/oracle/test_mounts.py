@@ -21,6 +21,7 @@ from dodona._core.messages import (
 from dodona.errors import (
     DodonaError,
     InvalidRequest,
+    InvalidTabletState,
     LimitExceeded,
     Unavailable,
 )
@@ -142,7 +143,7 @@ def test_a_table_that_is_being_unmounted_can_not_be_mounted_yet(cluster: Realm) 
     cluster.ask(MountTable("//bank/accounts"))
     cluster.serve(0)
     cluster.ask(UnmountTable("//bank/accounts"))
-    with pytest.raises(Unavailable, match="still being unmounted"):
+    with pytest.raises(InvalidTabletState, match='Cannot mount tablet 2 in "unmounting" state'):
         cluster.ask(MountTable("//bank/accounts"))
 
 

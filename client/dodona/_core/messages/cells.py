@@ -4,7 +4,7 @@ sender."""
 from dodona._core.messages.base import Message
 from dodona._core.messages.data import RowVersion
 from dodona.schema import Column
-from dodona.types import CellId, Key, TabletId, Timestamp, TransactionId
+from dodona.types import NULL_TIMESTAMP, CellId, Key, TabletId, Timestamp, TransactionId
 
 
 class QueryStatus(Message, frozen=True, array_like=True, gc=False, tag=50):
@@ -67,7 +67,8 @@ class AskRows(Message, frozen=True, array_like=True, gc=False, tag=56):
 
 class TellRows(Message, frozen=True, array_like=True, gc=False, tag=57):
     """A page of rows with their versions, oldest first, from `lower` to `resume`, which is None
-    at the end of the range. `columns` are those that the masks are about."""
+    at the end of the range. `columns` are those that the masks are about. What was before
+    `retained_timestamp` may be gone."""
 
     source: CellId
     tablet: TabletId
@@ -76,6 +77,7 @@ class TellRows(Message, frozen=True, array_like=True, gc=False, tag=57):
     lower: Key
     rows: tuple[tuple[Key, tuple[RowVersion, ...]], ...]
     resume: Key | None
+    retained_timestamp: Timestamp = NULL_TIMESTAMP
 
 
 CellMessage = (

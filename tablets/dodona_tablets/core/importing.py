@@ -1,0 +1,156 @@
+"""Rows that a new tablet takes over: from tablets of its own cell at once, from others in pages.
+
+Owns: `take_over` and `take_page`, which change tablets, live and in replay alike; and the questions
+to other cells, bounded in number, repeated until answered. A page is taken only if it begins where
+the tablet is, so that one which is lost, late or repeated does no harm; each is logged, so that a
+restart goes on where it was. A tablet that misses rows is not served, and is nobody's source.
+"""
+
+from typing import Final
+
+from dodona._core.effects import Append, SendToCell
+from dodona._core.messages import AskRows, RowVersion, TabletAssignment, TabletSource, TellRows
+from dodona._core.sizes import write_bytes
+from dodona.keys import successor
+from dodona.schema import TableSchema
+from dodona.types import NULL_TIMESTAMP, Key, TabletId
+from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.migration import (
+    Migration,
+    add_versions,
+    pack_version,
+    plain_version,
+    range_in,
+)
+from dodona_tablets.core.records import RowsTaken
+from dodona_tablets.core.tablet import Tablet
+
+PAGE_ROWS_MAX: Final = 5_000
+PAGE_BYTES_MAX: Final = 4 << 20
+"""About: a page ends with the row that passes it."""
+PAGES_ASKED_MAX: Final = 8
+
+
+def is_source_ready(cell: Cell, source: TabletSource) -> bool:
+    """Whether rows may be taken over from it. Another cell answers when it is."""
+    tablet = cell.tablets.get(source.tablet)
+    return source.cell != cell.id or tablet is None or tablet.is_settled
+
+
+def take_over(cell: Cell, tablet: Tablet) -> None:
+    """A tablet that was just made: take what its own cell has, and note what others have."""
+    for source in tablet.assignment.sources:
+        if source.cell != cell.id:
+            tablet.missing[source] = tablet.assignment.lower
+        elif source.tablet in cell.tablets:
+            _copy(cell.tablets[source.tablet], tablet)
+
+
+def _copy(source: Tablet, target: Tablet) -> None:
+    assert source.is_settled, "rows taken over while they change"
+    migration = Migration(source.schema, target.schema)
+    lower, upper = target.assignment.lower, target.assignment.upper
+    for key, row in source.store.walk(*range_in(source.schema, lower, upper)):
+        new_key = migration.key(key)
+        if lower <= new_key < upper:
+            versions = [migration.version(version) for version in row.versions]
+            add_versions(target.store, new_key, versions)
+    target.retained_timestamp = max(target.retained_timestamp, source.retained_timestamp)
+
+
+def take_page(target: Tablet, page: TellRows) -> None:
+    """Rows from another cell, and where its next page begins."""
+    source = TabletSource(page.tablet, page.source)
+    schema = TableSchema(page.columns)
+    lower, upper = target.assignment.lower, target.assignment.upper
+    if page.rows:
+        migration = Migration(schema, target.schema)
+        for key, packed in page.rows:
+            new_key = migration.key(key)
+            if lower <= new_key < upper:
+                versions = [migration.version(plain_version(schema, it)) for it in packed]
+                add_versions(target.store, new_key, versions)
+    target.retained_timestamp = max(target.retained_timestamp, page.retained_timestamp)
+    if page.resume is None:
+        del target.missing[source]
+    else:
+        target.missing[source] = page.resume
+
+
+class Importing:
+    """Asks other cells for rows, and answers them. One instance a cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._asked_us: dict[tuple[TabletId, TabletSource], int] = {}
+
+    def is_ready(self, wanted: TabletAssignment) -> bool:
+        """Whether a new tablet may be made: its sources in this cell do not change any more."""
+        return all(is_source_ready(self._cell, source) for source in wanted.sources)
+
+    def ask(self) -> None:
+        """Ask for what is missing and was not asked for lately, a few pages at a time."""
+        cell = self._cell
+        late_us = cell.now.instant_us - cell.limits.repeat_after_ms * 1000
+        asked = {name: at for name, at in self._asked_us.items() if at > late_us}
+        self._asked_us = asked
+        for number, tablet in cell.tablets.items():
+            if not tablet.missing or not tablet.is_mounted:
+                continue
+            for source, lower in tablet.missing.items():
+                if len(asked) >= PAGES_ASKED_MAX:
+                    return
+                if (number, source) not in asked:
+                    asked[number, source] = cell.now.instant_us
+                    body = AskRows(cell.id, source.tablet, number, lower, tablet.assignment.upper)
+                    cell.effects.append(SendToCell(source.cell, body))
+
+    def tell_rows(self, body: AskRows) -> None:
+        """Answer with a page, or not yet: whoever asks asks again."""
+        tablet = self._cell.tablets.get(body.tablet)
+        if tablet is None:  # it never had a row
+            page = TellRows(
+                self._cell.id, body.tablet, body.target, (), body.lower, (), None, NULL_TIMESTAMP
+            )
+        elif tablet.is_settled:
+            page = self._page(tablet, body)
+        else:
+            return
+        self._cell.effects.append(SendToCell(body.source, page))
+
+    def _page(self, tablet: Tablet, body: AskRows) -> TellRows:
+        schema = tablet.schema
+        rows: list[tuple[Key, tuple[RowVersion, ...]]] = []
+        left_bytes = PAGE_BYTES_MAX
+        resume = None
+        for key, row in tablet.store.walk(*range_in(schema, body.lower, body.upper)):
+            if not row.versions:
+                continue
+            if len(rows) == PAGE_ROWS_MAX or left_bytes <= 0:
+                resume = successor(rows[-1][0])
+                break
+            versions = tuple([pack_version(schema, version) for version in row.versions])
+            rows.append((key, versions))
+            left_bytes -= sum([write_bytes((key, it[1], it[2])) for it in row.versions])
+        return TellRows(
+            self._cell.id,
+            body.tablet,
+            body.target,
+            schema.columns,
+            body.lower,
+            tuple(rows),
+            resume,
+            tablet.retained_timestamp,
+        )
+
+    def take_rows(self, page: TellRows) -> Tablet | None:
+        """→ the tablet, if this was the last page that it missed."""
+        tablet = self._cell.tablets.get(page.target)
+        source = TabletSource(page.tablet, page.source)
+        if tablet is None or tablet.missing.get(source) != page.lower:
+            return None  # repeated
+        self._cell.effects.append(Append(RowsTaken(page)))
+        take_page(tablet, page)
+        self._asked_us.pop((page.target, source), None)
+        self.ask()
+        return None if tablet.missing else tablet

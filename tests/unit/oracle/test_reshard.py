@@ -1,0 +1,222 @@
+"""Tablets divided anew, copied, and tables altered: what the catalog makes of them."""
+
+import pytest
+from msgspec.structs import replace
+
+from dodona._core.messages import TabletSource
+from dodona.errors import InvalidTabletState, LimitExceeded, SchemaViolation, Unavailable
+from dodona.schema import Column
+from dodona.types import KEY_MIN, CellId, Revision, TableSettings, TabletId
+from dodona_oracle.core import definitions, life
+from dodona_oracle.core.records import StoredTable, StoredTablet
+from unit.oracle.realm import COLUMNS, pivot
+
+
+def table(count: int, *, cell: int | None = 0, state: str = "unmounted") -> StoredTable:
+    """Tablets 10, 11, … that begin at 0, 10, 20, …, each in a cell of its own from `cell` on."""
+    tablets = tuple(
+        StoredTablet(
+            TabletId(10 + at),
+            pivot(10 * at) if at else KEY_MIN,
+            state,
+            None if cell is None else CellId(cell + at),
+            Revision(5),
+        )
+        for at in range(count)
+    )
+    return StoredTable(9, "//t", COLUMNS, "full", tablets, TableSettings(min_data_versions=2))
+
+
+def source(number: int) -> TabletSource:
+    return TabletSource(TabletId(10 + number), CellId(number))
+
+
+def test_new_tablets_take_over_from_all_that_they_overlap() -> None:
+    before = table(4)
+    pivots = (pivot(10), pivot(15), pivot(25))
+    after = life.reshard(before, pivots, 1, 2, 100)
+    assert [it.tablet for it in after.tablets] == [10, 100, 101, 102, 13]
+    assert [it.pivot_key for it in after.tablets] == [KEY_MIN, *pivots, pivot(30)]
+    assert [it.sources for it in after.tablets] == [
+        (),
+        (source(1),),
+        (source(1), source(2)),
+        (source(2),),
+        (),
+    ]
+    new = after.tablets[1]
+    assert (new.state, new.cell, new.revision) == ("unmounted", None, 0)
+    assert after.tablets[0] is before.tablets[0]
+    assert before == table(4)
+
+
+def test_a_tablet_that_never_had_a_cell_has_no_rows_to_take_over() -> None:
+    after = life.reshard(table(2, cell=None), (KEY_MIN,), None, None, 100)
+    assert [(it.tablet, it.sources) for it in after.tablets] == [(100, ())]
+
+
+def test_resharding_again_before_a_mount_keeps_the_first_sources() -> None:
+    once = life.reshard(table(3), (KEY_MIN, pivot(15)), None, None, 100)
+    twice = life.reshard(once, (KEY_MIN,), None, None, 200)
+    assert [it.sources for it in twice.tablets] == [(source(0), source(1), source(2))]
+
+
+def test_resharded_tablets_are_placed_anew_and_taken_over_once() -> None:
+    once = life.reshard(table(2), (KEY_MIN, pivot(5)), None, None, 100)
+    mounted = life.mount(
+        once,
+        None,
+        None,
+        is_frozen=False,
+        revision=Revision(8),
+        place=lambda count: [CellId(7)] * count,
+    )
+    assert [it.cell for it in mounted.tablets] == [7, 7]
+    first, second = life.assignments(mounted, CellId(7))
+    assert first.sources == (source(0),)
+    assert second.sources == (source(0), source(1))
+    assert first.upper == second.lower == pivot(5)
+
+
+@pytest.mark.parametrize(
+    ("pivots", "reason"),
+    [
+        ((), "First pivot key must be"),
+        ((pivot(11),), "First pivot key must be that of the first tablet"),
+        ((pivot(10), pivot(10)), "strictly increasing"),
+        ((pivot(10), pivot(12), pivot(11)), "strictly increasing"),
+        ((pivot(10), pivot(30)), "must lie below the tablet after"),
+        ((pivot(10), pivot(11) + b"\x99"), "values of the first key columns"),
+    ],
+)
+def test_pivot_keys_that_do_not_fit_are_refused(pivots: tuple[bytes, ...], reason: str) -> None:
+    with pytest.raises(SchemaViolation, match=reason):
+        life.reshard(table(4), pivots, 1, 2, 100)  # type: ignore[arg-type]
+
+
+def test_the_first_tablet_begins_below_every_key() -> None:
+    with pytest.raises(SchemaViolation, match="First pivot key must be empty"):
+        life.reshard(table(2), (pivot(1),), None, None, 100)
+
+
+@pytest.mark.parametrize("state", ["mounted", "frozen", "mounting", "unmounting", "freezing"])
+def test_only_unmounted_tablets_are_resharded(state: str) -> None:
+    it = table(3)
+    it = replace(it, tablets=(it.tablets[0], replace(it.tablets[1], state=state), it.tablets[2]))
+    text = "Cannot reshard table since tablet 11 is not unmounted"
+    with pytest.raises(InvalidTabletState, match=text):
+        life.reshard(it, (KEY_MIN,), None, None, 100)
+    after = life.reshard(it, (pivot(20), pivot(25)), 2, 2, 100)  # the others may be mounted
+    assert [tablet.tablet for tablet in after.tablets] == [10, 11, 100, 101]
+
+
+def test_a_table_has_so_many_tablets_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions, "TABLETS_PER_TABLE_MAX", 4)
+    life.reshard(table(3), (pivot(20), pivot(21)), 2, 2, 100)
+    with pytest.raises(LimitExceeded, match="at most 4 tablets"):
+        life.reshard(table(3), (pivot(20), pivot(21), pivot(22)), 2, 2, 100)
+
+
+# Copies
+
+
+def test_a_copy_lives_where_its_source_does_and_takes_over_its_rows() -> None:
+    original = table(2)
+    copy = life.copied(original, "//copy", 50)
+    assert (copy.table, copy.path, copy.columns) == (50, "//copy", COLUMNS)
+    assert copy.settings == original.settings
+    assert [it.tablet for it in copy.tablets] == [51, 52]
+    assert [it.pivot_key for it in copy.tablets] == [it.pivot_key for it in original.tablets]
+    assert [(it.cell, it.state, it.revision) for it in copy.tablets] == [
+        (0, "unmounted", 0),
+        (1, "unmounted", 0),
+    ]
+    assert [it.sources for it in copy.tablets] == [(source(0),), (source(1),)]
+
+
+def test_a_copy_of_a_table_that_never_was_mounted_is_empty() -> None:
+    copy = life.copied(table(2, cell=None), "//copy", 50)
+    assert [(it.cell, it.sources) for it in copy.tablets] == [(None, ()), (None, ())]
+
+
+def test_a_copy_of_resharded_tablets_takes_over_from_the_old_ones_when_it_is_mounted() -> None:
+    resharded = life.reshard(table(2), (KEY_MIN,), None, None, 100)
+    (tablet,) = life.copied(resharded, "//copy", 50).tablets
+    assert (tablet.cell, tablet.sources) == (None, (source(0), source(1)))
+
+
+def test_what_still_waits_for_its_rows_can_not_be_passed_on() -> None:
+    copy = life.copied(table(1), "//copy", 50)
+    with pytest.raises(Unavailable, match="still being copied"):
+        life.copied(copy, "//other", 60)
+    with pytest.raises(Unavailable, match="still being copied"):
+        life.reshard(copy, (KEY_MIN,), None, None, 60)
+
+
+# Schemas
+
+NUMBER = Column("n", "int64")
+BASE = (
+    Column("k", "int64", sort_order="ascending", required=True),
+    Column("t", "utf8", required=True),
+    NUMBER,
+    Column("s", "int64", aggregate="sum"),
+)
+KEY, TEXT, _, SUM = BASE
+
+
+def altered(*columns: Column) -> tuple[Column, ...]:
+    it = replace(table(1), columns=BASE)
+    after = life.alter(it, columns)
+    assert after.tablets is it.tablets
+    return after.columns
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (KEY, TEXT, NUMBER, Column("new", "any"), SUM),
+        (KEY, Column("k2", "utf8", sort_order="ascending"), TEXT, NUMBER, SUM),
+        (KEY, SUM, NUMBER, TEXT),
+        (KEY, replace(TEXT, required=False), NUMBER, SUM),
+        (replace(KEY, required=False), TEXT, NUMBER, SUM),
+        (KEY, TEXT, replace(NUMBER, lock="a"), SUM),
+        (KEY, TEXT, replace(NUMBER, aggregate="max"), SUM),
+        (KEY, replace(TEXT, type="string"), NUMBER, SUM),
+    ],
+)
+def test_a_schema_may_change_so(columns: tuple[Column, ...]) -> None:
+    assert altered(*columns) == columns
+
+
+def test_the_same_schema_changes_nothing() -> None:
+    it = table(1)
+    assert life.alter(it, COLUMNS) is it
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ((KEY, TEXT, SUM), "can't be removed or renamed"),
+        ((KEY, TEXT, replace(NUMBER, name="m"), SUM), "can't be removed or renamed"),
+        ((KEY, TEXT, replace(NUMBER, type="uint64"), SUM), "from int64 to uint64"),
+        ((KEY, replace(TEXT, type="any"), NUMBER, SUM), "from utf8 to any"),
+        ((KEY, TEXT, replace(NUMBER, required=True), SUM), "can't become required"),
+        ((KEY, TEXT, NUMBER, SUM, Column("new", "int64", required=True)), "can't be required"),
+        (
+            (KEY, Column("k2", "int64", sort_order="ascending", required=True), TEXT, NUMBER, SUM),
+            "can't be required",
+        ),
+        ((KEY, TEXT, NUMBER, replace(SUM, aggregate=None)), "must go on doing so"),
+        ((KEY, TEXT, NUMBER, replace(SUM, aggregate="min")), "must go on doing so"),
+        ((Column("k2", "int64", sort_order="ascending"), KEY, TEXT, NUMBER, SUM), "key columns"),
+        ((KEY, replace(NUMBER, sort_order="ascending"), TEXT, SUM), "can't become a key column"),
+        ((replace(KEY, sort_order=None), TEXT, NUMBER, SUM), "needs a column with sort_order"),
+        ((KEY,), "at least one column that is not a key"),
+        ((KEY, TEXT, NUMBER, SUM, SUM), "two columns have one name"),
+        ((KEY, replace(TEXT, aggregate="sum"), NUMBER, SUM), "needs a number"),
+    ],
+)
+def test_a_schema_may_not_change_so(columns: tuple[Column, ...], reason: str) -> None:
+    with pytest.raises(SchemaViolation, match=reason):
+        altered(*columns)
