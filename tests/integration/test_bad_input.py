@@ -108,9 +108,13 @@ def test_an_unmounted_table(db: dodona.Client, table: str) -> None:
     assert db.lookup_rows(table, [{"id": 2}]) == []
 
 
-def test_a_removed_table_needs_to_be_unmounted(db: dodona.Client, table: str) -> None:
-    with pytest.raises(InvalidRequest, match="unmount"):
-        db.remove_table(table)
+def test_a_table_that_is_removed_while_mounted_is_gone(db: dodona.Client) -> None:
+    path = "//bad_input/removed"
+    db.create_table(path, schema=SCHEMA, mount=True)
+    db.insert_rows(path, [ROW])
+    db.remove_table(path)
+    with pytest.raises(TableNotFound, match=path):
+        db.insert_rows(path, [ROW])
 
 
 def data_plane(cluster: LocalCluster) -> list[str]:

@@ -26,7 +26,7 @@ from dodona.types import CellId, Timestamp
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.proxy import ProxyCore
-from dodona_oracle.core.records import Put, Remove
+from dodona_oracle.core.records import Group, Put, Remove, changes_of
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Record
@@ -61,11 +61,12 @@ class MasterHost(Host):
     def _recover(self) -> MasterCore:
         items: dict[tuple[str, bytes], bytes] = {}
         for record in self.disk.records:
-            if isinstance(record, Put):
-                items[record.bucket, record.key] = record.value
-            else:
-                assert isinstance(record, Remove)
-                items.pop((record.bucket, record.key), None)
+            assert isinstance(record, Put | Remove | Group)
+            for change in changes_of(record):
+                if isinstance(change, Put):
+                    items[change.bucket, change.key] = change.value
+                else:
+                    items.pop((change.bucket, change.key), None)
         self.disk.open(self._on_durable)
         stored = [(bucket, key, value) for (bucket, key), value in items.items()]
         return MasterCore.recover(stored, self.clock.now(), self._settings)

@@ -1,42 +1,62 @@
 """The catalog over REST: one table that the client and the master both go by. Pure.
 
-Owns: message ↔ method, path, query and JSON, and Failure ↔ `application/problem+json`. On the data
-plane a message is an array; here it is an object with named fields, for people and for other
-languages. Bytes (keys) are base64. Whoever sends the bytes is no business of this module: it must
-not import a network library.
+Owns: message ↔ method, path and query, and Failure ↔ `application/problem+json`. On the data plane
+a message is an array; here it is an object with named fields (see `twins`), for people and for
+other languages. Whoever sends the bytes is no business of this module: it must not import a network
+library.
 """
 
 from collections.abc import Mapping
-from types import UnionType
-from typing import Any, Final, NamedTuple, Union, get_args, get_origin
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
 
 from dodona._core.messages import (
+    AbortTreeTransaction,
+    AlterTable,
     Assignment,
+    BeginTreeTransaction,
     CatalogReply,
     CatalogRequest,
     Cluster,
+    CommitTreeTransaction,
+    CopyNode,
+    CreateDirectory,
     CreateTable,
     Done,
     Failure,
+    FreezeTable,
     GenerateTimestamps,
     GetCluster,
+    GetNode,
     GetTable,
     Heartbeat,
+    ListNodes,
     ListTables,
+    LockNode,
     Message,
     MountTable,
+    MoveNode,
+    NodeExists,
+    NodeLock,
+    NodeNames,
+    NodeValue,
+    PingTreeTransaction,
     RegisterProxy,
+    RemountTable,
     RemoveNode,
+    ReshardTable,
+    SetNode,
     Table,
     TableList,
     TimestampRange,
+    TreeTransaction,
+    UnfreezeTable,
     UnmountTable,
 )
+from dodona._core.twins import from_twin, to_twin, twin_of
 from dodona.errors import ERRORS_BY_KIND, DodonaError, InvalidRequest, Unavailable
-from dodona.types import KEY_MIN
 
 BODY_BYTES_MAX: Final = 8 << 20
 JSON_TYPE: Final = "application/json"
@@ -47,8 +67,8 @@ RestReply = CatalogReply | TimestampRange
 
 
 class Operation(NamedTuple):
-    """How one request travels. With `parameter`, its only field is that query parameter, and
-    `default` stands for an absent one; without, the request is the JSON body (if it has fields)."""
+    """How one request travels: as query parameters if `is_query`, else as a JSON body, if it has
+    fields at all. What has a default may be left out."""
 
     name: str
     method: str
@@ -57,103 +77,206 @@ class Operation(NamedTuple):
     reply: type[Message]
     summary: str
     status: int = 200
-    parameter: str | None = None
-    default: str | None = None
+    is_query: bool = False
 
     @property
     def has_body(self) -> bool:
         """Whether the request is a JSON body."""
-        return self.parameter is None and self.method == "POST"
+        return not self.is_query and bool(self.request.__struct_fields__)
 
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation(
-        "create_table", "POST", "/v1/tables", CreateTable, Table, "Make a table.", status=201
-    ),
-    Operation(
+def _query(
+    name: str, method: str, path: str, request: type[Message], reply: type[Message], summary: str
+) -> Operation:
+    return Operation(name, method, path, request, reply, summary, is_query=True)
+
+
+def _body(
+    name: str, path: str, request: type[Message], reply: type[Message], summary: str, status: int
+) -> Operation:
+    return Operation(name, "POST", path, request, reply, summary, status)
+
+
+_TABLES: Final = (
+    _body("create_table", "/v1/tables", CreateTable, Table, "Make a table.", 201),
+    _query(
         "list_tables",
         "GET",
         "/v1/tables",
         ListTables,
         TableList,
         "The paths of all tables that begin with the prefix, sorted.",
-        parameter="prefix",
-        default="//",
     ),
-    Operation(
+    _query(
         "get_table",
         "GET",
         "/v1/table",
         GetTable,
         Table,
         "A table with its tablets, and where they are served.",
-        parameter="path",
     ),
-    Operation(
-        "remove_table",
-        "DELETE",
-        "/v1/table",
-        RemoveNode,
-        Done,
-        "Remove a table that is not mounted, and all its rows.",
-        parameter="path",
-    ),
-    Operation(
+    _query(
         "mount_table",
         "POST",
         "/v1/table/mount",
         MountTable,
         Table,
-        "Have the table's tablets served; they are a moment later.",
-        parameter="path",
+        "Have tablets served; they are a moment later.",
     ),
-    Operation(
+    _query(
         "unmount_table",
         "POST",
         "/v1/table/unmount",
         UnmountTable,
         Table,
-        "Have the table's tablets served no more; so it is a moment later.",
-        parameter="path",
+        "Have tablets served no more; so it is a moment later.",
     ),
-    Operation(
-        "get_cluster", "GET", "/v1/cluster", GetCluster, Cluster, "The cells and the proxies."
-    ),
-    Operation(
-        "heartbeat",
+    _query(
+        "freeze_table",
         "POST",
+        "/v1/table/freeze",
+        FreezeTable,
+        Table,
+        "Have tablets served for reading only.",
+    ),
+    _query(
+        "unfreeze_table",
+        "POST",
+        "/v1/table/unfreeze",
+        UnfreezeTable,
+        Table,
+        "Have frozen tablets written again.",
+    ),
+    _query(
+        "remount_table",
+        "POST",
+        "/v1/table/remount",
+        RemountTable,
+        Table,
+        "Have tablets go by the table's settings as they are now.",
+    ),
+    _body(
+        "reshard_table",
+        "/v1/table/reshard",
+        ReshardTable,
+        Table,
+        "Divide unmounted tablets anew, at other keys.",
+        200,
+    ),
+    _body(
+        "alter_table",
+        "/v1/table/alter",
+        AlterTable,
+        Table,
+        "Change the schema of an unmounted table.",
+        200,
+    ),
+)
+_NODES: Final = (
+    _body("create_directory", "/v1/directories", CreateDirectory, Done, "Make a directory.", 201),
+    _query(
+        "get_node",
+        "GET",
+        "/v1/node",
+        GetNode,
+        NodeValue,
+        "An attribute, all attributes, or what is in a directory as nested maps.",
+    ),
+    _body("set_node", "/v1/node", SetNode, Done, "Set one attribute, or all.", 200),
+    _query(
+        "remove_node",
+        "DELETE",
+        "/v1/node",
+        RemoveNode,
+        Done,
+        "Remove a table with all its rows, a directory, or an attribute.",
+    ),
+    _query("list_nodes", "GET", "/v1/node/list", ListNodes, NodeNames, "The names in a directory."),
+    _query(
+        "node_exists",
+        "GET",
+        "/v1/node/exists",
+        NodeExists,
+        NodeValue,
+        "Whether there is such a node or attribute.",
+    ),
+    _body("move_node", "/v1/node/move", MoveNode, Done, "Give a node another path.", 200),
+    _body("copy_node", "/v1/node/copy", CopyNode, Done, "Copy a node with all in it.", 200),
+    _body(
+        "lock_node",
+        "/v1/node/lock",
+        LockNode,
+        NodeLock,
+        "Lock a node until a transaction ends.",
+        200,
+    ),
+)
+_TRANSACTIONS: Final = (
+    _body(
+        "begin_transaction",
+        "/v1/transactions",
+        BeginTreeTransaction,
+        TreeTransaction,
+        "Begin a master transaction, which ends if it is not pinged in time.",
+        201,
+    ),
+    _query(
+        "ping_transaction",
+        "POST",
+        "/v1/transaction/ping",
+        PingTreeTransaction,
+        Done,
+        "Keep a master transaction, and those around it, alive.",
+    ),
+    _query(
+        "commit_transaction",
+        "POST",
+        "/v1/transaction/commit",
+        CommitTreeTransaction,
+        Done,
+        "Make what a master transaction changed its parent's, or everybody's.",
+    ),
+    _query(
+        "abort_transaction",
+        "POST",
+        "/v1/transaction/abort",
+        AbortTreeTransaction,
+        Done,
+        "End a master transaction, so that it leaves nothing behind.",
+    ),
+)
+_PROCESSES: Final = (
+    _query("get_cluster", "GET", "/v1/cluster", GetCluster, Cluster, "The cells and the proxies."),
+    _body(
+        "heartbeat",
         "/v1/cells/heartbeat",
         Heartbeat,
         Assignment,
         "From a cell: where it is and what it serves. Answered by what it is to serve.",
+        200,
     ),
-    Operation(
+    _body(
         "register_proxy",
-        "POST",
         "/v1/proxies",
         RegisterProxy,
         Done,
         "From a proxy, again and again: where it is.",
+        200,
     ),
-    Operation(
+    _body(
         "generate_timestamps",
-        "POST",
         "/v1/timestamps",
         GenerateTimestamps,
         TimestampRange,
         "Fresh timestamps: `first` to `first + count - 1`. For bulk, speak the data plane.",
+        200,
     ),
 )
+OPERATIONS: Final[tuple[Operation, ...]] = (*_TABLES, *_NODES, *_TRANSACTIONS, *_PROCESSES)
 
 OPERATIONS_BY_REQUEST: Final[dict[type[Any], Operation]] = {
     operation.request: operation for operation in OPERATIONS
 }
-
-_defaults: Final[dict[tuple[type[Any], str], Any]] = {
-    (CreateTable, "atomicity"): "full",
-    (CreateTable, "pivot_keys"): (KEY_MIN,),
-}
-"""What a request by hand may leave out."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -177,82 +300,31 @@ class HttpCall(NamedTuple):
     content: bytes | None
 
 
-# The twins: for each array-like message a struct with the same fields that JSON shows as an object
-
-
-_twins: Final[dict[type[Any], type[Any]]] = {}
-_originals: Final[dict[type[Any], type[Any]]] = {}
-
-
-def twin_of(message: type[Any]) -> type[Any]:
-    """The struct that JSON is made from, and that its schema describes."""
-    if message not in _twins:
-        fields: list[Any] = []
-        for field in msgspec.structs.fields(message):
-            default = _defaults.get((message, field.name), field.default)
-            if field.default_factory is not msgspec.NODEFAULT:
-                default = msgspec.field(default_factory=field.default_factory)
-            required = default is msgspec.NODEFAULT
-            annotation = _twin_annotation(field.type)
-            fields.append((field.name, annotation, *(() if required else (default,))))
-        is_request = message in OPERATIONS_BY_REQUEST
-        twin = msgspec.defstruct(
-            message.__name__, fields, frozen=True, forbid_unknown_fields=is_request
-        )
-        twin.__doc__ = message.__doc__
-        _twins[message] = twin
-        _originals[twin] = message
-    return _twins[message]
-
-
-def _twin_annotation(annotation: Any) -> Any:
-    """The annotation with every message in it replaced by its twin."""
-    if isinstance(annotation, type) and issubclass(annotation, Message):
-        return twin_of(annotation)
-    arguments = get_args(annotation)
-    origin = get_origin(annotation)
-    if not arguments or origin is None or not any(map(_mentions_message, arguments)):
-        return annotation
-    replaced = tuple(_twin_annotation(argument) for argument in arguments)
-    return Union[replaced] if origin in (Union, UnionType) else origin[replaced]  # noqa: UP007
-
-
-def _mentions_message(annotation: Any) -> bool:
-    if isinstance(annotation, type) and issubclass(annotation, Message):
-        return True
-    return any(map(_mentions_message, get_args(annotation)))
-
-
-def _to_twin(value: Any) -> Any:
-    if isinstance(value, Message):
-        names = value.__struct_fields__
-        return twin_of(type(value))(*[_to_twin(getattr(value, name)) for name in names])
-    if isinstance(value, tuple):
-        return tuple(map(_to_twin, value))
-    return value
-
-
-def _from_twin(value: Any) -> Any:
-    original = _originals.get(type(value))
-    if original is not None:
-        names = original.__struct_fields__
-        return original(*[_from_twin(getattr(value, name)) for name in names])
-    if isinstance(value, tuple):
-        return tuple(map(_from_twin, value))
-    return value
-
-
 # The client's side
 
 
 def encode_call(request: RestRequest) -> HttpCall:
     """The HTTP call that makes this request."""
     operation = OPERATIONS_BY_REQUEST[type(request)]
-    if operation.parameter is not None:
-        query = urlencode({operation.parameter: getattr(request, operation.parameter)})
-        return HttpCall(operation.method, f"{operation.path}?{query}", None)
-    content = encode_json(request) if operation.has_body else None
-    return HttpCall(operation.method, operation.path, content)
+    if operation.has_body:
+        return HttpCall(operation.method, operation.path, encode_json(request))
+    query = urlencode(_query_of(request))
+    return HttpCall(operation.method, operation.path + ("?" + query if query else ""), None)
+
+
+def _query_of(request: RestRequest) -> dict[str, str]:
+    """The parameters of a request, those that are as they are when left out excepted."""
+    twin = to_twin(request)
+    values = {field.name: getattr(twin, field.name) for field in msgspec.structs.fields(twin)}
+    return {
+        field.name: _parameter(values[field.name])
+        for field in msgspec.structs.fields(twin)
+        if values[field.name] != field.default
+    }
+
+
+def _parameter(value: str | bool | int) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def decode_reply(request: type[Any], status: int, content: bytes) -> RestReply:
@@ -261,7 +333,7 @@ def decode_reply(request: type[Any], status: int, content: bytes) -> RestReply:
         return _decode_problem(status, content)
     twin = twin_of(OPERATIONS_BY_REQUEST[request].reply)
     try:
-        reply: RestReply = _from_twin(msgspec.json.decode(content, type=twin))
+        reply: RestReply = from_twin(msgspec.json.decode(content, type=twin))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Failure("unavailable", f"the answer is not one of a Dodona master: {error}")
     return reply
@@ -282,26 +354,27 @@ def _decode_problem(status: int, content: bytes) -> Failure:
 
 def decode_request(operation: Operation, query: Mapping[str, str], content: bytes) -> RestRequest:
     """The request that came in. Raises InvalidRequest."""
-    if operation.parameter is not None:
-        value = query.get(operation.parameter, operation.default)
-        if value is None:
-            name = operation.parameter
-            raise InvalidRequest(f"the query parameter {name!r} is missing", parameter=name)
-        return operation.request(value)  # type: ignore[return-value]
-    if not operation.has_body:
-        return operation.request()  # type: ignore[return-value]
+    twin = twin_of(operation.request)
     try:
-        request: RestRequest = _from_twin(
-            msgspec.json.decode(content, type=twin_of(operation.request))
-        )
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"the body is not as it must be: {error}") from error
-    return request
+        if operation.has_body:
+            return from_twin(msgspec.json.decode(content, type=twin))  # type: ignore[no-any-return]
+        _check_present(twin, query)
+        return from_twin(msgspec.convert(dict(query), twin, strict=False))  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        where = "body is" if operation.has_body else "query parameters are"
+        raise InvalidRequest(f"the {where} not as it must be: {error}") from error
+
+
+def _check_present(twin: type[Any], query: Mapping[str, str]) -> None:
+    for field in msgspec.structs.fields(twin):
+        if field.required and field.name not in query:
+            text = f"the query parameter {field.name!r} is missing"
+            raise InvalidRequest(text, parameter=field.name)
 
 
 def encode_json(message: Message) -> bytes:
     """A message as a JSON object."""
-    return msgspec.json.encode(_to_twin(message))
+    return msgspec.json.encode(to_twin(message))
 
 
 def problem_of(failure: Failure) -> Problem:

@@ -1,70 +1,69 @@
-"""The catalog: tables, their tablets, and which cell serves each.
+"""The catalog: the tree of directories and tables, their tablets, and which cell serves each.
 
-Owns: every change of a table or of a tablet's mount, and the records that make it durable. A change
-is checked in full before anything is touched; then it is one record of the whole table, behind the
-counters it used, so that any prefix of the records is a correct catalog.
-
-Invariants:
-- Ids and revisions are never given out twice, removed tables included.
-- A tablet that was ever placed stays with its cell, whose log holds its rows.
-- What becomes of a table is `life`'s to say; this module stores it and tells the cells.
+Owns: which part answers which request. `tree_calls` and `attribute_calls` have the tree and its
+master transactions, `tables` the life of tables, `cells` who is there. Whatever one request changes
+is one record, so that any prefix of the records is a correct catalog.
 
 Errors are raised as `DodonaError`. Imports no I/O and no clock.
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from dodona._core.messages import (
+    AbortTreeTransaction,
     AlterTable,
     Assignment,
+    BeginTreeTransaction,
     CatalogReply,
     CatalogRequest,
     Cell,
     Cluster,
+    CommitTreeTransaction,
+    CopyNode,
+    CreateDirectory,
     CreateTable,
     Done,
     FreezeTable,
     GetCluster,
+    GetNode,
     GetTable,
     Heartbeat,
+    ListNodes,
     ListTables,
+    LockNode,
     MountTable,
+    MoveNode,
+    NodeExists,
+    NodeLock,
+    NodeNames,
+    NodeValue,
+    PingTreeTransaction,
     RegisterProxy,
     RemountTable,
     RemoveNode,
     ReshardTable,
+    SetNode,
     Table,
+    TableLifeRequest,
     TableList,
-    Tablet,
-    TabletAssignment,
+    TreeTransaction,
     UnfreezeTable,
     UnmountTable,
 )
-from dodona.errors import InvalidRequest, LimitExceeded, TableExists, TableNotFound, Unavailable
-from dodona.types import CellId, Now, Revision, TabletId
-from dodona_oracle.core import life
+from dodona.types import NO_TREE_TRANSACTION, Now, Revision, TabletId
+from dodona_oracle.core import attributes, life
+from dodona_oracle.core.attribute_calls import AttributeCalls
 from dodona_oracle.core.cells import Presence
 from dodona_oracle.core.definitions import check_definition
-from dodona_oracle.core.records import (
-    COUNTERS,
-    LAST_ID,
-    LAST_REVISION,
-    MasterState,
-    Put,
-    Record,
-    StoredTable,
-    StoredTablet,
-    encode_number,
-    put_table,
-    remove_table,
-)
-
-TABLES_MAX: Final = 10_000
-TABLETS_MAX: Final = 100_000
+from dodona_oracle.core.journal import Journal
+from dodona_oracle.core.paths import parse_node_path, parse_path
+from dodona_oracle.core.records import MasterState, Record, StoredTable, StoredTablet
+from dodona_oracle.core.tables import Tables
+from dodona_oracle.core.tree import Tree
+from dodona_oracle.core.tree_calls import TreeCalls
 
 
 class CatalogStatistics(msgspec.Struct, frozen=True):
@@ -73,218 +72,202 @@ class CatalogStatistics(msgspec.Struct, frozen=True):
     table_count: int
     tablet_count: int
     moving_tablet_count: int
+    node_count: int
+    tree_transaction_count: int
+    lock_count: int
 
 
 class Catalog:
-    """Answers catalog requests; `append` takes the records of each change, in order."""
+    """Answers catalog requests; `append` takes the record of each change, in order."""
 
-    def __init__(self, state: MasterState, append: Callable[[Record], None]) -> None:
-        self._append = append
-        self._last_id = state.last_id
-        self._last_revision = state.last_revision
+    def __init__(self, state: MasterState, append: Callable[[Record], None], now: Now) -> None:
+        self._journal = Journal(state, append)
         self._presence = Presence()
-        self._tables = {table.path: table for table in state.tables}
-        self._tablet_count = sum(len(table.tablets) for table in state.tables)
-        self._placed_counts: dict[CellId, int] = {}
-        # Per cell, the tables with tablets there that are being mounted or unmounted. (A dict for
-        # its order: what a core does must not depend on how a set happens to be laid out.)
-        self._moving_paths: dict[CellId, dict[str, None]] = {}
-        self._assignments: dict[CellId, tuple[TabletAssignment, ...]] = {}
-        for table in state.tables:
-            self._index(table)
+        self._tables = Tables(state.tables, self._journal, self._presence)
+        self._tree = Tree(state, self._journal, self._tables, now)
+        self._calls = TreeCalls(self._tree, self._journal, self._tables)
+        self._attributes = AttributeCalls(self._tree, self._calls)
+        self._journal.flush()
         self._methods: dict[type[Any], Callable[[Any, Now], CatalogReply]] = {
             CreateTable: self._create_table,
-            RemoveNode: self._remove_table,
             GetTable: self._get_table,
             ListTables: self._list_tables,
-            MountTable: self._mount_table,
-            UnmountTable: self._unmount_table,
-            FreezeTable: self._freeze_table,
-            UnfreezeTable: self._unfreeze_table,
-            RemountTable: self._remount_table,
-            ReshardTable: self._reshard_table,
-            AlterTable: self._alter_table,
+            MountTable: self._change_life,
+            UnmountTable: self._change_life,
+            FreezeTable: self._change_life,
+            UnfreezeTable: self._change_life,
+            RemountTable: self._change_life,
+            ReshardTable: self._change_life,
+            AlterTable: self._change_life,
             Heartbeat: self._take_heartbeat,
             RegisterProxy: self._register_proxy,
             GetCluster: self._get_cluster,
+            CreateDirectory: self._create_directory,
+            RemoveNode: self._remove_node,
+            MoveNode: self._move_node,
+            CopyNode: self._copy_node,
+            ListNodes: self._list_nodes,
+            NodeExists: self._node_exists,
+            GetNode: self._get_node,
+            SetNode: self._set_node,
+            BeginTreeTransaction: self._begin,
+            PingTreeTransaction: self._ping,
+            CommitTreeTransaction: self._commit,
+            AbortTreeTransaction: self._abort,
+            LockNode: self._lock_node,
         }
 
     def handle(self, request: CatalogRequest, now: Now) -> CatalogReply:
         """Carry out one request. Raises DodonaError; nothing has changed then."""
-        return self._methods[type(request)](request, now)
+        self.tick(now)
+        reply = self._methods[type(request)](request, now)
+        self._journal.flush()
+        return reply
+
+    def tick(self, now: Now) -> None:
+        """Abort the master transactions that were not pinged in time."""
+        assert self._journal.is_empty, "a request was refused halfway"
+        self._tree.expire(now)
+        self._journal.flush()
+
+    def next_deadline(self) -> int | None:
+        """When to call `tick` at the latest, as an instant in microseconds."""
+        return self._tree.transactions.next_deadline()
 
     def statistics(self) -> CatalogStatistics:
         """A record of now."""
-        moving = [
-            tablet
-            for table in self._tables.values()
-            for tablet in table.tablets
-            if life.is_moving(tablet)
-        ]
         return CatalogStatistics(
-            table_count=len(self._tables),
-            tablet_count=self._tablet_count,
-            moving_tablet_count=len(moving),
+            table_count=self._tables.table_count,
+            tablet_count=self._tables.tablet_count,
+            moving_tablet_count=self._tables.moving_tablet_count(),
+            node_count=self._tree.node_count,
+            tree_transaction_count=self._tree.transactions.count,
+            lock_count=self._tree.locks.count,
         )
 
     # Tables
 
     def _create_table(self, request: CreateTable, now: Now) -> Table:
         check_definition(request)
-        if request.path in self._tables:
-            raise TableExists(f"there is a table {request.path} already", path=request.path)
-        count = len(request.pivot_keys)
-        if len(self._tables) >= TABLES_MAX or self._tablet_count + count > TABLETS_MAX:
-            raise LimitExceeded(f"at most {TABLES_MAX} tables of {TABLETS_MAX} tablets in all")
+        path = parse_node_path(request.path)
+        values = attributes.unpack_map(request.attributes, request.path)
+        wanted = attributes.sort_out(values, "table", request.path)
+        attributes.check_count(wanted.own, request.path)
         table = StoredTable(
-            table=self._last_id + 1,
-            path=request.path,
+            table=0,
+            path=path.node_path,
             columns=request.columns,
             atomicity=request.atomicity,
             tablets=tuple(
-                StoredTablet(
-                    TabletId(self._last_id + 2 + index), key, life.UNMOUNTED, None, Revision(0)
-                )
-                for index, key in enumerate(request.pivot_keys)
+                StoredTablet(TabletId(0), key, life.UNMOUNTED, None, Revision(0))
+                for key in request.pivot_keys
             ),
         )
-        self._last_id += 1 + count
-        self._append(Put(COUNTERS, LAST_ID, encode_number(self._last_id)))
-        self._tablet_count += count
-        self._store(table)
-        return self._describe(table)
-
-    def _remove_table(self, request: RemoveNode, now: Now) -> Done:
-        table = self._table(request.path)
-        served = [tablet for tablet in table.tablets if tablet.state != life.UNMOUNTED]
-        if served:
-            raise InvalidRequest(
-                "the table is mounted, or not unmounted yet: unmount it first",
-                path=table.path,
-                tablet_count=len(served),
-            )
-        self._append(remove_table(table))
-        del self._tables[table.path]
-        self._tablet_count -= len(table.tablets)
-        self._count_places(table, -1)
-        return Done()
+        table = attributes.changed_table(table, wanted.settings)
+        created = self._calls.create(path, request.transaction, now, wanted.own, table)
+        assert created is not None
+        return self._tables.describe(created)
 
     def _get_table(self, request: GetTable, now: Now) -> Table:
-        return self._describe(self._table(request.path))
+        view = self._tree.view(request.transaction)
+        return self._tables.describe(self._calls.find_table(view, parse_node_path(request.path)))
 
     def _list_tables(self, request: ListTables, now: Now) -> TableList:
-        return TableList(
-            tuple(path for path in sorted(self._tables) if path.startswith(request.prefix))
-        )
+        paths = (table.path for table in self._tables.by_id.values())
+        return TableList(tuple(sorted(path for path in paths if path.startswith(request.prefix))))
 
-    # Mounts
+    def _change_life(self, request: TableLifeRequest, now: Now) -> Table:
+        """Outside transactions, and not while one of them has a lock on the table."""
+        view = self._tree.view(NO_TREE_TRANSACTION)
+        table = self._calls.find_table(view, parse_node_path(request.path))
+        self._tree.check_free(table.table, table.path)
+        return self._tables.describe(self._tables.change_life(table, request, now))
 
-    def _mount_table(self, request: MountTable, now: Now) -> Table:
-        table = self._table(request.path)
-        mounted = life.mount(
-            table,
-            request.first_tablet,
-            request.last_tablet,
-            is_frozen=request.is_frozen,
-            revision=Revision(self._last_revision + 1),
-            place=partial(self._choose_cells, table, now),
-        )
-        if mounted is not table:
-            self._last_revision += 1
-            self._append(Put(COUNTERS, LAST_REVISION, encode_number(self._last_revision)))
-        return self._change(table, mounted)
+    # The tree
 
-    def _choose_cells(self, table: StoredTable, now: Now, count: int) -> list[CellId]:
-        """The least loaded come first. Raises Unavailable."""
-        cells = self._presence.cells_alive(now)
-        if not cells:
-            raise Unavailable("no cell is alive to mount the table in", path=table.path)
-        cells.sort(key=self._load_order)
-        return [cells[at % len(cells)] for at in range(count)]
+    def _create_directory(self, request: CreateDirectory, now: Now) -> Done:
+        path = parse_node_path(request.path)
+        values = attributes.unpack_map(request.attributes, request.path)
+        own = attributes.sort_out(values, "directory", request.path).own
+        attributes.check_count(own, request.path)
+        found = self._tree.view(request.transaction).find(path.names)
+        if not (request.ignore_existing and found is not None and found.kind == "directory"):
+            self._calls.create(
+                path, request.transaction, now, own, is_recursive=request.is_recursive
+            )
+        return Done()
 
-    def _load_order(self, cell: CellId) -> tuple[int, CellId]:
-        return self._placed_counts.get(cell, 0), cell
+    def _remove_node(self, request: RemoveNode, now: Now) -> Done:
+        path = parse_path(request.path)
+        if path.attribute is None:
+            self._calls.remove(
+                path,
+                request.transaction,
+                now,
+                is_recursive=request.is_recursive,
+                is_forced=request.is_forced,
+            )
+        else:
+            self._attributes.remove(
+                request.path, request.transaction, now, is_forced=request.is_forced
+            )
+        return Done()
 
-    def _unmount_table(self, request: UnmountTable, now: Now) -> Table:
-        table = self._table(request.path)
-        return self._change(table, life.unmount(table, request.first_tablet, request.last_tablet))
+    def _move_node(self, request: MoveNode, now: Now) -> Done:
+        self._calls.move(request, now)
+        return Done()
 
-    def _freeze_table(self, request: FreezeTable, now: Now) -> Table:
-        table = self._table(request.path)
-        return self._change(table, life.freeze(table, request.first_tablet, request.last_tablet))
+    def _copy_node(self, request: CopyNode, now: Now) -> Done:
+        self._calls.copy(request, now)
+        return Done()
 
-    def _unfreeze_table(self, request: UnfreezeTable, now: Now) -> Table:
-        table = self._table(request.path)
-        return self._change(table, life.unfreeze(table, request.first_tablet, request.last_tablet))
+    def _list_nodes(self, request: ListNodes, now: Now) -> NodeNames:
+        return NodeNames(self._attributes.names(request.path, request.transaction))
 
-    def _remount_table(self, request: RemountTable, now: Now) -> Table:
-        table = self._table(request.path)
-        return self._change(table, life.remount(table, request.first_tablet, request.last_tablet))
+    def _node_exists(self, request: NodeExists, now: Now) -> NodeValue:
+        is_there = self._attributes.exists(request.path, request.transaction)
+        return NodeValue(msgspec.msgpack.encode(is_there))
 
-    def _alter_table(self, request: AlterTable, now: Now) -> Table:
-        table = self._table(request.path)
-        return self._change(table, life.alter(table, request.columns))
+    def _get_node(self, request: GetNode, now: Now) -> NodeValue:
+        value = self._attributes.value(request.path, request.transaction)
+        return NodeValue(msgspec.msgpack.encode(value))
 
-    def _reshard_table(self, request: ReshardTable, now: Now) -> Table:
-        table = self._table(request.path)
-        resharded = life.reshard(
-            table,
-            request.pivot_keys,
-            request.first_tablet,
-            request.last_tablet,
-            self._last_id + 1,
-        )
-        added = len(resharded.tablets) - len(table.tablets)
-        if self._tablet_count + added > TABLETS_MAX:
-            raise LimitExceeded(f"at most {TABLETS_MAX} tablets in all")
-        self._last_id += len(request.pivot_keys)
-        self._append(Put(COUNTERS, LAST_ID, encode_number(self._last_id)))
-        self._tablet_count += added
-        return self._change(table, resharded)
+    def _set_node(self, request: SetNode, now: Now) -> Done:
+        self._attributes.set(request.path, request.value, request.transaction, now)
+        return Done()
 
-    def _change(self, table: StoredTable, changed: StoredTable) -> Table:
-        """Make it so, if anything is to be done."""
-        if changed is not table:
-            self._count_places(table, -1)
-            self._count_places(changed, 1)
-            self._store(changed)
-        return self._describe(changed)
+    # Master transactions
 
-    def _count_places(self, table: StoredTable, change: int) -> None:
-        for tablet in table.tablets:
-            if tablet.cell is not None:
-                count = self._placed_counts.get(tablet.cell, 0) + change
-                self._placed_counts[tablet.cell] = count
+    def _begin(self, request: BeginTreeTransaction, now: Now) -> TreeTransaction:
+        begun = self._tree.begin(request.parent, request.timeout_ms, request.title, now)
+        return TreeTransaction(begun.transaction, begun.timeout_ms)
+
+    def _ping(self, request: PingTreeTransaction, now: Now) -> Done:
+        self._tree.transactions.ping(request.transaction, now)
+        return Done()
+
+    def _commit(self, request: CommitTreeTransaction, now: Now) -> Done:
+        self._tree.commit(request.transaction)
+        return Done()
+
+    def _abort(self, request: AbortTreeTransaction, now: Now) -> Done:
+        self._tree.abort(request.transaction)
+        return Done()
+
+    def _lock_node(self, request: LockNode, now: Now) -> NodeLock:
+        return NodeLock(self._calls.lock(request))
 
     # Cells and proxies
 
     def _take_heartbeat(self, request: Heartbeat, now: Now) -> Assignment:
         self._presence.check_cell(request.cell, request.address, now)
         self._presence.see_cell(request.cell, request.address, now)
-        moving_paths = self._moving_paths.get(request.cell)
-        if moving_paths:
-            mounted = {each.tablet: each for each in request.mounted}
-            for path in list(moving_paths):
-                table = self._tables[path]
-                moved = life.take_heartbeat(table, request.cell, mounted)
-                if moved is not table:
-                    self._store(moved)
+        self._tables.take_heartbeat(request.cell, request.mounted)
         return Assignment(
-            tablets=self._assignment(request.cell),
+            tablets=self._tables.assignment(request.cell),
             addresses=self._presence.addresses(),
             sequence=request.sequence,
         )
-
-    def _assignment(self, cell: CellId) -> tuple[TabletAssignment, ...]:
-        known = self._assignments.get(cell)
-        if known is None:
-            known = life.in_order(
-                assignment
-                for path in sorted(self._tables)
-                for assignment in life.assignments(self._tables[path], cell)
-            )
-            self._assignments[cell] = known
-        return known
 
     def _register_proxy(self, request: RegisterProxy, now: Now) -> Done:
         self._presence.see_proxy(request.address, now)
@@ -292,7 +275,7 @@ class Catalog:
 
     def _get_cluster(self, request: GetCluster, now: Now) -> Cluster:
         """All cells that are alive, were heard of, or hold a tablet."""
-        cells = sorted({*self._presence.cells(), *self._placed_counts})
+        cells = sorted({*self._presence.cells(), *self._tables.cells()})
         return Cluster(
             proxies=tuple(self._presence.proxies(now)),
             cells=tuple(
@@ -300,47 +283,8 @@ class Catalog:
                     cell=cell,
                     address=self._presence.address(cell) or "",
                     is_alive=self._presence.is_alive(cell, now),
-                    tablet_count=self._placed_counts.get(cell, 0),
+                    tablet_count=self._tables.placed_count(cell),
                 )
                 for cell in cells
             ),
         )
-
-    # The tables in memory
-
-    def _table(self, path: str) -> StoredTable:
-        table = self._tables.get(path)
-        if table is None:
-            raise TableNotFound(f"there is no table {path}", path=path)
-        return table
-
-    def _store(self, table: StoredTable) -> None:
-        """The table is like this now, and durably so."""
-        self._tables[table.path] = table
-        self._append(put_table(table))
-        self._assignments.clear()
-        self._index_moving(table)
-
-    def _index(self, table: StoredTable) -> None:
-        self._count_places(table, 1)
-        self._index_moving(table)
-
-    def _index_moving(self, table: StoredTable) -> None:
-        for paths in self._moving_paths.values():
-            paths.pop(table.path, None)
-        for tablet in table.tablets:
-            if life.is_moving(tablet):
-                assert tablet.cell is not None, "a tablet on its way to nowhere"
-                self._moving_paths.setdefault(tablet.cell, {})[table.path] = None
-
-    def _describe(self, table: StoredTable) -> Table:
-        tablets = tuple(
-            Tablet(each.tablet, each.pivot_key, each.state, each.cell, each.revision)
-            for each in table.tablets
-        )
-        addresses: dict[CellId, str] = {}
-        for each in table.tablets:
-            address = None if each.cell is None else self._presence.address(each.cell)
-            if each.cell is not None and address is not None:
-                addresses[each.cell] = address
-        return Table(table.path, table.columns, table.atomicity, tablets, addresses, table.settings)

@@ -1,10 +1,9 @@
 """What a table may be and may become: the checks before anything enters the catalog. Pure.
 
-Owns: the rules of paths, schemas and their changes, pivot keys and settings. Each raises a typed
+Owns: the rules of schemas and their changes, pivot keys and settings. Each raises a typed
 error that says what and where.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,29 +15,15 @@ from dodona.keys import decode_key
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, Key, TableSettings
 
-PATH_LENGTH_MAX: Final = 1024
 TABLETS_PER_TABLE_MAX: Final = 10_000
 PIVOT_KEY_BYTES_MAX: Final = 4096
 SETTING_MAX: Final = (1 << 63) - 1
 
-_path: Final = re.compile(r"/(?:/[A-Za-z0-9_.-]+)+")
-
 
 def check_definition(request: CreateTable) -> None:
     """Raises InvalidRequest, SchemaViolation or LimitExceeded."""
-    check_path(request.path)
     schema = TableSchema.parse(request.columns)
     check_pivots_between(schema.columns, request.pivot_keys, KEY_MIN, KEY_MAX, 0)
-
-
-def check_path(path: str) -> None:
-    """Raises InvalidRequest unless the path names a table: `//name/name`."""
-    if len(path) > PATH_LENGTH_MAX:
-        text = f"a path has at most {PATH_LENGTH_MAX} characters"
-        raise InvalidRequest(text, path=path[:80], length=len(path))
-    if _path.fullmatch(path) is None:
-        text = "a path is //name or //name/name; a name is letters, digits and any of _ . -"
-        raise InvalidRequest(text, path=path)
 
 
 def check_pivots_between(

@@ -59,7 +59,7 @@ class MasterCore:
     ) -> None:
         self._effects: list[Effect] = []
         self._allocator = Allocator(state.ceiling, settings)
-        self._catalog = Catalog(state, self._append)
+        self._catalog = Catalog(state, self._append, now)
         self._request_count = self._timestamp_count = self._ceiling_count = 0
         self._raise_ceiling(self._allocator.prepare(now))
 
@@ -87,12 +87,16 @@ class MasterCore:
             self._allocator.acknowledge(Timestamp(decode_number(record.value)))
 
     def tick(self, now: Now) -> None:
-        """Renew the ceiling ahead of need."""
+        """Renew the ceiling ahead of need; end master transactions that nobody pings."""
         self._raise_ceiling(self._allocator.renew(now))
+        self._catalog.tick(now)
 
     def next_deadline(self) -> int | None:
         """When to call `tick` at the latest, as an instant in microseconds."""
-        return self._allocator.next_deadline()
+        ceiling_us, lease_us = self._allocator.next_deadline(), self._catalog.next_deadline()
+        if ceiling_us is None or lease_us is None:
+            return lease_us if ceiling_us is None else ceiling_us
+        return min(ceiling_us, lease_us)
 
     def take_effects(self) -> list[Effect]:
         """What is to be done, in order; each is given out once."""

@@ -1,25 +1,42 @@
 """What the master makes durable: named values in buckets, and nothing else.
 
 Owns: the records a master appends, the buckets they go to, and the encoding of the values. A record
-is whole in itself: any prefix of the appended records is a correct state. Imports no I/O.
+is whole in itself: any prefix of the appended records is a correct state. What has to become so all
+at once is one `Group`. Imports no I/O.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dodona._core.messages import TabletSource
+from dodona._core.messages import LockMode, NodeKind, TabletSource
 from dodona.errors import DataCorrupted
 from dodona.schema import Column
-from dodona.types import Atomicity, CellId, Key, Revision, TableSettings, TabletId, Timestamp
+from dodona.types import (
+    Atomicity,
+    CellId,
+    Key,
+    Revision,
+    TableSettings,
+    TabletId,
+    Timestamp,
+    TreeTransactionId,
+)
 
 ORACLE: Final = "oracle"
 """Bucket: `ceiling` → the timestamp below which all that were ever issued lie."""
 COUNTERS: Final = "counters"
 """Bucket: `id` and `revision` → the largest that was ever given out."""
 TABLES: Final = "tables"
-"""Bucket: table id → `StoredTable`."""
+"""Bucket: table id → `StoredTable`. Only those that everybody sees."""
+NODES: Final = "nodes"
+"""Bucket: transaction, node id → `StoredNode`: the whole node where there is no transaction, else
+what the transaction changed of it."""
+LOCKS: Final = "locks"
+"""Bucket: transaction, node id, what of the node → `StoredLock`."""
+TRANSACTIONS: Final = "transactions"
+"""Bucket: transaction → `StoredTransaction`, as long as it is alive."""
 
 CEILING: Final = b"ceiling"
 LAST_ID: Final = b"id"
@@ -43,7 +60,16 @@ class Remove(msgspec.Struct, frozen=True, gc=False):
     key: bytes
 
 
-Record = Put | Remove
+Change = Put | Remove
+
+
+class Group(msgspec.Struct, frozen=True, gc=False):
+    """All of these changes, or none."""
+
+    changes: tuple[Change, ...]
+
+
+Record = Change | Group
 Item = tuple[str, bytes, bytes]
 """(bucket, key, value): what a store gives back."""
 
@@ -73,6 +99,51 @@ class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
     settings_mounted: TableSettings = TableSettings()
 
 
+class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A node of the tree, or what a transaction changed of one: then `attributes` are those it set,
+    and `attributes_removed` those it removed. Attributes are MessagePack. A table made under a
+    transaction that is still open is in its node; any other has the id of its node."""
+
+    node: int
+    parent: int
+    name: str
+    kind: NodeKind
+    created_us: int
+    modified_us: int
+    attributes: dict[str, bytes] = {}
+    attributes_removed: tuple[str, ...] = ()
+    is_removed: bool = False
+    table: StoredTable | None = None
+
+
+class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A node as it was when a snapshot lock was taken, and the path that it had then."""
+
+    path: str
+    node: StoredNode
+    children: dict[str, int]
+
+
+class StoredLock(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A lock on a node, or on the name of one child or one attribute of it."""
+
+    transaction: TreeTransactionId
+    node: int
+    mode: LockMode
+    child: str | None = None
+    attribute: str | None = None
+    snapshot: StoredSnapshot | None = None
+
+
+class StoredTransaction(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A master transaction that has not ended."""
+
+    transaction: TreeTransactionId
+    parent: TreeTransactionId
+    timeout_ms: int
+    title: str
+
+
 class MasterState(msgspec.Struct, frozen=True):
     """All that a master knows after a restart."""
 
@@ -80,6 +151,14 @@ class MasterState(msgspec.Struct, frozen=True):
     last_id: int = 0
     last_revision: int = 0
     tables: tuple[StoredTable, ...] = ()
+    nodes: tuple[tuple[TreeTransactionId, StoredNode], ...] = ()
+    locks: tuple[StoredLock, ...] = ()
+    transactions: tuple[StoredTransaction, ...] = ()
+
+
+def changes_of(record: Record) -> tuple[Change, ...]:
+    """The single changes that a record is made of."""
+    return record.changes if isinstance(record, Group) else (record,)
 
 
 def encode_number(number: int) -> bytes:
@@ -109,23 +188,82 @@ def remove_table(table: StoredTable) -> Remove:
     return Remove(TABLES, encode_number(table.table))
 
 
+def node_name(transaction: TreeTransactionId, node: int) -> bytes:
+    """The key of a node, or of a transaction's change of it."""
+    return encode_number(transaction) + encode_number(node)
+
+
+def put_node(transaction: TreeTransactionId, node: StoredNode) -> Put:
+    """The record of a node as everybody sees it, or of what a transaction changed of it."""
+    return Put(NODES, node_name(transaction, node.node), msgspec.msgpack.encode(node))
+
+
+def remove_node(transaction: TreeTransactionId, node: int) -> Remove:
+    """The record of a node's end, or of the end of what a transaction changed of it."""
+    return Remove(NODES, node_name(transaction, node))
+
+
+def put_lock(lock: StoredLock) -> Put:
+    """The record of a lock."""
+    return Put(LOCKS, _lock_name(lock), msgspec.msgpack.encode(lock))
+
+
+def remove_lock(lock: StoredLock) -> Remove:
+    """The record of a lock's end."""
+    return Remove(LOCKS, _lock_name(lock))
+
+
+def _lock_name(lock: StoredLock) -> bytes:
+    """Short enough for a key of the store: names are of limited length, and ASCII."""
+    part = "" if lock.child is None else f"/{lock.child}"
+    part = part if lock.attribute is None else f"@{lock.attribute}"
+    return node_name(lock.transaction, lock.node) + f"{lock.mode[:2]}{part}".encode()
+
+
+def put_transaction(transaction: StoredTransaction) -> Put:
+    """The record of a transaction's beginning."""
+    name = encode_number(transaction.transaction)
+    return Put(TRANSACTIONS, name, msgspec.msgpack.encode(transaction))
+
+
+def remove_transaction(transaction: TreeTransactionId) -> Remove:
+    """The record of a transaction's end."""
+    return Remove(TRANSACTIONS, encode_number(transaction))
+
+
 def state_from_items(items: Iterable[Item]) -> MasterState:
     """What a store's items say. Raises DataCorrupted on any that is not understood."""
     numbers = {(ORACLE, CEILING): 0, (COUNTERS, LAST_ID): 0, (COUNTERS, LAST_REVISION): 0}
-    tables = []
+    stored: Mapping[str, dict[bytes, Any]] = {bucket: {} for bucket in _kinds}
     for bucket, key, value in items:
         if (bucket, key) in numbers:
             numbers[bucket, key] = decode_number(value)
-        elif bucket == TABLES:
-            tables.append(_decode(value, StoredTable))
+        elif bucket in stored:
+            stored[bucket][key] = _decode(value, _kinds[bucket])
         else:
             raise DataCorrupted("a stored item is of no known kind", bucket=bucket, key=key)
+    in_order = {bucket: dict(sorted(stored[bucket].items())) for bucket in _kinds}
     return MasterState(
         ceiling=Timestamp(numbers[ORACLE, CEILING]),
         last_id=numbers[COUNTERS, LAST_ID],
         last_revision=numbers[COUNTERS, LAST_REVISION],
-        tables=tuple(sorted(tables, key=_table_id)),
+        tables=tuple(in_order[TABLES].values()),
+        nodes=tuple((_transaction_of(key), node) for key, node in in_order[NODES].items()),
+        locks=tuple(in_order[LOCKS].values()),
+        transactions=tuple(in_order[TRANSACTIONS].values()),
     )
+
+
+_kinds: Final[Mapping[str, type[Any]]] = {
+    TABLES: StoredTable,
+    NODES: StoredNode,
+    LOCKS: StoredLock,
+    TRANSACTIONS: StoredTransaction,
+}
+
+
+def _transaction_of(key: bytes) -> TreeTransactionId:
+    return TreeTransactionId(decode_number(key[:NUMBER_BYTES]))
 
 
 Stored = TypeVar("Stored")
@@ -136,7 +274,3 @@ def _decode(value: bytes, kind: type[Stored]) -> Stored:
         return msgspec.msgpack.decode(value, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataCorrupted(f"a stored {kind.__name__} can't be read: {error}") from error
-
-
-def _table_id(table: Any) -> int:
-    return int(table.table)

@@ -78,7 +78,7 @@ def add_operations(application: FastAPI, runtime: Runtime) -> None:
             response_class=Response,
             response_model=None,
             responses={operation.status: _documented_reply(operation, schemas)},
-            openapi_extra=_documented_request(operation, schemas),
+            openapi_extra=_documented_request(operation, schemas, components),
         )
     _describe(application, schemas[Problem], components)
 
@@ -151,22 +151,19 @@ def _with_status(problem: Problem, status: int) -> Problem:
 # The OpenAPI document
 
 
-def _documented_request(operation: Operation, schemas: dict[type[Any], Any]) -> dict[str, Any]:
-    if operation.parameter is not None:
-        schema: dict[str, Any] = {"type": "string"}
-        if operation.default is not None:
-            schema["default"] = operation.default
-        parameter = {
-            "name": operation.parameter,
-            "in": "query",
-            "required": operation.default is None,
-            "schema": schema,
-        }
-        return {"parameters": [parameter]}
-    if not operation.has_body:
-        return {}
-    content = {JSON_TYPE: {"schema": schemas[operation.request]}}
-    return {"requestBody": {"required": True, "content": content}}
+def _documented_request(
+    operation: Operation, schemas: dict[type[Any], Any], components: dict[str, Any]
+) -> dict[str, Any]:
+    if operation.has_body:
+        content = {JSON_TYPE: {"schema": schemas[operation.request]}}
+        return {"requestBody": {"required": True, "content": content}}
+    described = components[operation.request.__name__]
+    required = described.get("required", [])
+    parameters = [
+        {"name": name, "in": "query", "required": name in required, "schema": schema}
+        for name, schema in described["properties"].items()
+    ]
+    return {"parameters": parameters} if parameters else {}
 
 
 def _documented_reply(operation: Operation, schemas: dict[type[Any], Any]) -> dict[str, Any]:

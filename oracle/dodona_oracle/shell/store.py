@@ -18,7 +18,7 @@ import lmdb
 
 from dodona._io.folder import LockedFolder, lock_folder
 from dodona.errors import DataCorrupted, InvalidRequest
-from dodona_oracle.core.records import Item, Put, Record
+from dodona_oracle.core.records import Item, Put, Record, changes_of
 
 FORMAT_VERSION: Final = b"1"
 FILE_NAME: Final = "master.mdb"
@@ -80,11 +80,12 @@ class MasterStore:
     def _write(self, records: Sequence[Record]) -> None:
         with self._environment.begin(write=True) as transaction:
             for record in records:
-                name = record.bucket.encode() + b"\x00" + record.key
-                if isinstance(record, Put):
-                    transaction.put(name, _checksum(name, record.value) + record.value)
-                else:
-                    transaction.delete(name)
+                for change in changes_of(record):
+                    name = change.bucket.encode() + b"\x00" + change.key
+                    if isinstance(change, Put):
+                        transaction.put(name, _checksum(name, change.value) + change.value)
+                    else:
+                        transaction.delete(name)
 
     def _grow(self) -> None:
         size = self._environment.info()["map_size"]

@@ -15,7 +15,7 @@ from dodona.keys import encode_key
 from dodona.schema import Column
 from dodona.types import KEY_MIN, CellId, Key, Now
 from dodona_oracle.core.catalog import Catalog
-from dodona_oracle.core.records import Item, Put, Record, state_from_items
+from dodona_oracle.core.records import Item, Put, Record, changes_of, state_from_items
 
 COLUMNS = (
     Column("k", "int64", sort_order="ascending"),
@@ -40,21 +40,26 @@ class Realm:
         self.values: dict[tuple[str, bytes], bytes] = {}
         self.instant_us = 0
         self.records: list[Record] = []
-        self.catalog = Catalog(state_from_items([]), self.append)
+        self.unix_us = 0
+        self.catalog = Catalog(state_from_items([]), self.append, self.now())
+
+    def now(self) -> Now:
+        return Now(self.instant_us, self.unix_us)
 
     def append(self, record: Record) -> None:
         self.records.append(record)
-        if isinstance(record, Put):
-            self.values[record.bucket, record.key] = record.value
-        else:
-            del self.values[record.bucket, record.key]
+        for change in changes_of(record):
+            if isinstance(change, Put):
+                self.values[change.bucket, change.key] = change.value
+            else:
+                self.values.pop((change.bucket, change.key), None)
 
     def restart(self) -> None:
         items: list[Item] = [(*name, value) for name, value in self.values.items()]
-        self.catalog = Catalog(state_from_items(items), self.append)
+        self.catalog = Catalog(state_from_items(items), self.append, self.now())
 
     def ask(self, request: CatalogRequest) -> Any:
-        reply: CatalogReply = self.catalog.handle(request, Now(self.instant_us, 0))
+        reply: CatalogReply = self.catalog.handle(request, self.now())
         return reply
 
     def beat(self, cell: int, *mounted: MountedTablet, port: int = 9000) -> Assignment:

@@ -94,12 +94,12 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
     assert mounted["tablets"][0]["state"] == "mounting"
     assigned = (await rest.send("POST", "/v1/cells/heartbeat", beat)).json()["tablets"]
     assert [(each["tablet"], each["path"]) for each in assigned] == [(2, "//a")]
-    assert (await rest.problem("DELETE", "/v1/table?path=//a"))["status"] == 400
+    assert (await rest.problem("DELETE", "/v1/node?path=//b"))["status"] == 404
     served = [{"tablet": 2, "revision": 1}]
     await rest.send("POST", "/v1/cells/heartbeat", {**beat, "mounted": served})
     await rest.send("POST", "/v1/table/unmount?path=//a")
     await rest.send("POST", "/v1/cells/heartbeat", beat)
-    gone = await rest.send("DELETE", "/v1/table?path=//a")
+    gone = await rest.send("DELETE", "/v1/node?path=//a")
     assert (gone.status_code, gone.json()) == (200, {})
     assert (await rest.send("GET", "/v1/tables?prefix=//")).json() == {"paths": []}
 
@@ -182,8 +182,9 @@ async def test_the_openapi_document_describes_every_operation(rest: Rest) -> Non
         assert str(operation.status) in described["responses"]
         assert "application/problem+json" in described["responses"]["default"]["content"]
         assert ("requestBody" in described) == operation.has_body
-        if operation.parameter is not None:
-            assert [each["name"] for each in described["parameters"]] == [operation.parameter]
+        names = [each["name"] for each in described.get("parameters", [])]
+        fields = () if operation.has_body else operation.request.__struct_fields__
+        assert names == list(fields)
     text = json.dumps(document)
     components = document["components"]["schemas"]
     for part in text.split('"#/components/schemas/')[1:]:

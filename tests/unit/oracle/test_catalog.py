@@ -24,7 +24,7 @@ from dodona.errors import (
 )
 from dodona.schema import Column
 from dodona.types import KEY_MAX, KEY_MIN, Key
-from dodona_oracle.core import catalog as catalog_module
+from dodona_oracle.core import tables as tables_module
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
 
@@ -44,10 +44,10 @@ def test_a_new_table_is_there_and_unmounted(cluster: Realm) -> None:
 
 
 def test_tables_are_listed_by_prefix_and_sorted(cluster: Realm) -> None:
-    for path in ("//b/x", "//a/y", "//b", "//a/x"):
+    for path in ("//b/x", "//a/y", "//ba", "//a/x"):
         cluster.ask(create(path))
-    assert cluster.ask(ListTables("//")) == TableList(("//a/x", "//a/y", "//b", "//b/x"))
-    assert cluster.ask(ListTables("//b")) == TableList(("//b", "//b/x"))
+    assert cluster.ask(ListTables("//")) == TableList(("//a/x", "//a/y", "//b/x", "//ba"))
+    assert cluster.ask(ListTables("//b")) == TableList(("//b/x", "//ba"))
     assert cluster.ask(ListTables("//nothing")) == TableList(())
 
 
@@ -111,7 +111,9 @@ def test_a_table_can_not_be_made_twice(cluster: Realm) -> None:
         "//a\n",
         "//ä",
         "//a/../\x00",
-        "//" + "a" * 1023,
+        "//" + "a" * 257,
+        "//" + "/".join(["a" * 200] * 6),
+        "//" + "/".join("a" * 65),
     ],
 )
 def test_a_path_that_is_none_is_refused(cluster: Realm, path: str) -> None:
@@ -120,7 +122,17 @@ def test_a_path_that_is_none_is_refused(cluster: Realm, path: str) -> None:
     assert cluster.records == []
 
 
-@pytest.mark.parametrize("path", ["//a", "//A-1/b_2/c.3", "//" + "a" * 1022, "//../.."])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//a",
+        "//A-1/b_2/c.3",
+        "//../..",
+        "//" + "a" * 256,
+        "//" + "/".join(["a" * 203] * 5),
+        "//" + "/".join("a" * 64),
+    ],
+)
 def test_a_path_is_names_between_slashes(cluster: Realm, path: str) -> None:
     assert cluster.ask(create(path)).path == path
 
@@ -184,8 +196,8 @@ def test_ten_thousand_tablets_are_the_most_a_table_has(cluster: Realm) -> None:
 def test_tables_and_tablets_in_all_are_limited(
     cluster: Realm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_module, "TABLES_MAX", 2)
-    monkeypatch.setattr(catalog_module, "TABLETS_MAX", 5)
+    monkeypatch.setattr(tables_module, "TABLES_MAX", 2)
+    monkeypatch.setattr(tables_module, "TABLETS_MAX", 5)
     cluster.ask(create("//a", tablet_count=3))
     with pytest.raises(LimitExceeded):
         cluster.ask(create("//b", tablet_count=3))

@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo
 from dodona._core.messages import (
     AskOutcome,
+    BeginTreeTransaction,
+    CommitTreeTransaction,
+    CreateDirectory,
     CreateTable,
+    Done,
     Failure,
     GenerateTimestamps,
     GetTable,
+    NodeExists,
+    NodeValue,
     Table,
     TimestampRange,
 )
@@ -21,7 +27,7 @@ from dodona.schema import Column
 from dodona.types import KEY_MIN, Now, Timestamp, TransactionId
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
-from dodona_oracle.core.records import ORACLE, Item, Put, Record, put_ceiling
+from dodona_oracle.core.records import ORACLE, Group, Item, Put, Record, changes_of, put_ceiling
 
 HOUR_US = 3_600_000_000
 NOON_US = 1_700_000_000_000_000
@@ -41,10 +47,11 @@ class Disk:
         self.values: dict[tuple[str, bytes], bytes] = {}
 
     def write(self, record: Record) -> None:
-        if isinstance(record, Put):
-            self.values[record.bucket, record.key] = record.value
-        else:
-            del self.values[record.bucket, record.key]
+        for change in changes_of(record):
+            if isinstance(change, Put):
+                self.values[change.bucket, change.key] = change.value
+            else:
+                self.values.pop((change.bucket, change.key), None)
 
     def items(self) -> list[Item]:
         return [(bucket, key, value) for (bucket, key), value in self.values.items()]
@@ -142,22 +149,65 @@ def test_a_catalog_answer_waits_for_what_it_tells_of() -> None:
     core = recovered(Disk())
     core.handle("a", CREATE, NOW)
     core.handle("b", GetTable("//a"), NOW)
-    assert kinds(core.take_effects()) == ["Append", "Append", "ReplyTo", "ReplyTo"]
+    assert kinds(core.take_effects()) == ["Append", "ReplyTo", "ReplyTo"]
 
 
-def test_any_prefix_of_the_records_is_a_state_to_recover_from() -> None:
+def test_a_request_is_one_record_so_that_any_prefix_of_the_records_is_a_state() -> None:
     core = recovered(Disk())
     core.handle("a", CREATE, NOW)
-    records = [effect.record for effect in core.take_effects() if isinstance(effect, Append)]
-    assert len(records) == 2
-    for length in range(3):
+    (record,) = [effect.record for effect in core.take_effects() if isinstance(effect, Append)]
+    assert isinstance(record, Group)
+    assert {change.bucket for change in record.changes} == {"counters", "nodes", "tables"}
+    for records in ([], [record]):
         disk = Disk()
-        for record in records[:length]:
-            disk.write(record)
+        for each in records:
+            disk.write(each)
         again = recovered(disk)
         again.handle("b", GetTable("//a"), NOW)
         (reply,) = settle(again, disk)
-        assert isinstance(reply, Table if length == 2 else Failure)
+        assert isinstance(reply, Table if records else Failure)
+
+
+def test_nobody_is_told_of_a_commit_that_a_crash_could_take_back() -> None:
+    disk = Disk()
+    core = recovered(disk)
+    core.handle("a", BeginTreeTransaction(5000), NOW)
+    (begun,) = settle(core, disk)
+    transaction = begun.transaction
+    core.handle("b", CreateDirectory("//d", transaction=transaction), NOW)
+    core.handle("c", CommitTreeTransaction(transaction), NOW)
+    core.handle("d", NodeExists("//d"), NOW)
+    effects = core.take_effects()
+    assert kinds(effects) == ["Append", "ReplyTo", "Append", "ReplyTo", "ReplyTo"]
+    for effect in effects[:2]:  # a crash before the commit is durable
+        if isinstance(effect, Append):
+            disk.write(effect.record)
+    again = recovered(disk)
+    again.handle("e", NodeExists("//d"), NOW)
+    again.handle("f", NodeExists("//d", transaction), NOW)
+    again.handle("g", CommitTreeTransaction(transaction), NOW)
+    assert settle(again, disk) == [NodeValue(b"\xc2"), NodeValue(b"\xc3"), Done()]
+
+
+def test_a_master_transaction_that_nobody_pings_ends_by_the_clock() -> None:
+    disk = Disk()
+    core = recovered(disk)
+    core.handle("a", BeginTreeTransaction(1000), NOW)
+    (begun,) = settle(core, disk)
+    end_us = NOW.instant_us + 1_000_000
+    ticks: list[int] = []
+    while len(ticks) < 100 and (deadline_us := core.next_deadline()) is not None:
+        ticks.append(min(deadline_us, end_us))
+        core.tick(Now(deadline_us, NOON_US + deadline_us))
+        settle(core, disk)
+        if deadline_us >= end_us:
+            break
+    assert ticks[-1] == end_us
+    later = Now(end_us, NOON_US + end_us)
+    core.handle("b", CommitTreeTransaction(begun.transaction), later)
+    (reply,) = settle(core, disk, later)
+    assert isinstance(reply, Failure)
+    assert reply.kind == "transaction_not_found"
 
 
 def test_a_failure_says_what_and_where() -> None:

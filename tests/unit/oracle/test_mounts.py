@@ -148,15 +148,18 @@ def test_a_table_that_is_being_unmounted_can_not_be_mounted_yet(cluster: Realm) 
 
 
 @pytest.mark.parametrize("is_served", [True, False])
-def test_a_mounted_table_can_not_be_removed(cluster: Realm, is_served: bool) -> None:
+def test_a_mounted_table_that_is_removed_vanishes_from_its_cell(
+    cluster: Realm, is_served: bool
+) -> None:
     cluster.beat(0)
     cluster.ask(create())
-    cluster.ask(MountTable("//bank/accounts"))
+    (tablet,) = cluster.ask(MountTable("//bank/accounts")).tablets
     if is_served:
         cluster.serve(0)
-    with pytest.raises(InvalidRequest, match="unmount it first"):
-        cluster.ask(RemoveNode("//bank/accounts"))
-    assert cluster.ask(ListTables("//")) == TableList(("//bank/accounts",))
+    cluster.ask(RemoveNode("//bank/accounts"))
+    assert cluster.ask(ListTables("//")) == TableList(())
+    assert cluster.beat(0, MountedTablet(tablet.tablet, tablet.revision)).tablets == ()
+    assert cluster.ask(GetCluster()).cells[0].tablet_count == 0
 
 
 def test_mounting_needs_a_living_cell(cluster: Realm) -> None:
@@ -247,7 +250,7 @@ def test_an_error_changes_nothing(cluster: Realm) -> None:
     bad: list[CatalogRequest] = [
         create(),
         create("no path"),
-        RemoveNode("//bank/accounts"),
+        RemoveNode("//bank"),
         RemoveNode("//other"),
         Heartbeat(CellId(0), "http://elsewhere", (), 1),
     ]

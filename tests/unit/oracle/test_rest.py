@@ -3,30 +3,52 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from dodona._core.messages import (
+    AbortTreeTransaction,
+    AlterTable,
     Assignment,
+    BeginTreeTransaction,
     Cell,
     Cluster,
+    CommitTreeTransaction,
+    CopyNode,
+    CreateDirectory,
     CreateTable,
     Done,
     Failure,
+    FreezeTable,
     GenerateTimestamps,
     GetCluster,
+    GetNode,
     GetTable,
     Heartbeat,
+    ListNodes,
     ListTables,
+    LockNode,
     Message,
     MountedTablet,
     MountTable,
+    MoveNode,
+    NodeExists,
+    NodeLock,
+    NodeNames,
+    NodeValue,
+    PingTreeTransaction,
     RegisterProxy,
+    RemountTable,
     RemoveNode,
+    ReshardTable,
+    SetNode,
     Table,
     TableList,
     Tablet,
     TabletAssignment,
     TimestampRange,
+    TreeTransaction,
+    UnfreezeTable,
     UnmountTable,
 )
 from dodona._core.rest import (
@@ -43,20 +65,45 @@ from dodona._core.rest import (
 )
 from dodona.errors import ERRORS_BY_KIND, InvalidRequest
 from dodona.schema import Column
-from dodona.types import CellId, Key, Revision, TabletId, Timestamp
+from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TreeTransactionId
 
 COLUMNS = (
     Column("k", "int64", sort_order="ascending"),
     Column("v", "any", lock="group", aggregate="first", required=True),
 )
 KEY = Key(bytes(range(256)))
+TRANSACTION = TreeTransactionId(7)
+ATTRIBUTES = msgspec.msgpack.encode({"owner": "ä", "parts": [1, 2.0, None, {"a": True}]})
 REQUESTS: list[RestRequest] = [
     CreateTable("//a", COLUMNS, "none", (Key(b""), KEY)),
-    RemoveNode("//a"),
+    CreateTable("//a", COLUMNS, "full", (Key(b""),), ATTRIBUTES, TRANSACTION),
     GetTable("//a/ä &?=+%"),
+    GetTable("//a", TRANSACTION),
     ListTables("//a"),
     MountTable("//a"),
-    UnmountTable("//a"),
+    MountTable("//a", True, 0, 3),
+    UnmountTable("//a", 1),
+    FreezeTable("//a", None, 0),
+    UnfreezeTable("//a"),
+    RemountTable("//a"),
+    ReshardTable("//a", (Key(b""), KEY), 1, 2),
+    AlterTable("//a", COLUMNS),
+    CreateDirectory("//a"),
+    CreateDirectory("//a/b", ATTRIBUTES, True, True, TRANSACTION),
+    RemoveNode("//a"),
+    RemoveNode("//a/@x", True, True, TRANSACTION),
+    MoveNode("//a", "//b", True, TRANSACTION),
+    CopyNode("//a", "//b"),
+    ListNodes("//a/@", TRANSACTION),
+    NodeExists("//a"),
+    GetNode("//a/@x"),
+    SetNode("//a/@x", msgspec.msgpack.encode([1, 1.0, (1 << 64) - 1, -(1 << 63), "ä", None])),
+    BeginTreeTransaction(5000, TRANSACTION, "ä"),
+    PingTreeTransaction(TRANSACTION),
+    CommitTreeTransaction(TRANSACTION),
+    AbortTreeTransaction(TRANSACTION),
+    LockNode("//a", "shared", TRANSACTION, child="b"),
+    LockNode("//a", "shared", TRANSACTION, attribute="x"),
     Heartbeat(CellId(3), "http://x", (MountedTablet(TabletId(1), Revision(2)),), 9),
     RegisterProxy("http://x"),
     GetCluster(),
@@ -81,6 +128,11 @@ REPLIES: list[tuple[type[Message], Any]] = [
     (GetTable, TABLE),
     (ListTables, TableList(("//a", "//b"))),
     (RemoveNode, Done()),
+    (ListNodes, NodeNames(("a", "b"))),
+    (GetNode, NodeValue(ATTRIBUTES)),
+    (NodeExists, NodeValue(b"\xc3")),
+    (BeginTreeTransaction, TreeTransaction(TRANSACTION, 5000)),
+    (LockNode, NodeLock(3)),
     (Heartbeat, ASSIGNMENT),
     (GetCluster, Cluster(("http://p",), (Cell(CellId(1), "http://x", True, 3),))),
     (GenerateTimestamps, TimestampRange(Timestamp(0x3FFF_FFFF_FFFF_FF00), 1)),
@@ -175,6 +227,37 @@ def test_what_may_be_left_out_has_defaults() -> None:
 def test_a_body_that_is_wrong_says_where(content: bytes, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
         decode_request(OPERATIONS_BY_REQUEST[CreateTable], {}, content)
+
+
+def test_attributes_are_json_values() -> None:
+    call = encode_call(SetNode("//a/@x", ATTRIBUTES))
+    assert call.content is not None
+    assert json.loads(call.content)["value"] == {"owner": "ä", "parts": [1, 2.0, None, {"a": True}]}
+    assert json.loads(encode_json(NodeValue(ATTRIBUTES)))["value"]["owner"] == "ä"
+
+
+@pytest.mark.parametrize("value", [b"1" + b"0" * 30, b"{", b"[" * 5000])
+def test_an_attribute_that_can_not_be_kept_is_refused(value: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="body"):
+        decode_request(
+            OPERATIONS_BY_REQUEST[SetNode], {}, b'{"path":"//a/@x","value":' + value + b"}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("request_", "query", "reason"),
+    [
+        (MountTable, {"path": "//a", "is_frozen": "perhaps"}, "is_frozen"),
+        (MountTable, {"path": "//a", "first_tablet": "1.5"}, "first_tablet"),
+        (MountTable, {"path": "//a", "mode": "frozen"}, "mode"),
+        (PingTreeTransaction, {"transaction": "x"}, "transaction"),
+    ],
+)
+def test_a_query_that_is_wrong_says_where(
+    request_: type[Message], query: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        decode_request(OPERATIONS_BY_REQUEST[request_], query, b"")
 
 
 def test_a_missing_query_parameter_is_named() -> None:

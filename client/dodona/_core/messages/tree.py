@@ -36,7 +36,8 @@ class RemoveNode(Message, frozen=True, array_like=True, gc=False, tag=91):
 
 
 class MoveNode(Message, frozen=True, array_like=True, gc=False, tag=92):
-    """→ Done. Nothing may be at `destination` yet; tables on the way must be unmounted."""
+    """→ Done. All that is in a directory goes along. Nothing may be at `destination` yet; with
+    `is_recursive` missing directories above it are made. Tables on the way must be unmounted."""
 
     source: str
     destination: str
@@ -76,7 +77,8 @@ class GetNode(Message, frozen=True, array_like=True, gc=False, tag=96):
 
 
 class SetNode(Message, frozen=True, array_like=True, gc=False, tag=97):
-    """Set one attribute, or all that users may set. → Done."""
+    """Set one attribute, or all that users may set: then a user's own that are not given are
+    removed, and settings that are not given stay. → Done."""
 
     path: str
     value: bytes
@@ -109,14 +111,15 @@ class PingTreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=1
 
 
 class CommitTreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=102):
-    """→ Done. What it changed is its parent's from now on, or everybody's."""
+    """→ Done. What it changed is its parent's from now on, or everybody's. Those inside it that
+    have not ended are aborted. May be repeated."""
 
     transaction: TreeTransactionId
 
 
 class AbortTreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=103):
     """→ Done. It and those inside it leave nothing behind. One that is not there any more is no
-    error."""
+    error, but one that is known to be committed is."""
 
     transaction: TreeTransactionId
 
@@ -127,7 +130,8 @@ class TreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=104):
 
 
 class LockNode(Message, frozen=True, array_like=True, gc=False, tag=105):
-    """→ NodeLock. A shared lock may be on one child's name or one attribute alone."""
+    """→ NodeLock. A shared lock may be on one child's name or one attribute alone. With a snapshot
+    lock the transaction reads the node as it is now, at this path, whatever becomes of it."""
 
     path: str
     mode: LockMode

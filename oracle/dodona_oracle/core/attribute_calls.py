@@ -1,0 +1,142 @@
+"""What is read of the tree, and setting attributes. Pure.
+
+Owns: the answers to listing, getting and asking whether something is there; and what setting and
+removing attributes come to. Errors are raised as `DodonaError`. Imports no I/O and no clock.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from dodona.errors import InvalidRequest, LimitExceeded, NodeNotFound
+from dodona.types import Now, TreeTransactionId
+from dodona_oracle.core import attributes
+from dodona_oracle.core.attributes import Facts
+from dodona_oracle.core.nodes import View, unchanged
+from dodona_oracle.core.paths import TreePath, parse_path
+from dodona_oracle.core.records import StoredNode
+from dodona_oracle.core.tree import Tree
+from dodona_oracle.core.tree_calls import TreeCalls
+
+SHOWN_MAX: Final = 10_000
+"""Nodes that one answer shows as nested maps."""
+
+
+class AttributeCalls:
+    """Of a path, for one transaction or for none."""
+
+    def __init__(self, tree: Tree, calls: TreeCalls) -> None:
+        self._tree = tree
+        self._calls = calls
+
+    def names(self, path: str, transaction: TreeTransactionId) -> tuple[str, ...]:
+        """The names in a directory, or of all attributes. Raises NodeNotFound, InvalidRequest."""
+        parsed, view, node = self._find(path, transaction)
+        if parsed.attribute == "":
+            return attributes.all_names(self._facts(parsed, view, node))
+        if parsed.attribute is not None or node.kind == "table":
+            what = "an attribute" if parsed.attribute else "a table"
+            raise InvalidRequest(f"{path} is {what}, not a directory: it has no list", path=path)
+        return tuple(view.children(node.node))
+
+    def exists(self, path: str, transaction: TreeTransactionId) -> bool:
+        """Whether there is such a node or attribute. Raises InvalidRequest,
+        TransactionNotFound."""
+        parsed = parse_path(path)
+        view = self._tree.view(transaction)
+        node = view.find(parsed.names)
+        if node is None or not parsed.attribute:
+            return node is not None
+        return attributes.has_attribute(self._facts(parsed, view, node), parsed.attribute)
+
+    def value(self, path: str, transaction: TreeTransactionId) -> Any:
+        """Of an attribute, of all, or what is in a directory. Raises NodeNotFound,
+        InvalidRequest, LimitExceeded."""
+        parsed, view, node = self._find(path, transaction)
+        if parsed.attribute is None:
+            return _shown(view, node, path)
+        facts = self._facts(parsed, view, node)
+        if parsed.attribute == "":
+            names = attributes.all_names(facts)
+            return {name: attributes.value_of(facts, name) for name in names}
+        if not attributes.has_attribute(facts, parsed.attribute):
+            raise _no_attribute(path)
+        return attributes.value_of(facts, parsed.attribute)
+
+    def set(self, path: str, packed: bytes, transaction: TreeTransactionId, now: Now) -> None:
+        """One attribute, or all that users may set: then those of the user's own that are not
+        given are removed. Raises NodeNotFound, InvalidRequest, InvalidTabletState, NodeLocked,
+        LimitExceeded."""
+        parsed, view, node = self._find(path, transaction)
+        if parsed.attribute is None:
+            text = "only attributes are set: //name/@attribute, or //name/@ for all"
+            raise InvalidRequest(text, path=path)
+        removed: tuple[str, ...] = ()
+        own = attributes.own_attributes(node)
+        if parsed.attribute:
+            values = {parsed.attribute: attributes.unpack(packed, path)}
+        else:
+            values = attributes.unpack_map(packed, path)
+            removed = tuple(name for name in own if name not in values)
+        wanted = attributes.sort_out(values, node.kind, path)
+        kept = {name: value for name, value in own.items() if name not in removed}
+        attributes.check_count(kept | wanted.own, path)
+        if wanted.settings:
+            attributes.changed_table(self._calls.table_of(view, node), wanted.settings)
+        settings = {name: msgspec.msgpack.encode(it) for name, it in wanted.settings.items()}
+        change = replace(
+            unchanged(node), attributes=wanted.own | settings, attributes_removed=removed
+        )
+        if values or removed:
+            self._calls.set_attributes(parsed, node, transaction, now, change)
+
+    def remove(
+        self, path: str, transaction: TreeTransactionId, now: Now, *, is_forced: bool
+    ) -> None:
+        """An attribute of the user's own. Raises NodeNotFound, InvalidRequest, NodeLocked."""
+        parsed, view, node = self._find(path, transaction)
+        if not parsed.attribute:
+            text = "attributes are removed one by one, or by setting all: //name/@"
+            raise InvalidRequest(text, path=path)
+        if parsed.attribute not in attributes.own_attributes(node):
+            if attributes.has_attribute(self._facts(parsed, view, node), parsed.attribute):
+                raise InvalidRequest(f"{path} is a system attribute: it stays", path=path)
+            if is_forced:
+                return
+            raise _no_attribute(path)
+        change = replace(unchanged(node), attributes_removed=(parsed.attribute,))
+        self._calls.set_attributes(parsed, node, transaction, now, change)
+
+    def _find(self, path: str, transaction: TreeTransactionId) -> tuple[TreePath, View, StoredNode]:
+        parsed = parse_path(path)
+        view = self._tree.view(transaction)
+        return parsed, view, self._calls.find(view, parsed)
+
+    def _facts(self, path: TreePath, view: View, node: StoredNode) -> Facts:
+        is_table = node.kind == "table"
+        return Facts(
+            node,
+            path.node_path,
+            self._calls.table_of(view, node) if is_table else None,
+            0 if is_table else len(view.children(node.node)),
+            tuple(self._tree.locks.on_node(node.node)),
+        )
+
+
+def _no_attribute(path: str) -> NodeNotFound:
+    return NodeNotFound(f"there is no attribute {path}", path=path)
+
+
+def _shown(view: View, top: StoredNode, path: str) -> dict[str, Any] | None:
+    shown: dict[int, dict[str, Any]] = {}
+    for count, (node, _) in enumerate(view.walk(top), 1):
+        if count > SHOWN_MAX:
+            text = f"more than {SHOWN_MAX} nodes are below {path}: list directories one by one"
+            raise LimitExceeded(text, path=path)
+        inside: dict[str, Any] | None = None
+        if node.kind == "directory":
+            inside = shown[node.node] = {}
+        if node is not top:
+            shown[node.parent][node.name] = inside
+    return shown.get(top.node)

@@ -1,0 +1,302 @@
+"""Attributes of nodes: what users keep there, and what the catalog itself says of a node. Pure.
+
+Owns: the names and the values of system attributes, which of them may be set, and what a value may
+be. Values are such as JSON knows, so that they are the same however they travel: instants are text,
+and bytes in pivot keys are shown as characters of the same codes.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dodona._core.messages import NodeKind
+from dodona.errors import DataCorrupted, InvalidRequest, LimitExceeded
+from dodona.keys import decode_key
+from dodona.schema import TableSchema
+from dodona.types import Key, TableSettings
+from dodona_oracle.core import life
+from dodona_oracle.core.paths import check_name
+from dodona_oracle.core.records import StoredLock, StoredNode, StoredTable, StoredTablet
+
+ATTRIBUTES_MAX: Final = 256
+"""Of one node."""
+VALUE_BYTES_MAX: Final = 64 << 10
+VALUE_DEPTH_MAX: Final = 32
+
+SETTINGS: Final = TableSettings.__struct_fields__
+SETTABLE: Final = ("atomicity", *SETTINGS)
+"""What users may set of a table, beside attributes of their own."""
+
+
+class Facts(NamedTuple):
+    """All that the attributes of a node are made from."""
+
+    node: StoredNode
+    path: str
+    table: StoredTable | None
+    child_count: int
+    locks: Sequence[StoredLock]
+
+
+# Values
+
+
+def unpack(packed: bytes, path: str) -> Any:
+    """A value as it travels. Raises InvalidRequest."""
+    try:
+        return msgspec.msgpack.decode(packed)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise InvalidRequest(f"the value is not MessagePack: {error}", path=path) from error
+
+
+def unpack_map(packed: bytes, path: str) -> dict[str, Any]:
+    """Several attributes as they travel. Raises InvalidRequest, LimitExceeded."""
+    values = unpack(packed, path)
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise InvalidRequest("attributes are a map from names to values", path=path)
+    for name in values:
+        check_name(name, path)
+    return values
+
+
+def pack(name: str, value: Any, path: str) -> bytes:
+    """A value as it is kept. Raises InvalidRequest, LimitExceeded."""
+    _check_value(name, value, path, 0)
+    packed = msgspec.msgpack.encode(value)
+    if len(packed) > VALUE_BYTES_MAX:
+        raise LimitExceeded(
+            f"the value of an attribute has at most {VALUE_BYTES_MAX} bytes",
+            path=path,
+            name=name,
+            size_bytes=len(packed),
+        )
+    return packed
+
+
+def _check_value(name: str, value: Any, path: str, depth: int) -> None:
+    if depth > VALUE_DEPTH_MAX:
+        text = f"the value of an attribute is nested at most {VALUE_DEPTH_MAX} deep"
+        raise LimitExceeded(text, path=path, name=name)
+    if isinstance(value, dict):
+        is_known = all(isinstance(key, str) for key in value)
+        parts = list(value.values())
+    elif isinstance(value, list):
+        is_known, parts = True, value
+    else:
+        is_known = value is None or type(value) in (bool, int, float, str)
+        is_known = is_known and not (type(value) is float and not math.isfinite(value))
+        parts = []
+    if not is_known:
+        raise InvalidRequest(
+            "the value of an attribute is null, a boolean, a finite number, text, a list, or a map "
+            f"of text to such values, not {type(value).__name__}",
+            path=path,
+            name=name,
+        )
+    for part in parts:
+        _check_value(name, part, path, depth + 1)
+
+
+# What users set
+
+
+class Wanted(NamedTuple):
+    """Attributes to be set: a user's own, packed, and settings of a table."""
+
+    own: dict[str, bytes]
+    settings: dict[str, Any]
+
+
+def sort_out(values: Mapping[str, Any], kind: NodeKind, path: str) -> Wanted:
+    """Raises InvalidRequest for what can't be set, LimitExceeded."""
+    wanted = Wanted({}, {})
+    for name, value in values.items():
+        if kind == "table" and name in SETTABLE:
+            wanted.settings[name] = value
+        elif name in system_names(kind):
+            raise InvalidRequest(
+                f"attribute {name!r} can't be set: the catalog itself says it", path=path, name=name
+            )
+        else:
+            wanted.own[name] = pack(name, value, path)
+    return wanted
+
+
+def check_count(attributes: Mapping[str, bytes], path: str) -> None:
+    """Raises LimitExceeded."""
+    if len(attributes) > ATTRIBUTES_MAX:
+        text = f"a node has at most {ATTRIBUTES_MAX} attributes of its user's"
+        raise LimitExceeded(text, path=path, attribute_count=len(attributes))
+
+
+def changed_table(table: StoredTable, settings: Mapping[str, Any]) -> StoredTable:
+    """The table with some of `SETTABLE` set. Raises InvalidRequest, InvalidTabletState."""
+    others = {name: value for name, value in settings.items() if name != "atomicity"}
+    if "atomicity" in settings:
+        table = life.set_atomicity(table, settings["atomicity"])
+    return life.set_settings(table, others) if others else table
+
+
+def pending_settings(node: StoredNode) -> dict[str, Any]:
+    """The settings of a table that a transaction set, as they are among its attributes."""
+    return {
+        name: msgspec.msgpack.decode(packed)
+        for name, packed in node.attributes.items()
+        if node.kind == "table" and name in SETTABLE
+    }
+
+
+def own_attributes(node: StoredNode) -> dict[str, bytes]:
+    """Those that are the user's, packed, without settings."""
+    if node.kind != "table":
+        return node.attributes
+    return {name: packed for name, packed in node.attributes.items() if name not in SETTABLE}
+
+
+# What the catalog says
+
+
+def system_names(kind: NodeKind) -> tuple[str, ...]:
+    """The names of the system attributes of such a node."""
+    return _names[kind]
+
+
+def all_names(facts: Facts) -> tuple[str, ...]:
+    """The names of all attributes of a node, sorted."""
+    return tuple(sorted({*system_names(facts.node.kind), *own_attributes(facts.node)}))
+
+
+def has_attribute(facts: Facts, name: str) -> bool:
+    """Whether the node has this attribute."""
+    return name in system_names(facts.node.kind) or name in own_attributes(facts.node)
+
+
+def value_of(facts: Facts, name: str) -> Any:
+    """The value of one attribute, which the node has."""
+    if name not in system_names(facts.node.kind):
+        return msgspec.msgpack.decode(facts.node.attributes[name])
+    if name in _node_values:
+        return _node_values[name](facts)
+    assert facts.table is not None
+    if name in SETTINGS:
+        return getattr(facts.table.settings, name)
+    return _table_values[name](facts.table)
+
+
+def _parent_path(facts: Facts) -> str | None:
+    if facts.path == "/":
+        return None
+    return facts.path.rpartition("/")[0]
+
+
+def _lock_values(facts: Facts) -> list[dict[str, Any]]:
+    return [
+        {
+            "transaction": lock.transaction,
+            "mode": lock.mode,
+            "child": lock.child,
+            "attribute": lock.attribute,
+        }
+        for lock in facts.locks
+    ]
+
+
+def _schema(table: StoredTable) -> list[dict[str, Any]]:
+    columns: list[dict[str, Any]] = msgspec.to_builtins(table.columns)
+    return columns
+
+
+def _key_columns(table: StoredTable) -> list[str]:
+    return list(TableSchema(table.columns).key_names)
+
+
+def _pivot_keys(table: StoredTable) -> list[list[Any]]:
+    return [_pivot_values(table, tablet.pivot_key) for tablet in table.tablets]
+
+
+def _pivot_values(table: StoredTable, key: Key) -> list[Any]:
+    key_types = TableSchema(table.columns).key_types
+    for count in range(len(key_types) + 1):
+        try:
+            return [_shown(value) for value in decode_key(key, key_types[:count])]
+        except DataCorrupted:
+            continue  # it has more columns than that
+    raise DataCorrupted("a stored pivot key is no key of its table", table=table.path, key=key)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _tablets(table: StoredTable) -> list[dict[str, Any]]:
+    return [_tablet(table, index, tablet) for index, tablet in enumerate(table.tablets)]
+
+
+def _tablet(table: StoredTable, index: int, tablet: StoredTablet) -> dict[str, Any]:
+    return {
+        "index": index,
+        "id": tablet.tablet,
+        "state": tablet.state,
+        "cell": tablet.cell,
+        "pivot_key": _pivot_values(table, tablet.pivot_key),
+        "revision": tablet.revision,
+    }
+
+
+_node_values: Final[dict[str, Callable[[Facts], Any]]] = {
+    "type": lambda facts: facts.node.kind,
+    "id": lambda facts: facts.node.node,
+    "path": lambda facts: facts.path,
+    "parent": _parent_path,
+    "creation_time": lambda facts: instant_text(facts.node.created_us),
+    "modification_time": lambda facts: instant_text(facts.node.modified_us),
+    "lock_count": lambda facts: len(facts.locks),
+    "locks": _lock_values,
+    "count": lambda facts: facts.child_count,
+}
+_table_values: Final[dict[str, Callable[[StoredTable], Any]]] = {
+    "dynamic": lambda table: True,
+    "sorted": lambda table: True,
+    "unique_keys": lambda table: True,
+    "schema": _schema,
+    "key_columns": _key_columns,
+    "atomicity": lambda table: table.atomicity,
+    "tablet_state": life.tablet_state,
+    "tablet_count": lambda table: len(table.tablets),
+    "pivot_keys": _pivot_keys,
+    "tablets": _tablets,
+}
+_common: Final = tuple(name for name in _node_values if name != "count")
+_names: Final[dict[NodeKind, tuple[str, ...]]] = {
+    "directory": tuple(_node_values),
+    "table": (*_common, *_table_values, *SETTINGS),
+}
+
+
+def instant_text(unix_us: int) -> str:
+    """A wall-clock instant as ISO 8601 says it, in UTC."""
+    seconds, fraction_us = divmod(unix_us, 1_000_000)
+    days, second_of_day = divmod(seconds, 86_400)
+    year, month, day = _date_of(days)
+    hour, rest = divmod(second_of_day, 3600)
+    minute, second = divmod(rest, 60)
+    time = f"{hour:02}:{minute:02}:{second:02}.{fraction_us:06}"
+    return f"{year:04}-{month:02}-{day:02}T{time}Z"
+
+
+def _date_of(days: int) -> tuple[int, int, int]:
+    """Year, month and day so many days after 1970-01-01. Years are counted from March on, so that
+    a leap day is the last of its year, and begin in the year 0."""
+    days += 719_468
+    era, day_of_era = divmod(days, 146_097)
+    leap_days = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096
+    year_of_era = (day_of_era - leap_days) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
+    return era * 400 + year_of_era + (month <= 2), month, day

@@ -1,0 +1,70 @@
+"""What one request changes, gathered into one record. Pure.
+
+Owns: the counters that ids and revisions come from. Invariants: neither is ever given out twice;
+and all changes of a request are durable together or not at all, so that no crash shows half of one.
+"""
+
+from collections.abc import Callable
+
+from dodona.types import Revision
+from dodona_oracle.core.records import (
+    COUNTERS,
+    LAST_ID,
+    LAST_REVISION,
+    Change,
+    Group,
+    MasterState,
+    Put,
+    Record,
+    encode_number,
+)
+
+
+class Journal:
+    """Changes wait here until `flush` hands them on as one record."""
+
+    def __init__(self, state: MasterState, append: Callable[[Record], None]) -> None:
+        self._append = append
+        self._last_id = state.last_id
+        self._last_revision = state.last_revision
+        # By bucket and key: of several changes of one value, only the last is written.
+        self._changes: dict[tuple[str, bytes], Change] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._changes
+
+    @property
+    def next_id(self) -> int:
+        """The first id that `take_ids` will give."""
+        return self._last_id + 1
+
+    @property
+    def next_revision(self) -> Revision:
+        """The revision that `take_revision` will give."""
+        return Revision(self._last_revision + 1)
+
+    def add(self, change: Change) -> None:
+        """From now on it is so, and durably so with the next flush."""
+        self._changes[change.bucket, change.key] = change
+
+    def take_ids(self, count: int = 1) -> int:
+        """The first of so many fresh ids in a row."""
+        first = self._last_id + 1
+        self._last_id += count
+        self.add(Put(COUNTERS, LAST_ID, encode_number(self._last_id)))
+        return first
+
+    def take_revision(self) -> Revision:
+        """A fresh revision."""
+        self._last_revision += 1
+        self.add(Put(COUNTERS, LAST_REVISION, encode_number(self._last_revision)))
+        return Revision(self._last_revision)
+
+    def flush(self) -> None:
+        """Hand on what has gathered, if anything."""
+        changes = tuple(self._changes.values())
+        self._changes.clear()
+        if changes:
+            self._append(changes[0] if len(changes) == 1 else Group(changes))

@@ -1,0 +1,218 @@
+"""The tables that everybody sees: their records, and where their tablets are.
+
+Owns: the tables by id, how many tablets each cell holds, and which are under way there. What
+becomes of a table is `life`'s to say; this module stores it and tells the cells.
+
+Invariant: a tablet that was ever placed stays with its cell, whose log holds its rows.
+
+Errors are raised as `DodonaError`. Imports no I/O and no clock.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from dodona._core.messages import (
+    AlterTable,
+    FreezeTable,
+    MountedTablet,
+    MountTable,
+    RemountTable,
+    ReshardTable,
+    Table,
+    TableLifeRequest,
+    Tablet,
+    TabletAssignment,
+    UnfreezeTable,
+)
+from dodona.errors import LimitExceeded, Unavailable
+from dodona.types import CellId, Now, TabletId
+from dodona_oracle.core import life
+from dodona_oracle.core.cells import Presence
+from dodona_oracle.core.journal import Journal
+from dodona_oracle.core.records import StoredTable, put_table, remove_table
+
+TABLES_MAX: Final = 10_000
+TABLETS_MAX: Final = 100_000
+
+
+class Tables:
+    """Goes by what was stored; `journal` takes each change."""
+
+    def __init__(self, stored: Iterable[StoredTable], journal: Journal, presence: Presence) -> None:
+        self._journal = journal
+        self._presence = presence
+        self.by_id: dict[int, StoredTable] = {}
+        # Those included that open transactions made, and nobody else sees yet.
+        self.table_count = self.tablet_count = 0
+        self._placed_counts: dict[CellId, int] = {}
+        # Per cell, the tables with tablets there that are under way. (A dict for its order: what a
+        # core does must not depend on how a set happens to be laid out.)
+        self._moving: dict[CellId, dict[int, None]] = {}
+        self._assignments: dict[CellId, tuple[TabletAssignment, ...]] = {}
+        for table in stored:
+            self.count(table, 1)
+            self._keep(table)
+
+    # Limits
+
+    def check_room(self, table_count: int, tablet_count: int) -> None:
+        """Whether there may be so many more. Raises LimitExceeded."""
+        tables, tablets = self.table_count + table_count, self.tablet_count + tablet_count
+        if tables > TABLES_MAX or tablets > TABLETS_MAX:
+            raise LimitExceeded(f"at most {TABLES_MAX} tables of {TABLETS_MAX} tablets in all")
+
+    def count(self, table: StoredTable, change: int) -> None:
+        """The table is there from now on (1), for everybody or not, or for nobody any more (-1)."""
+        self.table_count += change
+        self.tablet_count += change * len(table.tablets)
+
+    def moving_tablet_count(self) -> int:
+        """How many tablets are on their way from one state to another."""
+        return sum(map(life.is_moving, (it for each in self.by_id.values() for it in each.tablets)))
+
+    # Changes
+
+    def store(self, table: StoredTable) -> None:
+        """The table is like this now, and durably so."""
+        self._keep(table)
+        self._journal.add(put_table(table))
+
+    def remove(self, table: StoredTable) -> None:
+        """There is no such table any more."""
+        self._forget(table)
+        del self.by_id[table.table]
+        self._journal.add(remove_table(table))
+
+    def change_life(self, table: StoredTable, request: TableLifeRequest, now: Now) -> StoredTable:
+        """The table after what was asked of it. Raises what the functions of `life` raise."""
+        if type(request) is AlterTable:
+            changed = life.alter(table, request.columns)
+        elif type(request) is ReshardTable:
+            changed = self._reshard(table, request)
+        elif type(request) is MountTable:
+            changed = self._mount(table, request, now)
+        else:
+            changed = _change_range(table, request)
+        if changed is not table:
+            self.store(changed)
+        return changed
+
+    def _mount(self, table: StoredTable, request: MountTable, now: Now) -> StoredTable:
+        mounted = life.mount(
+            table,
+            request.first_tablet,
+            request.last_tablet,
+            is_frozen=request.is_frozen,
+            revision=self._journal.next_revision,
+            place=partial(self._choose_cells, table, now),
+        )
+        if mounted is not table:
+            self._journal.take_revision()
+        return mounted
+
+    def _choose_cells(self, table: StoredTable, now: Now, count: int) -> list[CellId]:
+        """The least loaded come first. Raises Unavailable."""
+        cells = self._presence.cells_alive(now)
+        if not cells:
+            raise Unavailable("no cell is alive to mount the table in", path=table.path)
+        cells.sort(key=lambda cell: (self.placed_count(cell), cell))
+        return [cells[at % len(cells)] for at in range(count)]
+
+    def _reshard(self, table: StoredTable, request: ReshardTable) -> StoredTable:
+        resharded = life.reshard(
+            table,
+            request.pivot_keys,
+            request.first_tablet,
+            request.last_tablet,
+            self._journal.next_id,
+        )
+        self.check_room(0, len(resharded.tablets) - len(table.tablets))
+        self._journal.take_ids(len(request.pivot_keys))
+        self.count(table, -1)
+        self.count(resharded, 1)
+        return resharded
+
+    # Cells
+
+    def take_heartbeat(self, cell: CellId, mounted: Iterable[MountedTablet]) -> None:
+        """A cell says what it serves: let its word end what is under way there."""
+        moving = self._moving.get(cell)
+        if not moving:
+            return
+        reports: Mapping[TabletId, MountedTablet] = {each.tablet: each for each in mounted}
+        for table_id in list(moving):
+            table = self.by_id[table_id]
+            moved = life.take_heartbeat(table, cell, reports)
+            if moved is not table:
+                self.store(moved)
+
+    def assignment(self, cell: CellId) -> tuple[TabletAssignment, ...]:
+        """What the cell is to have of all tables."""
+        known = self._assignments.get(cell)
+        if known is None:
+            known = life.in_order(
+                assignment
+                for table_id in sorted(self.by_id)
+                for assignment in life.assignments(self.by_id[table_id], cell)
+            )
+            self._assignments[cell] = known
+        return known
+
+    def placed_count(self, cell: CellId) -> int:
+        """How many tablets the cell has."""
+        return self._placed_counts.get(cell, 0)
+
+    def cells(self) -> list[CellId]:
+        """Those that have a tablet, or had one since the start."""
+        return sorted(self._placed_counts)
+
+    def describe(self, table: StoredTable) -> Table:
+        """As it is told to clients: with the addresses of its cells."""
+        tablets = tuple(
+            Tablet(each.tablet, each.pivot_key, each.state, each.cell, each.revision)
+            for each in table.tablets
+        )
+        addresses: dict[CellId, str] = {}
+        for each in table.tablets:
+            address = None if each.cell is None else self._presence.address(each.cell)
+            if each.cell is not None and address is not None:
+                addresses[each.cell] = address
+        return Table(table.path, table.columns, table.atomicity, tablets, addresses, table.settings)
+
+    # What is known by cell
+
+    def _keep(self, table: StoredTable) -> None:
+        was = self.by_id.get(table.table)
+        if was is not None:
+            self._forget(was)
+        self.by_id[table.table] = table
+        self._count_places(table, 1)
+        self._assignments.clear()
+        for tablet in table.tablets:
+            if life.is_moving(tablet):
+                assert tablet.cell is not None, "a tablet on its way to nowhere"
+                self._moving.setdefault(tablet.cell, {})[table.table] = None
+
+    def _forget(self, table: StoredTable) -> None:
+        self._count_places(table, -1)
+        self._assignments.clear()
+        for moving in self._moving.values():
+            moving.pop(table.table, None)
+
+    def _count_places(self, table: StoredTable, change: int) -> None:
+        for tablet in table.tablets:
+            if tablet.cell is not None:
+                self._placed_counts[tablet.cell] = self.placed_count(tablet.cell) + change
+
+
+def _change_range(table: StoredTable, request: TableLifeRequest) -> StoredTable:
+    assert not isinstance(request, AlterTable | ReshardTable | MountTable)
+    first, last = request.first_tablet, request.last_tablet
+    if type(request) is FreezeTable:
+        return life.freeze(table, first, last)
+    if type(request) is UnfreezeTable:
+        return life.unfreeze(table, first, last)
+    if type(request) is RemountTable:
+        return life.remount(table, first, last)
+    return life.unmount(table, first, last)

@@ -1,0 +1,292 @@
+"""The tree's state: its nodes, the locks on them and the master transactions that change it. Pure.
+
+Owns: every change of these, and the records that make them durable. What is asked of the tree, and
+whether it can be, is `tree_calls`'s; here changes are laid over what is there. A change is the same
+thing whether a call makes it, a transaction hands it to the one around it, or a commit makes it
+everybody's.
+
+Invariants:
+- Nobody sees what a transaction changed but itself and those inside it, until it commits.
+- Who changes a node under a transaction holds a lock on it; a snapshot lock changes nothing.
+- A table has the id of its node, and the path that its node has for everybody.
+
+Imports no I/O and no clock.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from dodona.errors import LimitExceeded
+from dodona.types import NO_TREE_TRANSACTION, Now, TreeTransactionId
+from dodona_oracle.core.attributes import changed_table, own_attributes, pending_settings
+from dodona_oracle.core.journal import Journal
+from dodona_oracle.core.nodes import (
+    ROOT,
+    ROOT_NODE,
+    Layer,
+    View,
+    merge,
+    restore_children,
+    tables_below,
+)
+from dodona_oracle.core.old_stores import nodes_for
+from dodona_oracle.core.paths import below
+from dodona_oracle.core.records import (
+    MasterState,
+    StoredLock,
+    StoredNode,
+    StoredTransaction,
+    put_lock,
+    put_node,
+    put_transaction,
+    remove_lock,
+    remove_node,
+    remove_transaction,
+)
+from dodona_oracle.core.tables import Tables
+from dodona_oracle.core.tree_locks import LOCKS_MAX, SNAPSHOTS_MAX, LockTable, locked
+from dodona_oracle.core.tree_transactions import Transactions
+
+NODES_MAX: Final = 100_000
+"""Nodes that everybody sees, and changes of nodes under transactions."""
+
+Claim = tuple[StoredLock, str]
+"""A lock that a call needs, and the path it would be on."""
+
+
+class Tree:
+    """All nodes as each transaction sees them; `journal` takes each change."""
+
+    def __init__(self, state: MasterState, journal: Journal, tables: Tables, now: Now) -> None:
+        self._journal = journal
+        self._tables = tables
+        self.locks = LockTable(state.locks)
+        self.transactions = Transactions(state.transactions, now)
+        self._bottom = Layer()
+        self._layers: dict[TreeTransactionId, Layer] = {NO_TREE_TRANSACTION: self._bottom}
+        self._bottom.nodes[ROOT] = ROOT_NODE
+        self._view_of_all = View([self._bottom], tables.by_id)
+        self._change_count = 0
+        self._restore(state)
+        for node in nodes_for(state, journal, tables, now):
+            self._bottom.enter(node)
+            self._bottom.nodes[node.node] = node
+
+    def _restore(self, state: MasterState) -> None:
+        for transaction in state.transactions:
+            self._layers[transaction.transaction] = Layer()
+        for owner, node in state.nodes:
+            self._layers[owner].nodes[node.node] = node
+            self._change_count += 1
+            if node.table is not None:
+                self._tables.count(node.table, 1)
+        restore_children(self._bottom, None)
+        for lock in state.locks:
+            if lock.snapshot is not None:
+                self._layers[lock.transaction].snapshots[lock.node] = lock.snapshot
+        for transaction in state.transactions:  # those around come before those inside
+            restore_children(self._layers[transaction.transaction], self.view(transaction.parent))
+
+    # Reading
+
+    def view(self, transaction: TreeTransactionId) -> View:
+        """The tree as this transaction sees it. Raises TransactionNotFound."""
+        if transaction == NO_TREE_TRANSACTION:
+            return self._view_of_all
+        kin = (*self.transactions.kin(transaction), NO_TREE_TRANSACTION)
+        return View([self._layers[each] for each in kin], self._tables.by_id)
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes everybody sees, the root included."""
+        return len(self._bottom.nodes)
+
+    # Locks
+
+    def check_claims(self, transaction: TreeTransactionId, claims: Sequence[Claim]) -> None:
+        """Whether all of these locks can be had. Raises NodeLocked, InvalidRequest,
+        LimitExceeded."""
+        kin = self.transactions.kin(transaction)
+        for wanted, path in claims:
+            bar = self.locks.find_bar(wanted, kin)
+            if bar is not None:
+                raise locked(path, bar, self.transactions.get(bar.transaction).title)
+        if transaction != NO_TREE_TRANSACTION and self.locks.count + len(claims) > LOCKS_MAX:
+            raise LimitExceeded(f"at most {LOCKS_MAX} locks on nodes in all")
+        if self.locks.snapshot_count >= SNAPSHOTS_MAX:
+            for wanted, path in claims:
+                if wanted.mode == "snapshot":
+                    raise LimitExceeded(f"at most {SNAPSHOTS_MAX} snapshot locks", path=path)
+
+    def take(self, claims: Sequence[Claim]) -> None:
+        """Take these locks (checked before); outside transactions nothing is held."""
+        for wanted, _ in claims:
+            if wanted.transaction != NO_TREE_TRANSACTION and self.locks.needs(wanted):
+                self.locks.add(wanted)
+                self._journal.add(put_lock(wanted))
+                if wanted.snapshot is not None:
+                    self._layers[wanted.transaction].snapshots[wanted.node] = wanted.snapshot
+
+    def check_free(self, node: int, path: str) -> None:
+        """Whether no transaction has more than a snapshot of the node. Raises NodeLocked."""
+        holder = self.locks.find_holder(node)
+        if holder is not None:
+            raise locked(path, holder, self.transactions.get(holder.transaction).title)
+
+    # Changes
+
+    def check_room(self, node_count: int) -> None:
+        """Whether so many more nodes may be changed. Raises LimitExceeded."""
+        if self._change_count + node_count > NODES_MAX:
+            raise LimitExceeded(f"at most {NODES_MAX} nodes in all")
+
+    def apply(self, transaction: TreeTransactionId, changes: Iterable[StoredNode]) -> None:
+        """Lay these changes over what the transaction sees. At most one for each node."""
+        changes = tuple(changes)
+        layer, view = self._layers[transaction], self.view(transaction)
+        is_bottom = layer is self._bottom
+        entering: list[StoredNode] = []
+        for change in changes:
+            was = view.node(change.node)
+            is_there = was is not None and (was.parent, was.name) == (change.parent, change.name)
+            if was is not None and (change.is_removed or not is_there):
+                layer.leave(was, is_bottom=is_bottom)
+            if not change.is_removed and not is_there:
+                entering.append(change)
+        for change in entering:
+            layer.enter(change)
+        for change in changes:
+            own = layer.nodes.get(change.node)
+            merged = change if own is None else merge(own, change)
+            if is_bottom:
+                self._lay_at_bottom(merged)
+            else:
+                self._lay(transaction, layer, merged)
+        if is_bottom:
+            self._correct_paths(entering)
+
+    def _lay(self, transaction: TreeTransactionId, layer: Layer, node: StoredNode) -> None:
+        was_known = node.node in layer.nodes
+        if node.is_removed:
+            outer = self.view(self.transactions.get(transaction).parent)
+            if outer.node(node.node) is None:
+                if was_known:  # made and removed in here: nobody will ever see it
+                    self._drop_change(transaction, layer, node.node)
+                return
+        self._change_count += not was_known
+        layer.nodes[node.node] = node
+        self._journal.add(put_node(transaction, node))
+
+    def _lay_at_bottom(self, node: StoredNode) -> None:
+        table = node.table or self._tables.by_id.get(node.node)
+        if node.is_removed:
+            if self._bottom.nodes.pop(node.node, None) is not None:
+                self._change_count -= 1
+                self._journal.add(remove_node(NO_TREE_TRANSACTION, node.node))
+            if table is not None:
+                self._tables.count(table, -1)
+                self._tables.remove(table)
+            return
+        if table is not None:
+            changed = changed_table(table, pending_settings(node))
+            if changed is not self._tables.by_id.get(node.node):
+                self._tables.store(changed)
+        self._change_count += node.node not in self._bottom.nodes
+        plain = replace(node, attributes=own_attributes(node), attributes_removed=(), table=None)
+        self._bottom.nodes[node.node] = plain
+        self._journal.add(put_node(NO_TREE_TRANSACTION, plain))
+
+    def _correct_paths(self, moved: Sequence[StoredNode]) -> None:
+        """Tables below these have another path than they had, if any."""
+        tops = [self._bottom.nodes[it.node] for it in moved if it.node in self._bottom.nodes]
+        for top in tops:
+            path = self.path_for_all(top)
+            for found in tables_below(self._view_of_all, [top]):
+                table = self._tables.by_id[found.node.node]
+                if table.path != path + found.path:
+                    self._tables.store(replace(table, path=path + found.path))
+
+    def path_for_all(self, node: StoredNode) -> str:
+        """The path that a node has for everybody."""
+        names = []
+        while node.node != ROOT:
+            names.append(node.name)
+            node = self._bottom.nodes[node.parent]
+        path = "/"
+        for name in reversed(names):
+            path = below(path, name)
+        return path
+
+    def _drop_change(self, transaction: TreeTransactionId, layer: Layer, node_id: int) -> None:
+        dropped = layer.nodes.pop(node_id)
+        self._change_count -= 1
+        self._journal.add(remove_node(transaction, node_id))
+        if dropped.table is not None:
+            self._tables.count(dropped.table, -1)
+
+    # Transactions
+
+    def begin(
+        self, parent: TreeTransactionId, timeout_ms: int, title: str, now: Now
+    ) -> StoredTransaction:
+        """Raises InvalidRequest, LimitExceeded, TransactionNotFound."""
+        self.transactions.check_new(parent, timeout_ms, title)
+        begun = StoredTransaction(
+            TreeTransactionId(self._journal.take_ids()), parent, timeout_ms, title
+        )
+        self.transactions.add(begun, now)
+        self._layers[begun.transaction] = Layer()
+        self._journal.add(put_transaction(begun))
+        return begun
+
+    def commit(self, transaction: TreeTransactionId) -> None:
+        """What it changed is its parent's, or everybody's. Those still inside it are aborted.
+        Repeated, it does nothing. Raises TransactionNotFound."""
+        if self.transactions.was_committed(transaction):
+            return
+        parent = self.transactions.get(transaction).parent
+        *inside, _ = self.transactions.with_nested(transaction)
+        for nested in inside:
+            self._end(nested, is_committed=False)
+        layer = self._layers[transaction]
+        changes = tuple(layer.nodes.values())
+        locks = self._end(transaction, is_committed=True)
+        self._readmit(changes)
+        self.apply(parent, changes)
+        if parent != NO_TREE_TRANSACTION:
+            kept = [replace(lock, transaction=parent) for lock in locks if lock.snapshot is None]
+            self.take([(lock, "") for lock in kept])
+
+    def _readmit(self, changes: Sequence[StoredNode]) -> None:
+        """Tables that one transaction made go to where its changes go."""
+        for change in changes:
+            if change.table is not None:
+                self._tables.count(change.table, 1)
+
+    def abort(self, transaction: TreeTransactionId) -> None:
+        """It and those inside it leave nothing behind. One that is not there is no error.
+        Raises TransactionClosed for one that was committed."""
+        self.transactions.check_not_committed(transaction)
+        if self.transactions.is_alive(transaction):
+            for each in self.transactions.with_nested(transaction):
+                self._end(each, is_committed=False)
+
+    def expire(self, now: Now) -> None:
+        """Abort those that were not pinged in time."""
+        for transaction in self.transactions.expired(now):
+            self.abort(transaction)
+
+    def _end(self, transaction: TreeTransactionId, *, is_committed: bool) -> list[StoredLock]:
+        """Forget it with its changes. → the locks that it held."""
+        layer = self._layers[transaction]
+        for node_id in list(layer.nodes):
+            self._drop_change(transaction, layer, node_id)
+        locks = self.locks.drop(transaction)
+        for lock in locks:
+            self._journal.add(remove_lock(lock))
+        self.transactions.end(transaction, is_committed=is_committed)
+        del self._layers[transaction]
+        self._journal.add(remove_transaction(transaction))
+        return locks

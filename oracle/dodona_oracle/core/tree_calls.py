@@ -1,0 +1,395 @@
+"""What can be asked of the tree: making, removing, moving, copying, setting, locking. Pure.
+
+Owns: which locks each call needs, and every reason to refuse one. A call is checked in full before
+anything changes. Making, removing and moving take a shared lock on the child's name in its
+directory; removing and moving an exclusive one on all that goes; setting a shared one on the
+attribute. Who copies a table under a transaction keeps it unmounted until that ends, by a shared
+lock: the rows are taken over after the commit.
+
+Errors are raised as `DodonaError`. Imports no I/O and no clock.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from dodona._core.messages import CopyNode, LockMode, LockNode, MoveNode, NodeKind
+from dodona.errors import (
+    DodonaError,
+    InvalidRequest,
+    LimitExceeded,
+    NodeExists,
+    NodeNotFound,
+    TableExists,
+    TableNotFound,
+)
+from dodona.types import NO_TREE_TRANSACTION, Now, TreeTransactionId
+from dodona_oracle.core import life
+from dodona_oracle.core.attributes import changed_table, own_attributes, pending_settings
+from dodona_oracle.core.journal import Journal
+from dodona_oracle.core.nodes import ROOT, Below, View, unchanged
+from dodona_oracle.core.paths import (
+    DEPTH_MAX,
+    PATH_LENGTH_MAX,
+    TreePath,
+    below,
+    check_name,
+    parse_node_path,
+    path_of,
+)
+from dodona_oracle.core.records import StoredLock, StoredNode, StoredSnapshot, StoredTable
+from dodona_oracle.core.tables import Tables
+from dodona_oracle.core.tree import Claim, Tree
+
+_Change = dict[int, StoredNode]
+
+
+class Site(NamedTuple):
+    """Where a new node would be: a directory that is there, its path, and the names below it, the
+    last of which is the node's own."""
+
+    directory: StoredNode
+    path: str
+    names: tuple[str, ...]
+
+
+class TreeCalls:
+    """The calls that change the tree, each for one transaction or for none."""
+
+    def __init__(self, tree: Tree, journal: Journal, tables: Tables) -> None:
+        self._tree = tree
+        self._journal = journal
+        self._tables = tables
+
+    # Making
+
+    def create(
+        self,
+        path: TreePath,
+        transaction: TreeTransactionId,
+        now: Now,
+        attributes: dict[str, bytes],
+        table: StoredTable | None = None,
+        *,
+        is_recursive: bool = True,
+    ) -> StoredTable | None:
+        """A directory, or this table. → the table, with ids. Raises NodeExists, NodeNotFound,
+        NodeLocked, InvalidRequest, LimitExceeded, TransactionNotFound."""
+        site = self.find_site(path, transaction)
+        if len(site.names) > 1 and not is_recursive:
+            raise _no_directory(site, path)
+        claims = [_on_child(transaction, site)]
+        self._tree.check_claims(transaction, claims)
+        self._tree.check_room(len(site.names) + 1)
+        if table is not None:
+            self._tables.check_room(1, len(table.tablets))
+        kind: NodeKind = "directory" if table is None else "table"
+        count = 1 if table is None else 1 + len(table.tablets)
+        first_id = self._journal.take_ids(count)
+        if table is not None:
+            table = _with_ids(table, first_id)
+            self._tables.count(table, 1)
+        changes, parent = self._touched_site(site, now)
+        changes[first_id] = replace(
+            _new_node(first_id, parent, site.names[-1], kind, now),
+            attributes=attributes,
+            table=table,
+        )
+        self._tree.take(claims)
+        self._tree.apply(transaction, changes.values())
+        return table
+
+    def find_site(self, path: TreePath, transaction: TreeTransactionId) -> Site:
+        """Where the node would be. Raises NodeExists if it is there, and NodeNotFound or
+        InvalidRequest if it can't be."""
+        view = self._tree.view(transaction)
+        if not path.names:
+            raise NodeExists("the root directory is there already", path=path.node_path)
+        directory, at = ROOT, "/"
+        for index, name in enumerate(path.names):
+            node = view.node(directory)
+            assert node is not None, "a directory is there as long as what is in it"
+            if node.kind == "table":
+                text = f"{at} is a table: nothing can be in it"
+                raise InvalidRequest(text, path=path.node_path)
+            child = view.child_at(directory, name, below(at, name))
+            if child is None or view.node(child) is None:
+                return Site(node, at, path.names[index:])
+            directory, at = child, below(at, name)
+        node = view.node(directory)
+        assert node is not None
+        raise _exists(node, path.node_path)
+
+    def _touched_site(self, site: Site, now: Now) -> tuple[_Change, int]:
+        """The changes that make missing directories, and the id of the last one."""
+        changes = {site.directory.node: _touched(site.directory, now)}
+        parent = site.directory.node
+        for name in site.names[:-1]:
+            node_id = self._journal.take_ids()
+            changes[node_id] = _new_node(node_id, parent, name, "directory", now)
+            parent = node_id
+        return changes, parent
+
+    # Removing, moving, copying
+
+    def remove(
+        self,
+        path: TreePath,
+        transaction: TreeTransactionId,
+        now: Now,
+        *,
+        is_recursive: bool,
+        is_forced: bool,
+    ) -> None:
+        """Raises TableNotFound, InvalidRequest, NodeLocked, LimitExceeded."""
+        view = self._tree.view(transaction)
+        node = view.find(path.names)
+        if node is None:
+            if is_forced:
+                return
+            raise TableNotFound(
+                f"there is no table and no directory {path.node_path}", path=path.node_path
+            )
+        _check_not_root(node, "removed")
+        gone = list(view.walk(node))
+        if len(gone) > 1 and not is_recursive:
+            raise InvalidRequest(
+                f"directory {path.node_path} is not empty: empty it, or remove it with all in it",
+                path=path.node_path,
+                count=len(gone) - 1,
+            )
+        directory = _directory_of(view, node)
+        claims = [
+            _on_child(transaction, Site(directory, path_of(path.names[:-1]), (node.name,))),
+            *_on_all("exclusive", transaction, path, gone),
+        ]
+        self._tree.check_claims(transaction, claims)
+        changes = {it.node.node: replace(unchanged(it.node), is_removed=True) for it in gone}
+        changes[directory.node] = _touched(directory, now)
+        self._tree.take(claims)
+        self._tree.apply(transaction, changes.values())
+
+    def move(self, request: MoveNode, now: Now) -> None:
+        """Raises NodeNotFound, NodeExists, NodeLocked, InvalidRequest, InvalidTabletState,
+        LimitExceeded."""
+        transaction = request.transaction
+        view, source, node, site, carried = self._carry(request, "move")
+        directory = _directory_of(view, node)
+        claims = [
+            _on_child(transaction, Site(directory, path_of(source.names[:-1]), (node.name,))),
+            _on_child(transaction, site),
+            *_on_all("exclusive", transaction, source, carried),
+        ]
+        self._tree.check_claims(transaction, claims)
+        self._tree.check_room(len(site.names) + 2)
+        changes, parent = self._touched_site(site, now)
+        changes[directory.node] = _touched(directory, now)
+        changes[node.node] = replace(unchanged(node), parent=parent, name=site.names[-1])
+        self._tree.take(claims)
+        self._tree.apply(transaction, changes.values())
+
+    def copy(self, request: CopyNode, now: Now) -> None:
+        """As `move`, and Unavailable while the rows of a table are not all its own yet."""
+        transaction = request.transaction
+        view, source, _, site, carried = self._carry(request, "copy")
+        tables = {
+            it.node.node: self.table_of(view, it.node) for it in carried if it.node.kind == "table"
+        }
+        claims = [_on_child(transaction, site)]
+        if transaction != NO_TREE_TRANSACTION:
+            held = [it for it in carried if it.node.node in tables]
+            claims += _on_all("shared", transaction, source, held)
+        self._tree.check_claims(transaction, claims)
+        self._tree.check_room(len(site.names) + len(carried))
+        tablet_count = sum(len(table.tablets) for table in tables.values())
+        self._tables.check_room(len(tables), tablet_count)
+        for table in tables.values():  # so that what can't be copied is found before any id is used
+            life.copied(table, table.path, 0)
+        changes, parent = self._touched_site(site, now)
+        self._copy_into(changes, parent, site.names[-1], carried, tables, now)
+        self._tree.take(claims)
+        self._tree.apply(transaction, changes.values())
+
+    def _copy_into(
+        self,
+        changes: _Change,
+        parent: int,
+        name: str,
+        carried: Sequence[Below],
+        tables: dict[int, StoredTable],
+        now: Now,
+    ) -> None:
+        copies = {carried[0].node.parent: parent}
+        for node, _ in carried:
+            table = tables.get(node.node)
+            count = 1 if table is None else 1 + len(table.tablets)
+            node_id = self._journal.take_ids(count)
+            is_top = node is carried[0].node
+            copied = _new_node(
+                node_id, copies[node.parent], name if is_top else node.name, node.kind, now
+            )
+            if table is not None:
+                table = life.copied(table, table.path, node_id)
+                self._tables.count(table, 1)
+            copies[node.node] = node_id
+            changes[node_id] = replace(copied, attributes=own_attributes(node), table=table)
+
+    def _carry(
+        self, request: MoveNode | CopyNode, verb: str
+    ) -> tuple[View, TreePath, StoredNode, Site, list[Below]]:
+        """All that moving and copying have in common, checked."""
+        source, target = parse_node_path(request.source), parse_node_path(request.destination)
+        view = self._tree.view(request.transaction)
+        node = self.find(view, source)
+        _check_not_root(node, "moved" if verb == "move" else "copied")
+        site = self.find_site(target, request.transaction)
+        if target.names[: len(source.names)] == source.names:
+            text = f"can't {verb} {source.node_path} into itself"
+            raise InvalidRequest(text, path=source.node_path, destination=target.node_path)
+        if len(site.names) > 1 and not request.is_recursive:
+            raise _no_directory(site, target)
+        carried = list(view.walk(node))
+        for it in carried:
+            path = target.node_path + it.path
+            if len(path) > PATH_LENGTH_MAX or path.count("/") - 1 > DEPTH_MAX:
+                text = f"a path has at most {PATH_LENGTH_MAX} characters and {DEPTH_MAX} names"
+                raise LimitExceeded(text, path=path[:80])
+            if it.node.kind == "table":
+                life.check_all_unmounted(self.table_of(view, it.node), f"{verb} table")
+        return view, source, node, site, carried
+
+    # Attributes
+
+    def set_attributes(
+        self,
+        path: TreePath,
+        node: StoredNode,
+        transaction: TreeTransactionId,
+        now: Now,
+        change: StoredNode,
+    ) -> None:
+        """Set and remove what `change` says (checked before). Raises NodeLocked, LimitExceeded,
+        InvalidRequest."""
+        names = sorted((*change.attributes, *change.attributes_removed))
+        claims = [
+            (StoredLock(transaction, node.node, "shared", attribute=name), path.node_path)
+            for name in names
+        ]
+        self._tree.check_claims(transaction, claims)
+        self._tree.check_room(1)
+        self._tree.take(claims)
+        self._tree.apply(transaction, [replace(change, modified_us=now.unix_us)])
+
+    # Locks
+
+    def lock(self, request: LockNode) -> int:
+        """→ the id of the node. Raises NodeNotFound, NodeLocked, InvalidRequest, LimitExceeded."""
+        transaction = request.transaction
+        if transaction == NO_TREE_TRANSACTION:
+            raise InvalidRequest("a lock is a transaction's: begin one", path=request.path)
+        if request.mode != "shared" and (request.child, request.attribute) != (None, None):
+            text = "only a shared lock can be on a child or on an attribute alone"
+            raise InvalidRequest(text, path=request.path, mode=request.mode)
+        if request.child is not None and request.attribute is not None:
+            text = "a lock is on a child or on an attribute, not on both"
+            raise InvalidRequest(text, path=request.path)
+        path = parse_node_path(request.path)
+        for name in (request.child, request.attribute):
+            if name is not None:
+                check_name(name, request.path)
+        view = self._tree.view(transaction)
+        node = self.find(view, path)
+        snapshot = None
+        if request.mode == "snapshot":
+            seen = replace(node, table=view.table(node.node))
+            snapshot = StoredSnapshot(path.node_path, seen, view.children(node.node))
+        lock = StoredLock(
+            transaction, node.node, request.mode, request.child, request.attribute, snapshot
+        )
+        claims = [(lock, path.node_path)]
+        self._tree.check_claims(transaction, claims)
+        self._tree.take(claims)
+        return node.node
+
+    # Finding
+
+    def find(self, view: View, path: TreePath) -> StoredNode:
+        """Raises NodeNotFound."""
+        node = view.find(path.names)
+        if node is None:
+            raise NodeNotFound(
+                f"there is no table and no directory {path.node_path}", path=path.node_path
+            )
+        return node
+
+    def find_table(self, view: View, path: TreePath) -> StoredTable:
+        """The table at this path, as it is for this view. Raises TableNotFound."""
+        node = view.find(path.names)
+        if node is None:
+            raise TableNotFound(f"there is no table {path.node_path}", path=path.node_path)
+        if node.kind == "directory":
+            text = f"{path.node_path} is a directory, not a table"
+            raise TableNotFound(text, path=path.node_path)
+        table = self.table_of(view, node)
+        return table if table.path == path.node_path else replace(table, path=path.node_path)
+
+    def table_of(self, view: View, node: StoredNode) -> StoredTable:
+        """The table of a node, with the settings that a transaction gave it."""
+        table = view.table(node.node)
+        assert table is not None, "a node of a table without one"
+        pending = pending_settings(node)
+        return changed_table(table, pending) if pending else table
+
+
+def _new_node(node_id: int, parent: int, name: str, kind: NodeKind, now: Now) -> StoredNode:
+    return StoredNode(node_id, parent, name, kind, now.unix_us, now.unix_us)
+
+
+def _touched(directory: StoredNode, now: Now) -> StoredNode:
+    return replace(unchanged(directory), modified_us=now.unix_us)
+
+
+def _with_ids(table: StoredTable, first_id: int) -> StoredTable:
+    tablets = tuple(
+        replace(tablet, tablet=type(tablet.tablet)(first_id + 1 + at))
+        for at, tablet in enumerate(table.tablets)
+    )
+    return replace(table, table=first_id, tablets=tablets)
+
+
+def _directory_of(view: View, node: StoredNode) -> StoredNode:
+    directory = view.node(node.parent)
+    if directory is None:  # only a snapshot is left of the node
+        raise NodeNotFound("the node's directory is not there any more", node=node.node)
+    return directory
+
+
+def _on_child(transaction: TreeTransactionId, site: Site) -> Claim:
+    lock = StoredLock(transaction, site.directory.node, "shared", child=site.names[0])
+    return lock, site.path
+
+
+def _on_all(
+    mode: LockMode, transaction: TreeTransactionId, path: TreePath, nodes: Iterable[Below]
+) -> list[Claim]:
+    return [(StoredLock(transaction, it.node.node, mode), path.node_path + it.path) for it in nodes]
+
+
+def _check_not_root(node: StoredNode, done: str) -> None:
+    if node.node == ROOT:
+        raise InvalidRequest(f"the root directory can't be {done}", path="/")
+
+
+def _exists(node: StoredNode, path: str) -> DodonaError:
+    error: Callable[..., DodonaError] = TableExists if node.kind == "table" else NodeExists
+    return error(f"there is a {node.kind} {path} already", path=path)
+
+
+def _no_directory(site: Site, path: TreePath) -> NodeNotFound:
+    missing = below(site.path, site.names[0])
+    return NodeNotFound(
+        f"there is no directory {missing}: make it, or ask for missing directories to be made",
+        path=path.node_path,
+        missing=missing,
+    )

@@ -1,0 +1,142 @@
+"""The master transactions that are alive. Pure.
+
+Owns: who is inside whom, and their leases: a transaction that is not pinged for its time-out has
+ended. Leases are kept in memory: after a restart of the master each begins anew.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from dodona.errors import InvalidRequest, LimitExceeded, TransactionClosed, TransactionNotFound
+from dodona.types import NO_TREE_TRANSACTION, Now, TreeTransactionId
+from dodona_oracle.core.records import StoredTransaction
+
+TRANSACTIONS_MAX: Final = 1_000
+NESTING_MAX: Final = 16
+TIMEOUT_MS_MIN: Final = 1_000
+TIMEOUT_MS_MAX: Final = 3_600_000
+TITLE_LENGTH_MAX: Final = 1024
+COMMITTED_MAX: Final = 10_000
+"""How many of the last commits are remembered, so that each may be repeated."""
+
+
+class Transactions:
+    """By id, with their leases."""
+
+    def __init__(self, stored: Iterable[StoredTransaction], now: Now) -> None:
+        self._alive: dict[TreeTransactionId, StoredTransaction] = {}
+        self._deadlines_us: dict[TreeTransactionId, int] = {}
+        self._nested: dict[TreeTransactionId, dict[TreeTransactionId, None]] = {}
+        self._committed: dict[TreeTransactionId, None] = {}
+        # No lease ends before this. (A later one may have been renewed since.)
+        self._deadline_us: int | None = None
+        for transaction in stored:
+            self.add(transaction, now)
+
+    @property
+    def count(self) -> int:
+        """How many are alive."""
+        return len(self._alive)
+
+    def is_alive(self, transaction: TreeTransactionId) -> bool:
+        """Whether it has not ended."""
+        return transaction in self._alive
+
+    def get(self, transaction: TreeTransactionId) -> StoredTransaction:
+        """Raises TransactionNotFound."""
+        found = self._alive.get(transaction)
+        if found is None:
+            raise TransactionNotFound(
+                f"there is no master transaction {transaction}: it has ended, or it may have "
+                "expired since it was not pinged in time",
+                transaction=transaction,
+            )
+        return found
+
+    def kin(self, transaction: TreeTransactionId) -> tuple[TreeTransactionId, ...]:
+        """The transaction and those it is inside of, the innermost first. Raises
+        TransactionNotFound."""
+        found = []
+        while transaction != NO_TREE_TRANSACTION:
+            found.append(transaction)
+            transaction = self.get(transaction).parent
+        return tuple(found)
+
+    def with_nested(self, transaction: TreeTransactionId) -> list[TreeTransactionId]:
+        """The transaction and all inside it, each behind those inside it."""
+        found = [
+            inner
+            for nested in self._nested.get(transaction, {})
+            for inner in self.with_nested(nested)
+        ]
+        return [*found, transaction]
+
+    def check_new(self, parent: TreeTransactionId, timeout_ms: int, title: str) -> None:
+        """May such a transaction begin? Raises InvalidRequest, LimitExceeded,
+        TransactionNotFound."""
+        if not TIMEOUT_MS_MIN <= timeout_ms <= TIMEOUT_MS_MAX:
+            raise InvalidRequest(
+                f"a master transaction's time-out is {TIMEOUT_MS_MIN} to {TIMEOUT_MS_MAX} ms",
+                timeout_ms=timeout_ms,
+            )
+        if len(title) > TITLE_LENGTH_MAX:
+            text = f"a title has at most {TITLE_LENGTH_MAX} characters"
+            raise LimitExceeded(text, length=len(title))
+        if len(self.kin(parent)) >= NESTING_MAX:
+            text = f"at most {NESTING_MAX} master transactions are inside each other"
+            raise LimitExceeded(text, parent=parent)
+        if len(self._alive) >= TRANSACTIONS_MAX:
+            raise LimitExceeded(f"at most {TRANSACTIONS_MAX} master transactions are open at once")
+
+    def add(self, transaction: StoredTransaction, now: Now) -> None:
+        """It begins (checked before), or goes on after a restart."""
+        self._alive[transaction.transaction] = transaction
+        self._nested.setdefault(transaction.parent, {})[transaction.transaction] = None
+        self._renew(transaction, now)
+
+    def ping(self, transaction: TreeTransactionId, now: Now) -> None:
+        """Renew its lease, and those of all it is inside of. Raises TransactionNotFound."""
+        for each in self.kin(transaction):
+            self._renew(self._alive[each], now)
+
+    def end(self, transaction: TreeTransactionId, *, is_committed: bool) -> None:
+        """It has ended, and nothing is inside it."""
+        ended = self._alive.pop(transaction)
+        del self._deadlines_us[transaction]
+        assert not self._nested.get(transaction), "a transaction ends after those inside it"
+        siblings = self._nested[ended.parent]
+        del siblings[transaction]
+        if not siblings:
+            del self._nested[ended.parent]
+        if is_committed:
+            self._committed[transaction] = None
+            if len(self._committed) > COMMITTED_MAX:
+                del self._committed[next(iter(self._committed))]
+
+    def was_committed(self, transaction: TreeTransactionId) -> bool:
+        """Whether it is one of the last that were committed."""
+        return transaction in self._committed
+
+    def check_not_committed(self, transaction: TreeTransactionId) -> None:
+        """Raises TransactionClosed."""
+        if transaction in self._committed:
+            text = f"master transaction {transaction} was committed before"
+            raise TransactionClosed(text, transaction=transaction)
+
+    def next_deadline(self) -> int | None:
+        """The instant, in microseconds, at which a lease may end."""
+        return self._deadline_us
+
+    def expired(self, now: Now) -> list[TreeTransactionId]:
+        """Those whose lease has ended."""
+        if self._deadline_us is None or now.instant_us < self._deadline_us:
+            return []
+        ended = [it for it, end_us in self._deadlines_us.items() if end_us <= now.instant_us]
+        going_on = [end_us for end_us in self._deadlines_us.values() if end_us > now.instant_us]
+        self._deadline_us = min(going_on, default=None)
+        return ended
+
+    def _renew(self, transaction: StoredTransaction, now: Now) -> None:
+        end_us = now.instant_us + transaction.timeout_ms * 1000
+        self._deadlines_us[transaction.transaction] = end_us
+        self._deadline_us = end_us if self._deadline_us is None else min(self._deadline_us, end_us)

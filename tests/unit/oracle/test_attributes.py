@@ -1,0 +1,230 @@
+"""Attributes of nodes: what the catalog says of them, and what users may set."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dodona._core.messages import (
+    CreateDirectory,
+    CreateTable,
+    GetNode,
+    GetTable,
+    ListNodes,
+    MountTable,
+    NodeExists,
+    RemoveNode,
+    SetNode,
+)
+from dodona.errors import InvalidRequest, InvalidTabletState, LimitExceeded, NodeNotFound
+from dodona.keys import encode_key
+from dodona.schema import Column
+from dodona.types import KEY_MIN, TableSettings
+from dodona_oracle.core.attributes import instant_text
+from unit.oracle.realm import COLUMNS, Realm, create, pivot
+
+NOON_US = 1_700_000_000_123_456
+BYTE_COLUMNS = (
+    Column("k", "string", sort_order="ascending"),
+    Column("d", "double", sort_order="ascending"),
+    Column("v", "any"),
+)
+
+
+@pytest.fixture
+def realm() -> Realm:
+    realm = Realm()
+    realm.unix_us = NOON_US
+    return realm
+
+
+def get(realm: Realm, path: str) -> Any:
+    return msgspec.msgpack.decode(realm.ask(GetNode(path)).value)
+
+
+def put(realm: Realm, path: str, value: Any) -> None:
+    realm.ask(SetNode(path, msgspec.msgpack.encode(value)))
+
+
+def test_a_node_says_what_and_where_it_is(realm: Realm) -> None:
+    realm.ask(create("//a/t"))
+    assert get(realm, "//a/@") == {
+        "type": "directory",
+        "id": 3,
+        "path": "//a",
+        "parent": "/",
+        "creation_time": "2023-11-14T22:13:20.123456Z",
+        "modification_time": "2023-11-14T22:13:20.123456Z",
+        "lock_count": 0,
+        "locks": [],
+        "count": 1,
+    }
+    assert get(realm, "//a/t/@parent") == "//a"
+    assert get(realm, "//@parent") is None
+
+
+def test_a_table_says_how_it_is_made_and_where_its_tablets_are(realm: Realm) -> None:
+    realm.beat(0)
+    realm.ask(create("//t", tablet_count=2))
+    assert get(realm, "//t/@dynamic") is get(realm, "//t/@sorted") is True
+    assert get(realm, "//t/@unique_keys") is True
+    assert get(realm, "//t/@key_columns") == ["k", "name"]
+    assert get(realm, "//t/@schema")[2] == {"name": "v", "type": "any"}
+    assert get(realm, "//t/@atomicity") == "full"
+    assert get(realm, "//t/@in_memory_mode") == "none"
+    assert get(realm, "//t/@max_data_versions") == 1
+    assert get(realm, "//t/@tablet_count") == 2
+    assert get(realm, "//t/@tablet_state") == "unmounted"
+    realm.ask(MountTable("//t"))
+    assert get(realm, "//t/@tablet_state") == "mounting"
+    tablet = {"index": 1, "id": 3, "state": "mounting", "cell": 0, "pivot_key": [1], "revision": 1}
+    assert get(realm, "//t/@tablets")[1] == tablet
+
+
+def test_pivot_keys_are_shown_as_values_that_json_knows(realm: Realm) -> None:
+    keys = [(b"\xff\x00a",), (b"\xff\x01", 0.5), (b"\xff\x02", float("inf"))]
+    pivots = tuple(encode_key(key, ["string", "double"][: len(key)]) for key in keys)
+    realm.ask(CreateTable("//t", BYTE_COLUMNS, "full", (KEY_MIN, *pivots)))
+    shown = get(realm, "//t/@pivot_keys")
+    assert shown == [[], ["ÿ\x00a"], ["ÿ\x01", 0.5], ["ÿ\x02", "inf"]]
+    realm.ask(CreateTable("//u", COLUMNS, "full", (KEY_MIN, pivot(None), pivot(1, "ä"))))
+    assert get(realm, "//u/@pivot_keys") == [[], [None], [1, "ä"]]
+
+
+@pytest.mark.parametrize("value", [None, True, -5, 1.5, "ä", [], {"a": [{}, [1]]}, (1 << 64) - 1])
+def test_users_keep_what_they_like(realm: Realm, value: Any) -> None:
+    realm.ask(CreateDirectory("//a"))
+    put(realm, "//a/@mine", value)
+    assert get(realm, "//a/@mine") == value
+    assert msgspec.msgpack.decode(realm.ask(NodeExists("//a/@mine")).value) is True
+    assert "mine" in realm.ask(ListNodes("//a/@")).names
+    realm.restart()
+    assert get(realm, "//a/@")["mine"] == value
+    realm.ask(RemoveNode("//a/@mine"))
+    assert msgspec.msgpack.decode(realm.ask(NodeExists("//a/@mine")).value) is False
+    with pytest.raises(NodeNotFound, match="//a/@mine"):
+        get(realm, "//a/@mine")
+
+
+def test_attributes_are_given_at_once_or_when_a_node_is_made(realm: Realm) -> None:
+    packed = msgspec.msgpack.encode({"owner": "me", "max_data_ttl": 7, "atomicity": "none"})
+    realm.ask(msgspec.structs.replace(create("//t"), attributes=packed))
+    table = realm.ask(GetTable("//t"))
+    assert (table.settings, table.atomicity) == (TableSettings(max_data_ttl=7), "none")
+    assert get(realm, "//t/@owner") == "me"
+    realm.ask(CreateDirectory("//d", msgspec.msgpack.encode({"max_data_ttl": "no table's"})))
+    assert get(realm, "//d/@max_data_ttl") == "no table's"
+
+
+def test_setting_all_removes_what_is_not_given_and_leaves_settings(realm: Realm) -> None:
+    realm.ask(create("//t"))
+    put(realm, "//t/@", {"a": 1, "b": 2, "min_data_versions": 3})
+    realm.unix_us += 1_000_000
+    put(realm, "//t/@", {"b": 4, "c": 5})
+    attributes = get(realm, "//t/@")
+    assert "a" not in attributes
+    assert (attributes["b"], attributes["c"], attributes["min_data_versions"]) == (4, 5, 3)
+    assert attributes["modification_time"] == "2023-11-14T22:13:21.123456Z"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("path", "//b", "'path' can't be set"),
+        ("schema", [], "'schema' can't be set"),
+        ("tablet_state", "mounted", "'tablet_state' can't be set"),
+        ("atomicity", "half", "Atomicity"),
+        ("max_data_versions", "1", "max_data_versions"),
+        ("max_data_versions", -1, "max_data_versions"),
+        ("in_memory_mode", "sometimes", "setting"),
+        ("enable_shared_write_locks", 1, "enable_shared_write_locks"),
+        ("x/y", 1, "part of an attribute"),
+        ("x y", 1, "letters"),
+    ],
+)
+def test_what_can_not_be_set_says_so(realm: Realm, name: str, value: Any, reason: str) -> None:
+    realm.ask(create("//t"))
+    record_count = len(realm.records)
+    with pytest.raises(InvalidRequest, match=reason):
+        put(realm, f"//t/@{name}", value)
+    assert len(realm.records) == record_count
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [b"", b"\xc1", b"\xc4\x01a", b"\x81\x01\x02", b"\xcb\x7f\xf8" + bytes(6), b"\xd4\x05a"],
+)
+def test_what_json_does_not_know_is_refused(realm: Realm, packed: bytes) -> None:
+    realm.ask(CreateDirectory("//a"))
+    with pytest.raises(InvalidRequest, match="value"):
+        realm.ask(SetNode("//a/@x", packed))
+
+
+@pytest.mark.parametrize("packed", [b"\x90", b"\x01", b"\x81\x01\x02", b"\x81\xa3a/b\x01"])
+def test_attributes_are_a_map_of_names(realm: Realm, packed: bytes) -> None:
+    realm.ask(CreateDirectory("//a"))
+    for request in (SetNode("//a/@", packed), CreateDirectory("//b", packed)):
+        with pytest.raises(InvalidRequest, match=r"map|letters"):
+            realm.ask(request)
+
+
+def test_values_names_and_their_number_are_limited(realm: Realm) -> None:
+    realm.ask(CreateDirectory("//a"))
+    put(realm, "//a/@x", "x" * 65_000)
+    with pytest.raises(LimitExceeded, match="65536 bytes"):
+        put(realm, "//a/@x", "x" * 65_536)
+    deep: Any = 1
+    for _ in range(33):
+        deep = [deep]
+    with pytest.raises(LimitExceeded, match="32 deep"):
+        put(realm, "//a/@x", deep)
+    with pytest.raises(LimitExceeded, match="256 characters"):
+        put(realm, f"//a/@{'x' * 257}", 1)
+    put(realm, "//a/@", {f"n{number}": 1 for number in range(256)})
+    with pytest.raises(LimitExceeded, match="256 attributes"):
+        put(realm, "//a/@more", 1)
+    put(realm, "//a/@n7", 2)
+
+
+def test_a_setting_can_be_set_any_time_and_what_alters_meaning_while_unmounted(
+    realm: Realm,
+) -> None:
+    realm.ask(create("//t"))
+    put(realm, "//t/@atomicity", "none")
+    put(realm, "//t/@in_memory_mode", "compressed")
+    realm.beat(0)
+    realm.ask(MountTable("//t"))
+    put(realm, "//t/@max_data_ttl", 5)
+    assert get(realm, "//t/@max_data_ttl") == 5
+    for name, value in (("atomicity", "full"), ("in_memory_mode", "none")):
+        with pytest.raises(InvalidTabletState, match="not all tablets are unmounted"):
+            put(realm, f"//t/@{name}", value)
+        put(realm, f"//t/@{name}", get(realm, f"//t/@{name}"))  # as it is
+    put(realm, "//t/@max_data_ttl", None)
+    assert get(realm, "//t/@max_data_ttl") == 1_800_000
+
+
+def test_the_catalog_s_own_attributes_stay(realm: Realm) -> None:
+    realm.ask(create("//t"))
+    for name in ("type", "atomicity", "max_data_ttl"):
+        with pytest.raises(InvalidRequest, match="system attribute"):
+            realm.ask(RemoveNode(f"//t/@{name}"))
+    with pytest.raises(InvalidRequest, match="one by one"):
+        realm.ask(RemoveNode("//t/@"))
+    with pytest.raises(InvalidRequest, match="only attributes are set"):
+        put(realm, "//t", {})
+
+
+@pytest.mark.parametrize(
+    ("unix_us", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000000Z"),
+        (951_782_399_999_999, "2000-02-28T23:59:59.999999Z"),
+        (951_782_400_000_000, "2000-02-29T00:00:00.000000Z"),
+        (1_709_251_199_000_001, "2024-02-29T23:59:59.000001Z"),
+        (4_107_542_400_000_000, "2100-03-01T00:00:00.000000Z"),
+        (4_294_967_295_000_000, "2106-02-07T06:28:15.000000Z"),
+    ],
+)
+def test_instants_are_shown_as_text(unix_us: int, text: str) -> None:
+    assert instant_text(unix_us) == text

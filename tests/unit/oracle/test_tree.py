@@ -1,0 +1,301 @@
+"""The catalog's tree: making, removing, moving and copying directories and tables."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dodona._core.messages import (
+    CopyNode,
+    CreateDirectory,
+    GetNode,
+    GetTable,
+    ListNodes,
+    ListTables,
+    MountTable,
+    MoveNode,
+    NodeExists,
+    RemoveNode,
+    SetNode,
+    TableList,
+    UnmountTable,
+)
+from dodona.errors import (
+    InvalidRequest,
+    InvalidTabletState,
+    LimitExceeded,
+    NodeNotFound,
+    TableExists,
+    TableNotFound,
+)
+from dodona.errors import NodeExists as NodeExistsError
+from dodona_oracle.core import tree as tree_module
+from dodona_oracle.core.records import (
+    COUNTERS,
+    LAST_ID,
+    Group,
+    Put,
+    StoredTable,
+    encode_number,
+    put_table,
+    state_from_items,
+)
+from unit.oracle.realm import COLUMNS, Realm, create
+
+
+@pytest.fixture
+def realm() -> Realm:
+    return Realm()
+
+
+def get(realm: Realm, path: str) -> Any:
+    return msgspec.msgpack.decode(realm.ask(GetNode(path)).value)
+
+
+def exists(realm: Realm, path: str) -> Any:
+    return msgspec.msgpack.decode(realm.ask(NodeExists(path)).value)
+
+
+def names(realm: Realm, path: str) -> tuple[str, ...]:
+    listed: tuple[str, ...] = realm.ask(ListNodes(path)).names
+    return listed
+
+
+def mounted(realm: Realm, path: str) -> None:
+    realm.beat(0)
+    realm.ask(MountTable(path))
+    realm.serve(0)
+
+
+# Making and listing
+
+
+@pytest.mark.parametrize("root", ["/", "//"])
+def test_the_root_is_there_from_the_start(realm: Realm, root: str) -> None:
+    assert names(realm, root) == ()
+    assert exists(realm, root) is True
+    assert get(realm, root) == {}
+    assert get(realm, "//@type") == get(realm, "/@type") == "directory"
+    assert realm.records == []
+
+
+def test_making_a_table_makes_the_directories_above_it(realm: Realm) -> None:
+    realm.ask(create("//bank/old/accounts"))
+    realm.ask(create("//bank/new"))
+    assert names(realm, "//") == ("bank",)
+    assert names(realm, "//bank") == ("new", "old")
+    assert get(realm, "/") == {"bank": {"new": None, "old": {"accounts": None}}}
+    assert get(realm, "//bank/new") is None
+
+
+def test_directories_are_made_one_by_one_or_all_that_are_missing(realm: Realm) -> None:
+    with pytest.raises(NodeNotFound, match="no directory //a"):
+        realm.ask(CreateDirectory("//a/b"))
+    assert realm.records == []
+    realm.ask(CreateDirectory("//a/b/c", is_recursive=True))
+    realm.ask(CreateDirectory("//a/d"))
+    assert get(realm, "//a") == {"b": {"c": {}}, "d": {}}
+
+
+def test_a_directory_that_is_there_is_an_error_unless_it_may_be(realm: Realm) -> None:
+    realm.ask(CreateDirectory("//a"))
+    with pytest.raises(NodeExistsError, match="directory //a"):
+        realm.ask(CreateDirectory("//a", is_recursive=True))
+    realm.ask(CreateDirectory("//a", ignore_existing=True))
+    realm.ask(create("//t"))
+    with pytest.raises(TableExists):
+        realm.ask(CreateDirectory("//t", ignore_existing=True))
+
+
+def test_nothing_can_be_in_a_table(realm: Realm) -> None:
+    realm.ask(create("//t"))
+    for request in (create("//t/a"), CreateDirectory("//t/a/b", is_recursive=True)):
+        with pytest.raises(InvalidRequest, match="//t is a table"):
+            realm.ask(request)
+    with pytest.raises(InvalidRequest, match="no list"):
+        names(realm, "//t")
+
+
+def test_a_directory_is_no_table(realm: Realm) -> None:
+    realm.ask(create("//d/t"))
+    for request in (GetTable("//d"), MountTable("//d")):
+        with pytest.raises(TableNotFound, match="//d is a directory"):
+            realm.ask(request)
+
+
+def test_what_is_not_there_is_named(realm: Realm) -> None:
+    realm.ask(CreateDirectory("//a"))
+    assert exists(realm, "//a/b") is False
+    for request in (ListNodes("//a/b"), GetNode("//a/b"), SetNode("//a/b/@x", b"\xc0")):
+        with pytest.raises(NodeNotFound, match="//a/b") as caught:
+            realm.ask(request)
+        assert not isinstance(caught.value, TableNotFound)
+    with pytest.raises(TableNotFound, match="//a/b"):
+        realm.ask(RemoveNode("//a/b"))
+
+
+# Removing
+
+
+def test_a_directory_is_removed_empty_or_with_all_in_it(realm: Realm) -> None:
+    realm.ask(create("//d/e/t"))
+    record_count = len(realm.records)
+    with pytest.raises(InvalidRequest, match="not empty"):
+        realm.ask(RemoveNode("//d"))
+    assert len(realm.records) == record_count
+    realm.ask(RemoveNode("//d", is_recursive=True))
+    assert get(realm, "/") == {}
+    assert realm.ask(ListTables("//")) == TableList(())
+    statistics = realm.catalog.statistics()
+    assert (statistics.node_count, statistics.table_count, statistics.tablet_count) == (1, 0, 0)
+    realm.ask(CreateDirectory("//d"))
+    realm.ask(RemoveNode("//d"))
+
+
+def test_removing_what_is_not_there_is_no_error_if_forced(realm: Realm) -> None:
+    realm.ask(RemoveNode("//a", is_forced=True))
+    realm.ask(CreateDirectory("//a"))
+    realm.ask(RemoveNode("//a/@x", is_forced=True))
+    with pytest.raises(NodeNotFound, match="attribute"):
+        realm.ask(RemoveNode("//a/@x"))
+
+
+@pytest.mark.parametrize(
+    "request_", [RemoveNode("/", True), MoveNode("//", "//a"), CopyNode("/", "//a")]
+)
+def test_the_root_stays_where_it_is(realm: Realm, request_: Any) -> None:
+    with pytest.raises(InvalidRequest, match="root"):
+        realm.ask(request_)
+
+
+# Moving and copying
+
+
+def test_moving_takes_all_that_is_below_along(realm: Realm) -> None:
+    realm.ask(create("//a/b/t", tablet_count=2))
+    table = realm.ask(GetTable("//a/b/t"))
+    realm.ask(SetNode("//a/@owner", msgspec.msgpack.encode("me")))
+    realm.ask(MoveNode("//a", "//x/y", is_recursive=True))
+    moved = realm.ask(GetTable("//x/y/b/t"))
+    assert moved == msgspec.structs.replace(table, path="//x/y/b/t")
+    assert get(realm, "/") == {"x": {"y": {"b": {"t": None}}}}
+    assert get(realm, "//x/y/@owner") == "me"
+    realm.restart()
+    assert realm.ask(ListTables("//")) == TableList(("//x/y/b/t",))
+    realm.beat(0)
+    realm.ask(MountTable("//x/y/b/t"))
+    assert {each.path for each in realm.beat(0).tablets} == {"//x/y/b/t"}
+
+
+def test_a_copy_is_a_table_of_its_own(realm: Realm) -> None:
+    realm.ask(create("//a/t", tablet_count=2))
+    realm.ask(SetNode("//a/t/@", msgspec.msgpack.encode({"mine": 1, "max_data_ttl": 5})))
+    realm.ask(CopyNode("//a", "//b"))
+    source, copied = realm.ask(GetTable("//a/t")), realm.ask(GetTable("//b/t"))
+    assert copied.columns == source.columns
+    assert copied.settings.max_data_ttl == 5
+    assert get(realm, "//b/t/@mine") == 1
+    ids = [each.tablet for table in (source, copied) for each in table.tablets]
+    assert len(set(ids)) == 4
+    realm.ask(RemoveNode("//a", is_recursive=True))
+    realm.restart()
+    assert realm.ask(GetTable("//b/t")) == copied
+
+
+@pytest.mark.parametrize("verb", [MoveNode, CopyNode])
+def test_what_is_mounted_is_neither_moved_nor_copied(realm: Realm, verb: Any) -> None:
+    realm.ask(create("//a/t"))
+    mounted(realm, "//a/t")
+    for source in ("//a/t", "//a"):
+        with pytest.raises(InvalidTabletState, match="not all tablets are unmounted"):
+            realm.ask(verb(source, "//b"))
+    realm.ask(UnmountTable("//a/t"))
+    realm.serve(0)
+    realm.ask(verb("//a", "//b"))
+    assert exists(realm, "//b/t") is True
+
+
+@pytest.mark.parametrize("verb", [MoveNode, CopyNode])
+def test_where_a_node_can_not_go(realm: Realm, verb: Any) -> None:
+    realm.ask(create("//a/t"))
+    realm.ask(create("//b/t"))
+    record_count = len(realm.records)
+    with pytest.raises(InvalidRequest, match="into itself"):
+        realm.ask(verb("//a", "//a/t2/a", is_recursive=True))
+    with pytest.raises(TableExists):
+        realm.ask(verb("//a/t", "//b/t"))
+    with pytest.raises(NodeExistsError):
+        realm.ask(verb("//a", "//a"))
+    with pytest.raises(NodeNotFound, match="no directory //c"):
+        realm.ask(verb("//a", "//c/d"))
+    with pytest.raises(NodeNotFound, match="//c"):
+        realm.ask(verb("//c", "//d"))
+    with pytest.raises(InvalidRequest, match="not of a node"):
+        realm.ask(verb("//a/@x", "//d"))
+    assert len(realm.records) == record_count
+
+
+def test_moving_must_not_make_a_path_too_long(realm: Realm) -> None:
+    name = "n" * 255
+    realm.ask(create(f"//{name}/{name}/t"))
+    realm.ask(CreateDirectory(f"//{'m' * 255}/{name}", is_recursive=True))
+    with pytest.raises(LimitExceeded, match="1024"):
+        realm.ask(MoveNode(f"//{name}", f"//{'m' * 255}/{name}/{name}"))
+    deep = "/".join("d" * 62)
+    realm.ask(CreateDirectory(f"//{deep}", is_recursive=True))
+    realm.ask(create("//e/e/e"))
+    with pytest.raises(LimitExceeded, match="64 names"):
+        realm.ask(MoveNode("//e", f"//{deep}/e"))
+
+
+def test_nodes_are_limited(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_module, "NODES_MAX", 4)
+    realm.ask(CreateDirectory("//a/b", is_recursive=True))
+    with pytest.raises(LimitExceeded, match="4 nodes"):
+        realm.ask(CreateDirectory("//c/d/e", is_recursive=True))
+    realm.ask(RemoveNode("//a", is_recursive=True))
+    realm.ask(CreateDirectory("//c/d", is_recursive=True))
+
+
+# Records
+
+
+def test_each_change_is_one_record(realm: Realm) -> None:
+    for request in (
+        create("//a/b/t"),
+        CreateDirectory("//c"),
+        SetNode("//c/@x", b"\x01"),
+        CopyNode("//a", "//d"),
+        MoveNode("//a", "//c/a"),
+        RemoveNode("//c", is_recursive=True),
+    ):
+        before = len(realm.records)
+        realm.ask(request)
+        assert len(realm.records) == before + 1
+    assert isinstance(realm.records[0], Group)
+
+
+def test_a_store_from_before_there_were_directories_gets_them(realm: Realm) -> None:
+    paths = ["//b/x", "//a", "//b/y/z", "//b/y", "//" + "n" * 300, "//" + "/".join("d" * 80)]
+    realm.append(Put(COUNTERS, LAST_ID, encode_number(len(paths))))
+    for number, path in enumerate(paths):
+        tablets: tuple[Any, ...] = ()
+        realm.append(put_table(StoredTable(number + 1, path, COLUMNS, "full", tablets)))
+    realm.restart()
+    found = realm.ask(ListTables("//")).paths
+    assert len(found) == len(paths)
+    assert {"//a", "//b/x", "//b/y/z", "//b/y-2"} <= set(found)
+    for path in found:
+        assert realm.ask(GetTable(path)).path == path
+    assert get(realm, "//b") == {"x": None, "y": {"z": None}, "y-2": None}
+    shown = get(realm, "/")
+    record_count = len(realm.records)
+    realm.restart()
+    assert get(realm, "/") == shown
+    assert len(realm.records) == record_count  # once is enough
+    used = {node.node for _, node in state_of(realm).nodes}
+    assert realm.ask(create("//new")).tablets[0].tablet - 1 not in used
+
+
+def state_of(realm: Realm) -> Any:
+    return state_from_items((*name, value) for name, value in realm.values.items())

@@ -1,0 +1,268 @@
+"""Master transactions: who sees what, and how they end."""
+
+import pytest
+
+from dodona._core.messages import (
+    BeginTreeTransaction,
+    CommitTreeTransaction,
+    CopyNode,
+    CreateDirectory,
+    GetNode,
+    GetTable,
+    ListTables,
+    LockNode,
+    MountTable,
+    PingTreeTransaction,
+    RemoveNode,
+    TableList,
+    UnmountTable,
+)
+from dodona.errors import (
+    InvalidRequest,
+    InvalidTabletState,
+    LimitExceeded,
+    TransactionClosed,
+    TransactionNotFound,
+)
+from dodona.types import TreeTransactionId
+from dodona_oracle.core import tree_transactions
+from unit.oracle.tree_realm import ALL, Tree
+
+SECOND_US = 1_000_000
+
+
+@pytest.fixture
+def tree() -> Tree:
+    return Tree()
+
+
+# Who sees what
+
+
+def test_changes_are_seen_inside_until_they_are_everybody_s(tree: Tree) -> None:
+    tree.make("//a")
+    mine = tree.begin()
+    nested, other = tree.begin(mine), tree.begin()
+    tree.make("//a/new", mine)
+    tree.put("//a/@x", 1, mine)
+    tree.make_table("//t", mine)
+    for inside in (mine, nested):
+        assert tree.get("/", inside) == {"a": {"new": {}}, "t": None}
+        assert tree.get("//a/@x", inside) == 1
+        assert tree.ask(GetTable("//t", inside)).path == "//t"
+    for outside in (ALL, other):
+        assert tree.get("/", outside) == {"a": {}}
+        assert not tree.exists("//a/@x", outside)
+    assert tree.ask(ListTables("//")) == TableList(())
+    tree.commit(mine)
+    assert tree.get("/") == {"a": {"new": {}}, "t": None}
+    assert tree.get("//a/@x") == 1
+    assert tree.ask(ListTables("//")) == TableList(("//t",))
+
+
+def test_aborting_leaves_nothing_behind(tree: Tree) -> None:
+    tree.make_table("//t")
+    before = dict(tree.values)
+    mine = tree.begin()
+    tree.make_table("//d/u", mine)
+    tree.put("//t/@x", 1, mine)
+    tree.ask(RemoveNode("//t", transaction=mine))
+    tree.abort(mine)
+    changed = {name for name, value in tree.values.items() if before.get(name) != value}
+    assert changed == {("counters", b"id")}
+    assert tree.get("/") == {"t": None}
+    assert tree.catalog.statistics().table_count == 1
+
+
+def test_a_nested_commit_is_its_parent_s_to_keep_or_to_drop(tree: Tree) -> None:
+    for is_kept in (True, False):
+        mine = tree.begin()
+        nested = tree.begin(mine)
+        tree.make("//a", nested)
+        assert not tree.exists("//a", mine)
+        tree.commit(nested)
+        assert tree.exists("//a", mine)
+        assert not tree.exists("//a")
+        tree.commit(mine) if is_kept else tree.abort(mine)
+        assert tree.exists("//a") == is_kept
+        tree.ask(RemoveNode("//a", is_forced=True))
+
+
+def test_a_table_made_in_one_and_removed_in_the_next_was_never_there(tree: Tree) -> None:
+    mine = tree.begin()
+    tree.make_table("//t", mine)
+    nested = tree.begin(mine)
+    tree.ask(RemoveNode("//t", transaction=nested))
+    tree.commit(nested)
+    tree.commit(mine)
+    assert tree.get("/") == {}
+    assert tree.catalog.statistics().tablet_count == 0
+
+
+def test_a_commit_aborts_those_still_inside(tree: Tree) -> None:
+    mine = tree.begin()
+    nested = tree.begin(mine)
+    tree.make("//a", mine)
+    tree.make("//a/b", nested)
+    tree.commit(mine)
+    assert tree.get("/") == {"a": {}}
+    with pytest.raises(TransactionNotFound):
+        tree.commit(nested)
+
+
+def test_a_commit_is_one_record(tree: Tree) -> None:
+    mine = tree.begin()
+    for number in range(5):
+        tree.make_table(f"//d/t{number}", mine)
+    before = len(tree.records)
+    tree.commit(mine)
+    assert len(tree.records) == before + 1
+
+
+def test_settings_of_a_table_apply_with_the_commit(tree: Tree) -> None:
+    tree.make_table("//t")
+    mine = tree.begin()
+    tree.put("//t/@atomicity", "none", mine)
+    tree.put("//t/@max_data_ttl", 5, mine)
+    with pytest.raises(InvalidRequest, match="max_data_ttl"):
+        tree.put("//t/@max_data_ttl", -1, mine)
+    table = tree.ask(GetTable("//t", mine))
+    assert (table.atomicity, table.settings.max_data_ttl) == ("none", 5)
+    assert tree.get("//t/@max_data_ttl", mine) == 5
+    assert tree.get("//t/@atomicity") == "full"
+    tree.restart()
+    assert tree.get("//t/@atomicity", mine) == "none"
+    tree.commit(mine)
+    table = tree.ask(GetTable("//t"))
+    assert (table.atomicity, table.settings.max_data_ttl) == ("none", 5)
+
+
+def test_copying_under_a_transaction_keeps_the_source_unmounted(tree: Tree) -> None:
+    tree.beat(0)
+    tree.make_table("//t")
+    tree.ask(MountTable("//t"))
+    tree.serve(0)
+    mine = tree.begin()
+    with pytest.raises(InvalidTabletState):
+        tree.ask(CopyNode("//t", "//u", transaction=mine))
+    tree.ask(UnmountTable("//t"))
+    tree.serve(0)
+    tree.ask(CopyNode("//t", "//u", transaction=mine))
+    assert tree.beat(0).tablets == ()
+    tree.refused(MountTable("//t"))
+    tree.commit(mine)
+    (assigned,) = tree.beat(0).tablets  # the copy takes over the rows
+    assert (assigned.path, assigned.mode) == ("//u", "unmounted")
+    tree.ask(MountTable("//t"))
+
+
+# Beginning and ending
+
+
+def test_one_that_ended_or_never_was_is_not_found(tree: Tree) -> None:
+    ended = tree.begin()
+    tree.abort(ended)
+    for transaction in (ended, TreeTransactionId(12345)):
+        for request in (
+            PingTreeTransaction(transaction),
+            CommitTreeTransaction(transaction),
+            BeginTreeTransaction(5000, transaction),
+            CreateDirectory("//a", transaction=transaction),
+            GetNode("/", transaction),
+            LockNode("/", "shared", transaction),
+        ):
+            with pytest.raises(TransactionNotFound, match="may have expired") as caught:
+                tree.ask(request)
+            assert caught.value.attributes == {"transaction": transaction}
+        tree.abort(transaction)  # is what was wanted
+
+
+def test_a_commit_may_be_repeated(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_transactions, "COMMITTED_MAX", 2)
+    transactions = [tree.begin() for _ in range(3)]
+    for transaction in transactions:
+        tree.commit(transaction)
+    tree.commit(transactions[2])
+    tree.commit(transactions[1])
+    with pytest.raises(TransactionClosed, match="committed"):
+        tree.abort(transactions[2])
+    with pytest.raises(TransactionNotFound):
+        tree.commit(transactions[0])
+
+
+def test_one_that_is_not_pinged_ends_with_all_inside(tree: Tree) -> None:
+    quiet, pinged = tree.begin(), tree.begin()
+    in_quiet, in_pinged = tree.begin(quiet), tree.begin(pinged)
+    tree.make("//q", quiet)
+    tree.make("//n", in_quiet)
+    tree.instant_us += 4 * SECOND_US
+    tree.ask(PingTreeTransaction(in_pinged))
+    tree.instant_us += SECOND_US - 1
+    tree.ask(PingTreeTransaction(pinged))
+    assert tree.catalog.statistics().tree_transaction_count == 4
+    tree.instant_us += 1
+    tree.catalog.tick(tree.now())
+    assert tree.catalog.statistics().tree_transaction_count == 2
+    assert tree.catalog.statistics().lock_count == 0
+    with pytest.raises(TransactionNotFound, match="not pinged in time"):
+        tree.commit(in_quiet)
+    tree.make("//q", in_pinged)
+    tree.restart()
+    assert tree.catalog.statistics().tree_transaction_count == 2
+
+
+def test_a_nested_one_may_end_before_the_others(tree: Tree) -> None:
+    mine = tree.begin()
+    nested = tree.begin(mine)
+    tree.make("//a", nested)
+    tree.instant_us += 4 * SECOND_US
+    tree.ask(PingTreeTransaction(mine))
+    tree.instant_us += SECOND_US
+    assert tree.get("/", mine) == {}
+    tree.make("//a", mine)
+    with pytest.raises(TransactionNotFound):
+        tree.ask(PingTreeTransaction(nested))
+
+
+def test_the_next_deadline_is_that_of_the_first_lease(tree: Tree) -> None:
+    assert tree.catalog.next_deadline() is None
+    tree.ask(BeginTreeTransaction(5000))
+    tree.ask(BeginTreeTransaction(1000))
+    assert tree.catalog.next_deadline() == SECOND_US
+    tree.instant_us = SECOND_US
+    tree.catalog.tick(tree.now())
+    assert tree.catalog.next_deadline() == 5 * SECOND_US
+
+
+def test_leases_begin_anew_after_a_restart(tree: Tree) -> None:
+    mine = tree.begin()
+    tree.make_table("//t", mine)
+    tree.instant_us += 4 * SECOND_US
+    tree.restart()
+    tree.instant_us += 4 * SECOND_US
+    assert tree.get("/", mine) == {"t": None}
+    tree.commit(mine)
+    assert tree.ask(ListTables("//")) == TableList(("//t",))
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 999, 3_600_001])
+def test_a_time_out_is_one_second_to_one_hour(tree: Tree, timeout_ms: int) -> None:
+    with pytest.raises(InvalidRequest, match="1000 to 3600000 ms"):
+        tree.ask(BeginTreeTransaction(timeout_ms))
+    assert tree.records == []
+
+
+def test_transactions_their_nesting_and_titles_are_limited(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    innermost = ALL
+    for _ in range(16):
+        innermost = tree.begin(innermost)
+    with pytest.raises(LimitExceeded, match="16"):
+        tree.begin(innermost)
+    with pytest.raises(LimitExceeded, match="title"):
+        tree.begin(title="x" * 1025)
+    monkeypatch.setattr(tree_transactions, "TRANSACTIONS_MAX", 17)
+    tree.begin(title="x" * 1024)
+    with pytest.raises(LimitExceeded, match="17"):
+        tree.begin()
