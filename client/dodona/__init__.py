@@ -15,6 +15,7 @@ from dodona._core.session import Outcome
 from dodona._core.tables import TableInfo, TabletInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.versions import VersionedRow, VersionedValue
+from dodona.catalog import MasterTransaction
 from dodona.client import Client, Transaction, connect, open
 from dodona.errors import (
     CommitOutcomeUnknown,
@@ -48,6 +49,7 @@ from dodona.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     SYNC_LAST_COMMITTED,
+    TableSettings,
     Timestamp,
 )
 
@@ -65,6 +67,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidTabletState",
     "LimitExceeded",
+    "MasterTransaction",
     "NodeExists",
     "NodeLocked",
     "NodeNotFound",
@@ -79,6 +82,7 @@ __all__ = [
     "TableNotFound",
     "TableNotMounted",
     "TableSchema",
+    "TableSettings",
     "TabletInfo",
     "TabletMoved",
     "Timestamp",

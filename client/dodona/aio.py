@@ -1,32 +1,31 @@
 """The client for asyncio: `connect`, `open`, and what they give.
 
-Owns: the public names and arguments of the asyncio API; `dodona.client` is its twin, name by name,
-and says what each method does. Every method is one line over the same protocols. A client belongs
-to the event loop that it was made in: any number of its tasks may use it, a transaction one by one.
+Owns: the public names and arguments of the asyncio API, but for those of tables as a whole, which
+are in `dodona.aio_catalog`; `dodona.client` is its twin, name by name, and says what each method
+does. Every method is one line over the same protocols. A client belongs to the event loop that it
+was made in: any number of its tasks may use it, a transaction one by one.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from dodona._core import steps
-from dodona._core.catalog import MOUNT_TIMEOUT_MS
-from dodona._core.messages import Cluster
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
 from dodona._core.rows import Rows
 from dodona._core.session import Outcome, Session
-from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionBuffer, TransactionState
 from dodona._core.versions import VersionedRow
+from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
     hide_password,
     load_embedded,
     new_session,
 )
+from dodona.aio_catalog import AsyncCatalog, AsyncDriver
+from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
 from dodona.errors import DodonaError
-from dodona.schema import Column, TableSchema
 from dodona.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
@@ -42,16 +41,6 @@ Result = TypeVar("Result")
 Row = Mapping[str, Any]
 
 
-class AsyncDriver(Protocol):
-    """What a client runs its protocols with."""
-
-    async def run(self, protocol: steps.Protocol[Result]) -> Result: ...
-
-    def generate_timestamp(self) -> Awaitable[Timestamp]: ...
-
-    async def close(self) -> None: ...
-
-
 async def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "AsyncClient":
     """As `dodona.connect`."""
     from dodona._io.drivers import AsyncioDriver
@@ -59,7 +48,7 @@ async def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "AsyncCl
     session = new_session()
     client = AsyncClient(AsyncioDriver(url, session.routing), session, url)
     try:
-        await client._run(session.get_cluster(timeout_ms))
+        await client._run(session.catalog.get_cluster(timeout_ms))
     except BaseException:
         await client.close()
         raise
@@ -73,12 +62,11 @@ async def open(path: str) -> "AsyncClient":
     return AsyncClient(driver, session, path)
 
 
-class AsyncClient:
+class AsyncClient(AsyncCatalog):
     """As `dodona.Client`. Make it with `await dodona.aio.connect` or `await dodona.aio.open`."""
 
     def __init__(self, driver: AsyncDriver, session: Session, place: str) -> None:
-        self._run = driver.run
-        self._driver = driver
+        super().__init__(driver, AsyncPinger(driver.run, session.pings), session.catalog)
         self._session = session
         self._place = place
 
@@ -98,6 +86,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Let go of all connections. Calls that are under way fail."""
+        await self._pinger.close()
         await self._driver.close()
 
     # ---- timestamps
@@ -105,41 +94,6 @@ class AsyncClient:
     def generate_timestamp(self) -> Awaitable[Timestamp]:
         """A fresh timestamp, to be awaited: not a coroutine, so that thousands cost little."""
         return self._driver.generate_timestamp()
-
-    # ---- tables
-
-    async def create_table(
-        self,
-        path: str,
-        schema: Iterable[Column | Row] | TableSchema,
-        atomicity: Atomicity = "full",
-        pivot_keys: Sequence[Sequence[Any]] | None = None,
-        tablet_count: int | None = None,
-        mount: bool = False,
-    ) -> None:
-        create = self._session.create_table
-        await self._run(create(path, schema, atomicity, pivot_keys, tablet_count, mount))
-
-    async def remove_table(self, path: str) -> None:
-        await self._run(self._session.remove_table(path))
-
-    async def mount_table(self, path: str, timeout_ms: int = MOUNT_TIMEOUT_MS) -> None:
-        await self._run(self._session.mount_table(path, timeout_ms))
-
-    async def unmount_table(self, path: str, timeout_ms: int = MOUNT_TIMEOUT_MS) -> None:
-        await self._run(self._session.unmount_table(path, timeout_ms))
-
-    async def list_tables(self, prefix: str = "//") -> list[str]:
-        return await self._run(self._session.list_tables(prefix))
-
-    async def get_table(self, path: str) -> TableInfo:
-        return await self._run(self._session.get_table(path))
-
-    async def exists(self, path: str) -> bool:
-        return await self._run(self._session.exists(path))
-
-    async def get_cluster(self) -> Cluster:
-        return await self._run(self._session.get_cluster())
 
     # ---- reads
 

@@ -1,31 +1,29 @@
 """The blocking client: `connect`, `open`, and what they give.
 
-Owns: the public names and arguments of the blocking API; `dodona.aio` is its twin, name by name.
+Owns: the public names and arguments of the blocking API, but for those of tables as a whole, which
+are in `dodona.catalog`; `dodona.aio` is its twin, name by name.
 Every method is one line over a protocol of the session, which its driver runs. A client may be used
 by any number of threads, a transaction by one at a time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from dodona._core import steps
-from dodona._core.catalog import MOUNT_TIMEOUT_MS
-from dodona._core.messages import Cluster
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
 from dodona._core.rows import Rows
 from dodona._core.session import Outcome, Session
-from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionBuffer, TransactionState
 from dodona._core.versions import VersionedRow
+from dodona._io.pinger import Pinger
 from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
     hide_password,
     load_embedded,
     new_session,
 )
+from dodona.catalog import Catalog, Driver
 from dodona.errors import DodonaError
-from dodona.schema import Column, TableSchema
 from dodona.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
@@ -41,14 +39,6 @@ Result = TypeVar("Result")
 Row = Mapping[str, Any]
 
 
-class Driver(Protocol):
-    """What a client runs its protocols with."""
-
-    def run(self, protocol: steps.Protocol[Result]) -> Result: ...
-
-    def close(self) -> None: ...
-
-
 def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "Client":
     """A client of the cluster whose master is at `url`, such as http://127.0.0.1:8500.
 
@@ -59,7 +49,7 @@ def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "Client":
     session = new_session()
     client = Client(BlockingDriver(url, session.routing), session, url)
     try:
-        client._run(session.get_cluster(timeout_ms))
+        client._run(session.catalog.get_cluster(timeout_ms))
     except BaseException:
         client.close()
         raise
@@ -76,12 +66,11 @@ def open(path: str) -> "Client":
     return Client(load_embedded().open_blocking(path, session.routing), session, path)
 
 
-class Client:
+class Client(Catalog):
     """A cluster, or an embedded database. Make it with `dodona.connect` or `dodona.open`."""
 
     def __init__(self, driver: Driver, session: Session, place: str) -> None:
-        self._run = driver.run
-        self._driver = driver
+        super().__init__(driver, Pinger(driver.run, session.pings), session.catalog)
         self._session = session
         self._place = place
 
@@ -102,56 +91,13 @@ class Client:
     def close(self) -> None:
         """Let go of all connections. Calls that are under way fail."""
         self._driver.close()
+        self._pinger.close()
 
     # ---- timestamps
 
     def generate_timestamp(self) -> Timestamp:
         """A fresh timestamp of the oracle. Raises Unavailable."""
         return self._run(self._session.generate_timestamp())
-
-    # ---- tables
-
-    def create_table(
-        self,
-        path: str,
-        schema: Iterable[Column | Row] | TableSchema,
-        atomicity: Atomicity = "full",
-        pivot_keys: Sequence[Sequence[Any]] | None = None,
-        tablet_count: int | None = None,
-        mount: bool = False,
-    ) -> None:
-        """Make a sorted table, of one tablet unless `pivot_keys` (leading key column values, the
-        first is empty) or `tablet_count` say otherwise. Raises TableExists, SchemaViolation."""
-        create = self._session.create_table
-        self._run(create(path, schema, atomicity, pivot_keys, tablet_count, mount))
-
-    def remove_table(self, path: str) -> None:
-        """Remove an unmounted table and all its rows. Raises TableNotFound, InvalidRequest."""
-        self._run(self._session.remove_table(path))
-
-    def mount_table(self, path: str, timeout_ms: int = MOUNT_TIMEOUT_MS) -> None:
-        """Have the table served, and wait until it is. Raises TableNotFound, Unavailable."""
-        self._run(self._session.mount_table(path, timeout_ms))
-
-    def unmount_table(self, path: str, timeout_ms: int = MOUNT_TIMEOUT_MS) -> None:
-        """Have it served no more, and wait until it is not. Raises TableNotFound, Unavailable."""
-        self._run(self._session.unmount_table(path, timeout_ms))
-
-    def list_tables(self, prefix: str = "//") -> list[str]:
-        """The paths that begin with `prefix`, in order."""
-        return self._run(self._session.list_tables(prefix))
-
-    def get_table(self, path: str) -> TableInfo:
-        """The table's schema, atomicity and tablets. Raises TableNotFound."""
-        return self._run(self._session.get_table(path))
-
-    def exists(self, path: str) -> bool:
-        """Whether there is such a table."""
-        return self._run(self._session.exists(path))
-
-    def get_cluster(self) -> Cluster:
-        """The proxies and cells that the master hears from."""
-        return self._run(self._session.get_cluster())
 
     # ---- reads
 

@@ -206,9 +206,9 @@ class Simulation:
             try:
                 if db.random.random() < 0.5:
                     path = db.random.choice(self.workload.tables).path
-                    yield from db.session.unmount_table(path)
+                    yield from db.session.catalog.unmount_table(path)
                     yield _pause(db, 20_000)
-                    yield from db.session.mount_table(path)
+                    yield from db.session.catalog.mount_table(path)
                 else:
                     yield from self._try_table(db, f"//scratch/{db.random.randrange(3)}")
             except DodonaError:
@@ -216,9 +216,9 @@ class Simulation:
 
     def _try_table(self, db: Recorder, path: str) -> Protocol[None]:
         columns = self.workload.tables[0].columns
-        yield from db.session.create_table(path, columns, mount=True)
-        yield from db.session.unmount_table(path)
-        yield from db.session.remove_table(path)
+        yield from db.session.catalog.create_table(path, columns, mount=True)
+        yield from db.session.catalog.unmount_table(path)
+        yield from db.session.catalog.remove_table(path)
 
     # Phases
 
@@ -235,7 +235,7 @@ class Simulation:
 
     def _create(self, db: Recorder, table: TableShape) -> Protocol[None]:
         try:
-            yield from db.session.create_table(
+            yield from db.session.catalog.create_table(
                 table.path, table.columns, pivot_keys=table.pivot_keys
             )
         except TableExists:
@@ -243,7 +243,7 @@ class Simulation:
 
     def _mount_all(self, db: Recorder) -> Protocol[None]:
         for table in self.workload.tables:
-            yield from _until_it_works(partial(db.session.mount_table, table.path))
+            yield from _until_it_works(partial(db.session.catalog.mount_table, table.path))
 
     def _touch_all(self) -> Protocol[None]:
         """Every tablet takes writes again, whatever an operator had begun."""

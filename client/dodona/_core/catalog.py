@@ -1,153 +1,205 @@
-"""Tables as a whole: making, mounting, listing, describing and removing them. Pure.
+"""Tables as a whole: mounting, freezing, resharding, altering, listing them. Pure.
 
-Owns: the checks that are better made here than by the master (a schema in the user's words,
-pivot keys), and the waits for tablets to be mounted or unmounted.
+Owns: the calls that there are outside master transactions only, and the waits for tablets to be in
+the state that was asked for. Whatever changes a table has its route forgotten, also where it
+failed: the reply may have been lost.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dodona._core.context import Context, wait_or_raise
+from dodona._core.arguments import check_flag, check_path, check_text
+from dodona._core.context import wait_or_raise
 from dodona._core.messages import (
+    AlterTable,
     Cluster,
-    CreateTable,
-    Done,
+    FreezeTable,
     GetCluster,
     GetTable,
     ListTables,
     MountTable,
-    RemoveNode,
+    RemountTable,
+    ReshardTable,
     Table,
+    TableLifeRequest,
     TableList,
+    UnfreezeTable,
     UnmountTable,
 )
 from dodona._core.retry import Patience
-from dodona._core.routing import MOUNTED, UNMOUNTED
+from dodona._core.routing import FROZEN, MOUNTED, UNMOUNTED
 from dodona._core.steps import Protocol
-from dodona._core.tables import TableInfo, describe
-from dodona.errors import InvalidRequest, TableNotFound, Unavailable
-from dodona.keys import encode_key
+from dodona._core.tables import pivots_of
+from dodona._core.tree import TreeSession
+from dodona.errors import InvalidRequest, Unavailable
 from dodona.schema import Column, TableSchema
-from dodona.types import Atomicity, Key
+from dodona.types import Atomicity
 
-TABLETS_MAX: Final = 10_000
 MOUNT_TIMEOUT_MS: Final = 30_000
 
 
-def create_table(
-    context: Context,
-    path: str,
-    schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
-    atomicity: Atomicity,
-    pivot_keys: Sequence[Sequence[Any]] | None,
-    tablet_count: int | None,
-) -> Protocol[None]:
-    """Raises SchemaViolation, TableExists, InvalidRequest."""
-    parsed = schema if isinstance(schema, TableSchema) else TableSchema.parse(schema)
-    if atomicity not in ("full", "none"):
-        raise InvalidRequest(f'Atomicity must be "full" or "none", not {atomicity!r}')
-    pivots = pivots_of(parsed, pivot_keys, tablet_count)
-    request = CreateTable(path, parsed.columns, atomicity, pivots)
-    table = yield from context.ask_master(request, Table)
-    context.routing.forget(path)
-    context.routing.learn(table)
+class CatalogSession(TreeSession):
+    """The calls of the tree, under no master transaction, and the life of tables."""
 
-
-def pivots_of(
-    schema: TableSchema, pivot_keys: Sequence[Sequence[Any]] | None, tablet_count: int | None
-) -> tuple[Key, ...]:
-    """The first keys of all tablets. One tablet unless something else is asked for."""
-    if pivot_keys is not None and tablet_count is not None:
-        raise InvalidRequest("give either pivot_keys or tablet_count, not both")
-    if pivot_keys is not None:
-        return tuple([schema.bound_of(values) for values in pivot_keys])
-    if tablet_count is None:
-        return (Key(b""),)
-    if not 0 < tablet_count <= TABLETS_MAX:
-        raise InvalidRequest(f"a table has 1 to {TABLETS_MAX} tablets", tablet_count=tablet_count)
-    return _even_pivots(schema.key_columns[0], tablet_count)
-
-
-def _even_pivots(column: Column, count: int) -> tuple[Key, ...]:
-    """Divide all values that the first key column can take: good for hashes and the like."""
-    if column.type == "string":
-        values: list[Any] = [(at * (1 << 16) // count).to_bytes(2, "big") for at in range(count)]
-    elif column.type in ("int64", "uint64"):
-        lowest = -(1 << 63) if column.type == "int64" else 0
-        values = [lowest + at * (1 << 64) // count for at in range(count)]
-    else:
-        raise InvalidRequest(
-            f"tablet_count can't divide a first key column of type {column.type}: give pivot_keys",
-            column=column.name,
+    def create_table(
+        self,
+        path: str,
+        schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
+        atomicity: Atomicity = "full",
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        mount: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Protocol[None]:
+        """As `TreeSession.create_table`, and with `mount` as `mount_table` after that."""
+        check_flag(mount, "mount")
+        yield from super().create_table(
+            path, schema, atomicity, pivot_keys, tablet_count, False, attributes
         )
-    return (Key(b""), *(encode_key([value], [column.type]) for value in values[1:]))
+        if mount:
+            yield from self.mount_table(path)
+
+    def mount_table(
+        self,
+        path: str,
+        freeze: bool = False,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> Protocol[None]:
+        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        check_flag(freeze, "freeze")
+        request = MountTable(path, freeze, first_tablet_index, last_tablet_index)
+        yield from self._bring(request, FROZEN if freeze else MOUNTED, timeout_ms)
+
+    def unmount_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> Protocol[None]:
+        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        request = UnmountTable(path, first_tablet_index, last_tablet_index)
+        yield from self._bring(request, UNMOUNTED, timeout_ms)
+
+    def freeze_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> Protocol[None]:
+        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        request = FreezeTable(path, first_tablet_index, last_tablet_index)
+        yield from self._bring(request, FROZEN, timeout_ms)
+
+    def unfreeze_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> Protocol[None]:
+        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        request = UnfreezeTable(path, first_tablet_index, last_tablet_index)
+        yield from self._bring(request, MOUNTED, timeout_ms)
+
+    def remount_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> Protocol[None]:
+        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        request = RemountTable(path, first_tablet_index, last_tablet_index)
+        yield from self._alter_life(request, self._context.polling(timeout_ms))
+
+    def reshard_table(
+        self,
+        path: str,
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+    ) -> Protocol[None]:
+        """Raises TableNotFound, InvalidTabletState, SchemaViolation, InvalidRequest."""
+        first, last = first_tablet_index, last_tablet_index
+        if pivot_keys is None and tablet_count is None:
+            raise InvalidRequest("give pivot_keys or tablet_count")
+        if tablet_count is not None and not first is last is None:
+            raise InvalidRequest(
+                "tablet_count cuts a whole table: give pivot_keys for a part of it"
+            )
+        table = yield from self._get(path)  # its schema may have changed since it was last used
+        pivots = pivots_of(TableSchema(table.columns), pivot_keys, tablet_count)
+        yield from self._alter_life(ReshardTable(path, pivots, first, last), None)
+
+    def alter_table(
+        self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
+    ) -> Protocol[None]:
+        """Raises TableNotFound, InvalidTabletState, SchemaViolation."""
+        parsed = schema if isinstance(schema, TableSchema) else TableSchema.parse(schema)
+        yield from self._alter_life(AlterTable(path, parsed.columns), None)
+
+    def list_tables(self, prefix: str = "//") -> Protocol[list[str]]:
+        """Paths that begin with `prefix`, in order."""
+        listed = yield from self._ask_patiently(ListTables(check_text(prefix, "prefix")), TableList)
+        return list(listed.paths)
+
+    def get_cluster(self, timeout_ms: int | None = None) -> Protocol[Cluster]:
+        """The proxies and cells that the master hears from. `timeout_ms` is how long to wait for a
+        master that is away."""
+        context = self._context
+        patience = context.patience() if timeout_ms is None else context.polling(timeout_ms)
+        cluster = yield from context.ask_master_patiently(GetCluster(), Cluster, patience)
+        context.routing.learn_cells(cluster)
+        return cluster
+
+    # ---- waiting
+
+    def _alter_life(self, request: TableLifeRequest, patience: Patience | None) -> Protocol[None]:
+        """Ask for it: again while the master is away if there is `patience` for that, that is if a
+        repetition changes nothing more."""
+        check_path(request.path)
+        if not isinstance(request, AlterTable):
+            _check_range(request.first_tablet, request.last_tablet)
+        try:
+            if patience is None:
+                yield from self._context.ask_master(request, Table)
+            else:
+                yield from self._context.ask_master_patiently(request, Table, patience)
+        finally:
+            self._context.routing.forget(request.path)
+
+    def _bring(
+        self,
+        request: MountTable | UnmountTable | FreezeTable | UnfreezeTable,
+        state: str,
+        timeout_ms: int,
+    ) -> Protocol[None]:
+        """Ask for it, and wait until the tablets concerned are in that state."""
+        context, path = self._context, request.path
+        patience = context.polling(timeout_ms)
+        yield from self._alter_life(request, patience)
+        first = request.first_tablet or 0
+        end = None if request.last_tablet is None else request.last_tablet + 1
+        while True:
+            table = yield from context.ask_master_patiently(GetTable(path), Table, patience)
+            context.routing.learn(table)
+            waiting = [it for it in table.tablets[first:end] if it.state != state]
+            if not waiting:
+                return
+            text = f"{len(waiting)} tablets of {path} are not {state} after {timeout_ms} ms"
+            states = {int(it.tablet): it.state for it in waiting}
+            yield from wait_or_raise(patience, Unavailable(text, table=path, tablets=states))
 
 
-def remove_table(context: Context, path: str) -> Protocol[None]:
-    """Raises TableNotFound, InvalidRequest if it is still mounted."""
-    yield from context.ask_master(RemoveNode(path), Done)
-    context.routing.forget(path)
-
-
-def list_tables(context: Context, prefix: str) -> Protocol[list[str]]:
-    """Paths that begin with `prefix`, in order."""
-    listed = yield from context.ask_master_patiently(
-        ListTables(prefix), TableList, context.patience()
-    )
-    return list(listed.paths)
-
-
-def get_table(context: Context, path: str) -> Protocol[TableInfo]:
-    """What the master knows of the table now. Raises TableNotFound."""
-    table = yield from _get(context, path, context.patience())
-    return describe(table)
-
-
-def exists(context: Context, path: str) -> Protocol[bool]:
-    """Whether there is such a table."""
-    try:
-        yield from _get(context, path, context.patience())
-    except TableNotFound:
-        return False
-    return True
-
-
-def get_cluster(context: Context, timeout_ms: int | None) -> Protocol[Cluster]:
-    """The proxies and cells that the master hears from."""
-    patience = context.patience() if timeout_ms is None else context.polling(timeout_ms)
-    cluster = yield from context.ask_master_patiently(GetCluster(), Cluster, patience)
-    context.routing.learn_cells(cluster)
-    return cluster
-
-
-def mount_table(context: Context, path: str, timeout_ms: int) -> Protocol[None]:
-    """Mount, and wait until all tablets are served. Raises TableNotFound, Unavailable."""
-    patience = context.polling(timeout_ms)
-    yield from context.ask_master_patiently(MountTable(path), Table, patience)
-    yield from _wait_for_state(context, path, MOUNTED, patience, timeout_ms)
-
-
-def unmount_table(context: Context, path: str, timeout_ms: int) -> Protocol[None]:
-    """Unmount, and wait until no cell serves a tablet. Raises TableNotFound, Unavailable."""
-    patience = context.polling(timeout_ms)
-    yield from context.ask_master_patiently(UnmountTable(path), Table, patience)
-    yield from _wait_for_state(context, path, UNMOUNTED, patience, timeout_ms)
-
-
-def _wait_for_state(
-    context: Context, path: str, state: str, patience: Patience, timeout_ms: int
-) -> Protocol[None]:
-    while True:
-        context.routing.forget(path)
-        table = yield from _get(context, path, patience)
-        waiting = [tablet for tablet in table.tablets if tablet.state != state]
-        if not waiting:
-            return
-        text = f"{len(waiting)} tablets of {path} are not {state} after {timeout_ms} ms"
-        yield from wait_or_raise(patience, Unavailable(text, tablets=[it.tablet for it in waiting]))
-
-
-def _get(context: Context, path: str, patience: Patience) -> Protocol[Table]:
-    table = yield from context.ask_master_patiently(GetTable(path), Table, patience)
-    context.routing.learn(table)
-    return table
+def _check_range(first: int | None, last: int | None) -> None:
+    """The master knows how many tablets there are. Raises InvalidRequest."""
+    for name, index in (("first_tablet_index", first), ("last_tablet_index", last)):
+        if index is not None and (type(index) is not int or index < 0):
+            raise InvalidRequest(f"{name} is a number from 0, not {index!r}")
+    if first is not None and last is not None and first > last:
+        raise InvalidRequest("the first tablet comes after the last", first=first, last=last)

@@ -18,6 +18,7 @@ TABLES_MAX: Final = 10_000
 REFRESH_MS_MAX: Final = 1_000
 """How long others wait for the one who asks the master for a route already."""
 MOUNTED: Final = "mounted"
+FROZEN: Final = "frozen"
 MOUNTING: Final = "mounting"
 UNMOUNTED: Final = "unmounted"
 
@@ -103,10 +104,12 @@ class Routing:
         self.addresses.update({it.cell: it.address for it in cluster.cells if it.is_alive})
 
     def forget(self, path: str) -> None:
-        """The table was changed by this client: what is known of it is stale."""
-        route = self._tables.get(path)
-        if route is not None:
-            route.is_stale = True
+        """This client changed the table, or the directory: what is known of it, and of the tables
+        below it, is stale."""
+        below = path.rstrip("/") + "/"
+        for known, route in list(self._tables.items()):  # a copy: as above
+            if known == path or known.startswith(below):
+                route.is_stale = True
 
     # One asks the master, the others wait for the answer
 

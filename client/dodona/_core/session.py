@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from dodona._core import bulk, catalog, reading
+from dodona._core import bulk, reading
 from dodona._core.buffer import TableBuffer
+from dodona._core.catalog import CatalogSession
 from dodona._core.committing import ask_until_answered, commit_atomic
 from dodona._core.context import (
     Acknowledgement,
@@ -20,10 +21,10 @@ from dodona._core.context import (
     SessionLimits,
     error_of,
 )
+from dodona._core.master_transaction import Pings
 from dodona._core.messages import (
     Aborted,
     AskOutcome,
-    Cluster,
     Committed,
     Failure,
     OutcomeUnknown,
@@ -33,12 +34,10 @@ from dodona._core.retry import Dice, InstantClock, Rerun
 from dodona._core.routing import Routing, TableRoute
 from dodona._core.rows import Rows
 from dodona._core.steps import Protocol
-from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionBuffer, check_modes
 from dodona._core.versions import VersionedRow, lookup_versions
 from dodona._core.writing import commit_non_atomic
 from dodona.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, Unavailable
-from dodona.schema import Column, TableSchema
 from dodona.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
@@ -87,6 +86,9 @@ class Session:
             limits=self.limits,
             acknowledgement=acknowledgement,
         )
+        self.catalog = CatalogSession(self._context)
+        """Tables, the tree they are in, and master transactions."""
+        self.pings = Pings(instant_us)
         self._outcomes: OrderedDict[TransactionId, Outcome | CellId] = OrderedDict()
 
     # ---- timestamps
@@ -94,47 +96,6 @@ class Session:
     def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
         """A fresh timestamp, or the first of `count` in a row. Raises Unavailable."""
         return self._context.generate_timestamp(count)
-
-    # ---- tables
-
-    def create_table(
-        self,
-        path: str,
-        schema: Iterable[Column | Row] | TableSchema,
-        atomicity: Atomicity = "full",
-        pivot_keys: Sequence[Sequence[Any]] | None = None,
-        tablet_count: int | None = None,
-        mount: bool = False,
-    ) -> Protocol[None]:
-        yield from catalog.create_table(
-            self._context, path, schema, atomicity, pivot_keys, tablet_count
-        )
-        if mount:
-            yield from self.mount_table(path)
-
-    def remove_table(self, path: str) -> Protocol[None]:
-        return catalog.remove_table(self._context, path)
-
-    def mount_table(self, path: str, timeout_ms: int = catalog.MOUNT_TIMEOUT_MS) -> Protocol[None]:
-        return catalog.mount_table(self._context, path, timeout_ms)
-
-    def unmount_table(
-        self, path: str, timeout_ms: int = catalog.MOUNT_TIMEOUT_MS
-    ) -> Protocol[None]:
-        return catalog.unmount_table(self._context, path, timeout_ms)
-
-    def list_tables(self, prefix: str = "//") -> Protocol[list[str]]:
-        return catalog.list_tables(self._context, prefix)
-
-    def get_table(self, path: str) -> Protocol[TableInfo]:
-        return catalog.get_table(self._context, path)
-
-    def exists(self, path: str) -> Protocol[bool]:
-        return catalog.exists(self._context, path)
-
-    def get_cluster(self, timeout_ms: int | None = None) -> Protocol[Cluster]:
-        """`timeout_ms` is how long to wait for a master that is away."""
-        return catalog.get_cluster(self._context, timeout_ms)
 
     # ---- reads
 

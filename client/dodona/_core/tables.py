@@ -1,22 +1,26 @@
-"""What a client tells its user about a table. Frozen, without behaviour.
+"""A table in its user's words: what a client tells of it, and how it is cut into tablets. Pure.
 
-Owns: the translation of a catalog entry into the user's words: key values instead of encoded keys.
+Owns: the translation between those words and the catalog's: key values and encoded keys.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from dodona._core.messages import Table, Tablet
-from dodona.errors import DataCorrupted
-from dodona.keys import decode_key
-from dodona.schema import TableSchema
-from dodona.types import Atomicity, CellId, Key, Revision, TabletId
+from dodona.errors import DataCorrupted, InvalidRequest
+from dodona.keys import decode_key, encode_key
+from dodona.schema import Column, TableSchema
+from dodona.types import Atomicity, CellId, Key, Revision, TableSettings, TabletId
+
+TABLETS_MAX: Final = 10_000
 
 
 class TabletInfo(msgspec.Struct, frozen=True):
     """One tablet. `pivot_key` holds the leading key column values that it begins at: it goes on
-    to the next tablet's. `state` is unmounted, mounting, mounted or unmounting."""
+    to the next tablet's. `state` is unmounted, mounted (reads and writes), frozen (reads only), or
+    on its way: mounting, frozen_mounting, freezing, unfreezing, unmounting."""
 
     tablet: TabletId
     pivot_key: tuple[Any, ...]
@@ -26,16 +30,18 @@ class TabletInfo(msgspec.Struct, frozen=True):
 
 
 class TableInfo(msgspec.Struct, frozen=True):
-    """A table as the master knew it at one moment."""
+    """A table as the master knew it at one moment. `settings` are as they were last set: tablets go
+    by those of their last mount or remount."""
 
     path: str
     schema: TableSchema
     atomicity: Atomicity
     tablets: tuple[TabletInfo, ...]
+    settings: TableSettings = TableSettings()
 
     @property
     def is_mounted(self) -> bool:
-        """Whether all tablets are served."""
+        """Whether all tablets take reads and writes."""
         return all(tablet.state == "mounted" for tablet in self.tablets)
 
 
@@ -43,7 +49,7 @@ def describe(table: Table) -> TableInfo:
     """A catalog entry in the user's words."""
     schema = TableSchema(table.columns)
     tablets = tuple([_describe_tablet(schema, it) for it in table.tablets])
-    return TableInfo(table.path, schema, table.atomicity, tablets)
+    return TableInfo(table.path, schema, table.atomicity, tablets, table.settings)
 
 
 def _describe_tablet(schema: TableSchema, tablet: Tablet) -> TabletInfo:
@@ -64,3 +70,33 @@ def decode_prefix(key: Key, types: tuple[str, ...]) -> tuple[Any, ...]:
         except DataCorrupted:
             continue
     return decode_key(key, types)
+
+
+def pivots_of(
+    schema: TableSchema, pivot_keys: Sequence[Sequence[Any]] | None, tablet_count: int | None
+) -> tuple[Key, ...]:
+    """The first keys of all tablets. One tablet unless something else is asked for."""
+    if pivot_keys is not None and tablet_count is not None:
+        raise InvalidRequest("give either pivot_keys or tablet_count, not both")
+    if pivot_keys is not None:
+        return tuple([schema.bound_of(values) for values in pivot_keys])
+    if tablet_count is None:
+        return (Key(b""),)
+    if not 0 < tablet_count <= TABLETS_MAX:
+        raise InvalidRequest(f"a table has 1 to {TABLETS_MAX} tablets", tablet_count=tablet_count)
+    return _even_pivots(schema.key_columns[0], tablet_count)
+
+
+def _even_pivots(column: Column, count: int) -> tuple[Key, ...]:
+    """Divide all values that the first key column can take: good for hashes and the like."""
+    if column.type == "string":
+        values: list[Any] = [(at * (1 << 16) // count).to_bytes(2, "big") for at in range(count)]
+    elif column.type in ("int64", "uint64"):
+        lowest = -(1 << 63) if column.type == "int64" else 0
+        values = [lowest + at * (1 << 64) // count for at in range(count)]
+    else:
+        raise InvalidRequest(
+            f"tablet_count can't divide a first key column of type {column.type}: give pivot_keys",
+            column=column.name,
+        )
+    return (Key(b""), *(encode_key([value], [column.type]) for value in values[1:]))

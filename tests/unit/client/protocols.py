@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from dodona._core.context import Acknowledgement
 from dodona._core.messages import (
+    BeginTreeTransaction,
     CommitOne,
     Failure,
     GenerateTimestamps,
@@ -17,13 +18,15 @@ from dodona._core.messages import (
     Table,
     Tablet,
     TimestampRange,
+    TreeTransaction,
 )
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Pause, Post, Protocol, Target
 from dodona._core.transaction import TransactionBuffer
+from dodona._core.tree import MasterTransactionSession, TreeSession
 from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
-from dodona.types import Atomicity, CellId, Key, Revision, TabletId, Timestamp
+from dodona.types import Atomicity, CellId, Key, Revision, TabletId, Timestamp, TreeTransactionId
 
 Result = TypeVar("Result")
 
@@ -195,6 +198,18 @@ def begin(
         return TimestampRange(Timestamp(start), body.count)
 
     return play(clock, session.begin(atomicity), answer)
+
+
+def begin_master(
+    clock: Clock, tree: TreeSession, number: int = 7, timeout_ms: int = 30_000
+) -> MasterTransactionSession:
+    """A master transaction with that id."""
+
+    def answer(target: Target, body: Request) -> Reply:
+        assert isinstance(body, BeginTreeTransaction)
+        return TreeTransaction(TreeTransactionId(number), body.timeout_ms)
+
+    return play(clock, tree.begin(timeout_ms), answer)
 
 
 def with_rows(

@@ -43,7 +43,6 @@ async def test_the_twin_does_the_same(cluster: FakeCluster) -> None:
         assert (await db.outcome(tx.id)).state == "committed"  # type: ignore[arg-type]
         assert await db.insert_rows(PATH, [account(5)]) is not None
         assert await db.delete_rows(PATH, [{"id": 5}]) is not None
-        assert await db.exists(PATH)
         assert await db.list_tables() == [PATH]
         assert (await db.get_table(PATH)).is_mounted
         assert len((await db.get_cluster()).proxies) == 1
@@ -184,7 +183,7 @@ def test_a_client_of_another_loop_is_refused(cluster: FakeCluster) -> None:
         return AsyncioDriver(cluster.url, Routing())
 
     async def use(driver: AsyncioDriver) -> None:
-        await driver.run(new_session().list_tables())
+        await driver.run(new_session().catalog.list_tables())
 
     with pytest.raises(InvalidRequest, match="another event loop"):
         asyncio.run(use(asyncio.run(make())))

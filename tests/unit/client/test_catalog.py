@@ -1,26 +1,31 @@
-"""Tables as a whole: how they are cut into tablets, and the waits for them to be served."""
+"""Tables as a whole: how they are cut into tablets, their life, and the waits for it."""
 
 from typing import Any
 
 import pytest
 
-from dodona._core.catalog import TABLETS_MAX, pivots_of
 from dodona._core.messages import (
+    AlterTable,
     Cluster,
     CreateTable,
     Done,
     Failure,
+    FreezeTable,
     GetTable,
     ListTables,
     MountTable,
+    RemountTable,
+    RemoveNode,
     Reply,
     Request,
+    ReshardTable,
     Table,
     TableList,
+    UnfreezeTable,
     UnmountTable,
 )
 from dodona._core.steps import MASTER, Target
-from dodona._core.tables import decode_prefix
+from dodona._core.tables import TABLETS_MAX, decode_prefix, pivots_of
 from dodona.errors import (
     DataCorrupted,
     InvalidRequest,
@@ -30,8 +35,8 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.keys import encode_key
-from dodona.schema import TableSchema
-from dodona.types import Key
+from dodona.schema import Column, TableSchema
+from dodona.types import Key, TableSettings
 from unit.client.protocols import (
     COLUMNS,
     LOST,
@@ -121,7 +126,7 @@ def test_a_table_is_created_in_the_users_words() -> None:
     session = new_session(clock)
     first = {"name": "id", "type": "int64", "sort_order": "ascending"}
     columns: list[Any] = [first, *COLUMNS[1:]]
-    create = Play(clock, session.create_table(PATH, columns, "none", [[], [100]]))
+    create = Play(clock, session.catalog.create_table(PATH, columns, "none", [[], [100]]))
     request = CreateTable(PATH, COLUMNS, "none", (Key(b""), key(100)))
     assert create.call == (MASTER, request)
     create.answer(table(atomicity="none"))
@@ -134,9 +139,9 @@ def test_a_bad_table_is_refused_without_asking() -> None:
     session = new_session(clock)
     half: Any = "half"
     with pytest.raises(InvalidRequest, match="Atomicity"):
-        play(clock, session.create_table(PATH, COLUMNS, half), nobody)
+        play(clock, session.catalog.create_table(PATH, COLUMNS, half), nobody)
     with pytest.raises(SchemaViolation):
-        play(clock, session.create_table(PATH, COLUMNS[:1]), nobody)
+        play(clock, session.catalog.create_table(PATH, COLUMNS[:1]), nobody)
 
 
 def test_creating_is_not_repeated_by_itself() -> None:
@@ -144,46 +149,56 @@ def test_creating_is_not_repeated_by_itself() -> None:
     session = new_session(clock)
     exists = Failure("table_exists", "there is a table already")
     for reply, error in ((exists, TableExists), (LOST, Unavailable)):
-        create = Play(clock, session.create_table(PATH, COLUMNS))
+        create = Play(clock, session.catalog.create_table(PATH, COLUMNS))
         with pytest.raises(error):
             create.answer(reply)
 
 
 class Master:
-    """Serves one table, whose tablets get to the wished state after some questions."""
+    """Serves one table of two tablets, of which the second gets to the wished state after some
+    questions. The first is there at once."""
 
-    def __init__(self, patience: int) -> None:
+    def __init__(self, patience: int, state: str = "unmounted") -> None:
         self.questions_left = patience
-        self.state = "unmounted"
-        self.wish = "unmounted"
+        self.states = [state, state]
+        self.wish = state
         self.away_count = 0
+        self.requests: list[Request] = []
 
     def __call__(self, target: Target, body: Request) -> Reply:
         assert target == MASTER
+        self.requests.append(body)
         if self.away_count:
             self.away_count -= 1
             return NEVER_SENT
         match body:
-            case MountTable() | UnmountTable():
-                self.wish = "mounted" if isinstance(body, MountTable) else "unmounted"
-                self.state = self.wish.replace("ed", "ing")
-            case CreateTable():
-                self.state = self.wish = "unmounted"
+            case MountTable(is_frozen=True) | FreezeTable():
+                self._wish("frozen", "freezing")
+            case MountTable() | UnfreezeTable():
+                self._wish("mounted", "mounting")
+            case UnmountTable():
+                self._wish("unmounted", "unmounting")
             case GetTable():
                 self.questions_left -= 1
                 if self.questions_left <= 0:
-                    self.state = self.wish
+                    self.states[1] = self.wish
         return self.table()
 
+    def _wish(self, state: str, meanwhile: str) -> None:
+        self.wish = state
+        self.states = [state, meanwhile]
+
     def table(self) -> Table:
-        return table((tablet(10, 0, None), tablet(11, 1, 100, state=self.state)))
+        first, second = self.states
+        return table((tablet(10, 0, None, state=first), tablet(11, 1, 100, state=second)))
 
 
 def test_mounting_waits_until_all_tablets_are_served() -> None:
     clock, master = Clock(), Master(5)
     session = new_session(clock)
-    play(clock, session.mount_table(PATH), master)
-    assert master.state == "mounted"
+    play(clock, session.catalog.mount_table(PATH), master)
+    assert master.states == ["mounted", "mounted"]
+    assert master.questions_left == 0
     route = session.routing.find(PATH)
     assert route is not None
     assert [it.state for it in route.tablets] == ["mounted", "mounted"]
@@ -191,85 +206,215 @@ def test_mounting_waits_until_all_tablets_are_served() -> None:
 
 def test_a_new_table_can_be_mounted_at_once() -> None:
     clock, master = Clock(), Master(3)
-    play(clock, new_session(clock).create_table(PATH, COLUMNS, mount=True), master)
-    assert master.state == "mounted"
+    play(clock, new_session(clock).catalog.create_table(PATH, COLUMNS, mount=True), master)
+    assert master.states == ["mounted", "mounted"]
 
 
-def test_mounting_outlasts_an_absence_of_the_master() -> None:
+LIFE: list[tuple[str, Any, str]] = [
+    ("mount_table", MountTable, "mounted"),
+    ("unmount_table", UnmountTable, "unmounted"),
+    ("freeze_table", FreezeTable, "frozen"),
+    ("unfreeze_table", UnfreezeTable, "mounted"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "state"), LIFE)
+def test_a_change_of_life_waits_for_its_own_state(name: str, kind: Any, state: str) -> None:
+    clock, master = Clock(), Master(4, state="mounted" if state != "mounted" else "frozen")
+    session = new_session(clock, table())
+    play(clock, getattr(session.catalog, name)(PATH), master)
+    assert master.requests[0] == kind(PATH)
+    assert master.requests[1:] == [GetTable(PATH)] * 4
+    assert master.states == [state, state]
+
+
+def test_a_table_can_be_mounted_for_reads_only() -> None:
+    clock, master = Clock(), Master(2)
+    play(clock, new_session(clock).catalog.mount_table(PATH, freeze=True), master)
+    assert master.requests[0] == MountTable(PATH, True)
+    assert master.states == ["frozen", "frozen"]
+
+
+@pytest.mark.parametrize(("name", "kind", "state"), LIFE)
+def test_only_the_tablets_concerned_are_waited_for(name: str, kind: Any, state: str) -> None:
+    clock = Clock()
+    change = getattr(new_session(clock).catalog, name)
+    for first, last in ((0, 0), (None, 0)):  # the second tablet never gets there
+        master = Master(10_000, state="mounting")
+        play(clock, change(PATH, first_tablet_index=first, last_tablet_index=last), master)
+        assert master.requests[0] == _ranged(kind, first, last)
+    with pytest.raises(Unavailable):
+        play(clock, change(PATH, first_tablet_index=1, timeout_ms=100), Master(10_000))
+
+
+def _ranged(kind: Any, first: int | None, last: int | None) -> Request:
+    request: Request = kind(PATH, first_tablet=first, last_tablet=last)
+    return request
+
+
+@pytest.mark.parametrize(("name", "kind", "state"), LIFE)
+def test_a_change_of_life_outlasts_an_absence_of_the_master(
+    name: str, kind: Any, state: str
+) -> None:
     clock, master = Clock(), Master(2)
     master.away_count = 10
-    play(clock, new_session(clock).mount_table(PATH), master)
-    assert master.state == "mounted"
+    play(clock, getattr(new_session(clock).catalog, name)(PATH), master)
+    assert master.states == [state, state]
 
 
-def test_mounting_gives_up_when_told_to() -> None:
+def test_a_wait_gives_up_when_told_to_and_says_for_whom_it_waited() -> None:
     clock = Clock()
     began_us = clock.now_us
-    with pytest.raises(Unavailable, match="not mounted after 2000 ms") as caught:
-        play(clock, new_session(clock).mount_table(PATH, 2_000), Master(10_000))
-    assert caught.value.attributes == {"tablets": [11]}
+    with pytest.raises(Unavailable, match="1 tablets of //t are not mounted after 2000") as caught:
+        play(clock, new_session(clock).catalog.mount_table(PATH, timeout_ms=2_000), Master(10_000))
+    assert caught.value.attributes == {"table": PATH, "tablets": {11: "mounting"}}
     assert 1_900_000 <= clock.now_us - began_us <= 2_100_000
 
 
-def test_unmounting_waits_for_all_tablets() -> None:
+def test_remounting_waits_for_nothing() -> None:
     clock = Clock()
-    session = new_session(clock)
-    unmount = Play(clock, session.unmount_table(PATH))
-    assert unmount.call == (MASTER, UnmountTable(PATH))
-    closing = table((tablet(10, 0, None, state="unmounting"),))
-    unmount.answer(closing)
-    unmount.answer(closing)
-    unmount.wait()
-    unmount.answer(table((tablet(10, 0, None, state="unmounted"),)))
-    assert unmount.step is None
+    session = new_session(clock, table())
+    remount = Play(clock, session.catalog.remount_table(PATH, 0, 1))
+    assert remount.call == (MASTER, RemountTable(PATH, 0, 1))
+    remount.answer(NEVER_SENT)
+    remount.wait()
+    remount.answer(table())
+    assert remount.step is None
+    assert session.routing.find(PATH) is None
+
+
+def test_resharding_is_asked_for_in_keys_of_the_schema_as_it_is_now() -> None:
+    clock = Clock()
+    session = new_session(clock, table(columns=keyed_by("utf8").columns))
+    reshard = Play(clock, session.catalog.reshard_table(PATH, [[100], [150]], None, 1, 1))
+    assert reshard.call == (MASTER, GetTable(PATH))
+    reshard.answer(table())
+    assert reshard.calls == ((MASTER, ReshardTable(PATH, (key(100), key(150)), 1, 1)),)
+    reshard.answer(table())
+    assert reshard.step is None
+    assert session.routing.find(PATH) is None
+
+
+def test_a_whole_table_can_be_cut_evenly() -> None:
+    clock, master = Clock(), Master(1)
+    play(clock, new_session(clock).catalog.reshard_table(PATH, tablet_count=2), master)
+    assert master.requests[1] == ReshardTable(PATH, (Key(b""), key(0)))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"pivot_keys": [[]], "tablet_count": 2},
+        {"tablet_count": 2, "first_tablet_index": 0},
+        {"tablet_count": 2, "last_tablet_index": 0},
+        {"tablet_count": 0},
+        {"pivot_keys": [["x"]]},
+    ],
+)
+def test_a_bad_reshard_changes_nothing(arguments: Any) -> None:
+    clock, master = Clock(), Master(1)
+    with pytest.raises(InvalidRequest):
+        play(clock, new_session(clock).catalog.reshard_table(PATH, **arguments), master)
+    assert all(isinstance(it, GetTable) for it in master.requests)
+
+
+def test_altering_is_asked_for_in_the_users_words() -> None:
+    clock = Clock()
+    session = new_session(clock, table())
+    wider = (*COLUMNS, Column("more", "double"))
+    alter = Play(clock, session.catalog.alter_table(PATH, wider))
+    assert alter.call == (MASTER, AlterTable(PATH, wider))
+    alter.answer(table(columns=wider))
+    assert alter.step is None
+    assert session.routing.find(PATH) is None
+    with pytest.raises(SchemaViolation):
+        play(clock, session.catalog.alter_table(PATH, COLUMNS[:1]), nobody)
+
+
+@pytest.mark.parametrize("reply", [LOST, NEVER_SENT])
+@pytest.mark.parametrize("change", ["reshard", "alter"])
+def test_what_might_be_done_twice_is_asked_for_once(change: str, reply: Failure) -> None:
+    clock = Clock()
+    session = new_session(clock, table())
+    catalog = session.catalog
+    if change == "alter":
+        changing = Play(clock, catalog.alter_table(PATH, COLUMNS))
+    else:
+        changing = Play(clock, catalog.reshard_table(PATH, tablet_count=2))
+        changing.answer(table())
+    with pytest.raises(Unavailable):
+        changing.answer(reply)
+    assert session.routing.find(PATH) is None, "it may have happened"
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 1.5, "1s", None])
 def test_a_time_out_is_a_number_of_milliseconds(timeout: Any) -> None:
     clock = Clock()
     with pytest.raises(InvalidRequest, match="time-out"):
-        play(clock, new_session(clock).mount_table(PATH, timeout), nobody)
+        play(clock, new_session(clock).catalog.mount_table(PATH, timeout_ms=timeout), nobody)
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, None), (None, -1), ("0", 1), (True, 1), (2, 1)])
+def test_a_range_of_tablets_is_two_places_in_order(first: Any, last: Any) -> None:
+    clock = Clock()
+    catalog = new_session(clock).catalog
+    for change in (catalog.mount_table, catalog.unmount_table, catalog.remount_table):
+        with pytest.raises(InvalidRequest, match="tablet"):
+            play(clock, change(PATH, first_tablet_index=first, last_tablet_index=last), nobody)
+
+
+def test_arguments_of_other_types_are_refused_without_asking() -> None:
+    clock = Clock()
+    catalog = new_session(clock).catalog
+    five: Any = 5
+    for call in (
+        catalog.mount_table(five),
+        catalog.mount_table(PATH, five),
+        catalog.alter_table(five, COLUMNS),
+        catalog.list_tables(five),
+        catalog.create_table(PATH, COLUMNS, mount=five),
+    ):
+        with pytest.raises(InvalidRequest, match="not int"):
+            play(clock, call, nobody)
 
 
 def test_a_table_is_described() -> None:
     clock = Clock()
-    info = play(clock, new_session(clock).get_table(PATH), lambda target, body: table())
+    info = play(clock, new_session(clock).catalog.get_table(PATH), lambda target, body: table())
     assert (info.path, info.atomicity, info.schema) == (PATH, "full", SCHEMA)
     assert [(it.pivot_key, it.cell) for it in info.tablets] == [((), 0), ((100,), 1)]
     assert info.is_mounted
-
-
-def test_existence_is_asked_for() -> None:
-    clock = Clock()
-    session = new_session(clock)
-    assert play(clock, session.exists(PATH), lambda target, body: table())
-    assert not play(clock, session.exists(PATH), lambda target, body: MISSING)
+    assert info.settings == TableSettings()
 
 
 def test_tables_are_listed_and_removed() -> None:
     clock = Clock()
     session = new_session(clock, table())
-    listing = Play(clock, session.list_tables("//a"))
+    listing = Play(clock, session.catalog.list_tables("//a"))
     assert listing.call == (MASTER, ListTables("//a"))
     listing.answer(TableList(("//a/1", "//a/2")))
     assert listing.result == ["//a/1", "//a/2"]
-    play(clock, session.remove_table(PATH), lambda target, body: Done())
+    removal = Play(clock, session.catalog.remove_table(PATH))
+    removal.answer(table())  # a directory is none, and stays
+    assert removal.call == (MASTER, RemoveNode(PATH))
+    removal.answer(Done())
     assert session.routing.find(PATH) is None
     with pytest.raises(TableNotFound):
-        play(clock, session.remove_table(PATH), lambda target, body: MISSING)
+        play(clock, session.catalog.remove_table(PATH), lambda target, body: MISSING)
 
 
 def test_connecting_waits_for_the_master_as_long_as_told() -> None:
     clock = Clock()
     session = new_session(clock)
-    looking = Play(clock, session.get_cluster(500))
+    looking = Play(clock, session.catalog.get_cluster(500))
     looking.answer(NEVER_SENT)
     looking.wait()
     looking.answer(Cluster((), ()))
     assert looking.result == Cluster((), ())
     began_us = clock.now_us
     with pytest.raises(Unavailable):
-        finish(Play(clock, session.get_cluster(500)), lambda target, body: LOST)
+        finish(Play(clock, session.catalog.get_cluster(500)), lambda target, body: LOST)
     assert clock.now_us - began_us <= 600_000
 
 
@@ -278,8 +423,8 @@ def test_an_answer_to_another_question_is_not_believed() -> None:
     with pytest.raises(InvalidRequest):
         play(
             clock,
-            new_session(clock).get_table(PATH),
+            new_session(clock).catalog.get_table(PATH),
             lambda target, body: Failure("invalid_request", "what?"),
         )
     with pytest.raises(Unavailable, match="Done"):
-        finish(Play(clock, new_session(clock).get_table(PATH)), lambda target, body: Done())
+        finish(Play(clock, new_session(clock).catalog.get_table(PATH)), lambda target, body: Done())

@@ -1,7 +1,6 @@
 """Both clients over real sockets, against a pretended cluster: the same calls, the same answers."""
 
 import gc
-import inspect
 import os
 import subprocess
 import sys
@@ -76,8 +75,6 @@ def test_tables_are_described_listed_and_removed(db: dodona.Client) -> None:
     info = db.get_table(PATH)
     assert [tablet.pivot_key for tablet in info.tablets] == [(), (100,)]
     assert db.list_tables("//bank") == [PATH]
-    assert db.exists(PATH)
-    assert not db.exists("//none")
     db.remove_table(PATH)
     with pytest.raises(TableNotFound):
         db.get_table("//none")
@@ -371,28 +368,3 @@ def test_importing_it_imports_no_network_library_and_no_server() -> None:
     code = f"import dodona, sys; print([it for it in {heavy} if it in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
-
-
-# ---- twins
-
-
-@pytest.mark.parametrize(
-    ("blocking", "twin"),
-    [
-        (dodona.Client, dodona.aio.AsyncClient),
-        (dodona.Transaction, dodona.aio.AsyncTransaction),
-    ],
-)
-def test_twins_have_the_same_names_and_arguments(blocking: type, twin: type) -> None:
-    def arguments(kind: type) -> dict[str, list[tuple[str, Any]]]:
-        return {
-            name: [(it.name, it.default) for it in inspect.signature(method).parameters.values()]
-            for name, method in vars(kind).items()
-            if inspect.isfunction(method) and not name.startswith("_")
-        }
-
-    def properties(kind: type) -> list[str]:
-        return sorted(name for name, it in vars(kind).items() if isinstance(it, property))
-
-    assert arguments(blocking) == arguments(twin)
-    assert properties(blocking) == properties(twin)

@@ -1,0 +1,89 @@
+"""What users hand to the catalog, checked before it is sent. Pure.
+
+Owns: which values attributes may have, and their packing. They are JSON's, so that every language
+and the REST interface can show them; they travel as MessagePack. How long they may be, and which
+names there are, is the master's to say.
+"""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from dodona.errors import InvalidRequest
+
+DEPTH_MAX: Final = 32
+INTEGER_MIN: Final = -(1 << 63)
+INTEGER_MAX: Final = (1 << 64) - 1
+
+
+def check_path(path: str) -> str:
+    """Raises InvalidRequest; what a path looks like is the master's to say."""
+    return check_text(path, "path")
+
+
+def check_text(value: str, name: str) -> str:
+    """Raises InvalidRequest."""
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{name} is a str, not {type(value).__name__}")
+    if not _is_unicode(value):
+        raise InvalidRequest(f"{name} is not Unicode text")
+    return value
+
+
+def check_flag(value: bool, name: str) -> None:
+    """Raises InvalidRequest."""
+    if type(value) is not bool:
+        raise InvalidRequest(f"{name} is a bool, not {type(value).__name__}")
+
+
+def pack_map(value: Mapping[str, Any] | None, name: str) -> bytes:
+    """Several attributes, none for None. Raises InvalidRequest, which says where."""
+    if value is None:
+        value = {}
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"{name} are a dict, not {type(value).__name__}")
+    return pack_value(value, name)
+
+
+def pack_value(value: Any, name: str) -> bytes:
+    """Any value that JSON has. Raises InvalidRequest, which says where."""
+    return msgspec.msgpack.encode(_plain(value, name, 0))
+
+
+def _plain(value: Any, place: str, depth: int) -> Any:
+    """The same of the built-in types alone. `place` is how the user would reach it."""
+    if depth > DEPTH_MAX:
+        raise InvalidRequest(f"{place} is nested deeper than {DEPTH_MAX}", place=place)
+    kind = type(value)
+    if value is None or kind is bool or (kind is str and _is_unicode(value)):
+        return value
+    if (kind is int and INTEGER_MIN <= value <= INTEGER_MAX) or (kind is float and isfinite(value)):
+        return value
+    if isinstance(value, Mapping):
+        return {
+            _name(key, place): _plain(it, f"{place}[{key!r}]", depth + 1)
+            for key, it in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(it, f"{place}[{at}]", depth + 1) for at, it in enumerate(value)]
+    raise InvalidRequest(
+        f"{place} is none of null, a bool, a number of 64 bits, text, a list or a dict: "
+        f"{repr(value)[:100]}",
+        place=place,
+    )
+
+
+def _name(key: Any, place: str) -> str:
+    if type(key) is str and _is_unicode(key):
+        return key
+    raise InvalidRequest(f"{place} has a name that is no text: {key!r}", place=place)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,262 @@
+"""The part of the asyncio API that is about tables, the tree they are in, and master transactions.
+
+Owns: its public names and arguments; `dodona.catalog` is its twin, name by name, and says what each
+method does. Every method is one line over the same protocols.
+"""
+
+from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from dodona._core import steps
+from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
+from dodona._core.master_transaction import TIMEOUT_MS, RowsRefused
+from dodona._core.messages import Cluster, LockMode
+from dodona._core.tables import TableInfo
+from dodona._core.transaction import TransactionState
+from dodona._core.tree import MasterTransactionSession, Names, TreeSession
+from dodona._io.aio_pinger import AsyncPinger
+from dodona.schema import Column, TableSchema
+from dodona.types import Atomicity, Timestamp, TreeTransactionId
+
+Result = TypeVar("Result")
+
+
+class AsyncDriver(Protocol):
+    """What a client runs its protocols with."""
+
+    async def run(self, protocol: steps.Protocol[Result]) -> Result: ...
+
+    def generate_timestamp(self) -> Awaitable[Timestamp]: ...
+
+    async def close(self) -> None: ...
+
+
+class AsyncTree:
+    """As `dodona.catalog.Tree`."""
+
+    _catalog: TreeSession
+
+    def __init__(self, driver: AsyncDriver, pinger: AsyncPinger, catalog: TreeSession) -> None:
+        self._run = driver.run
+        self._driver = driver
+        self._pinger = pinger
+        self._catalog = catalog
+
+    async def create_table(
+        self,
+        path: str,
+        schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
+        atomicity: Atomicity = "full",
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        mount: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        create = self._catalog.create_table
+        await self._run(
+            create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes)
+        )
+
+    async def remove_table(self, path: str) -> None:
+        await self._run(self._catalog.remove_table(path))
+
+    async def get_table(self, path: str) -> TableInfo:
+        return await self._run(self._catalog.get_table(path))
+
+    async def create_directory(
+        self,
+        path: str,
+        attributes: Mapping[str, Any] | None = None,
+        recursive: bool = False,
+        ignore_existing: bool = False,
+    ) -> None:
+        create = self._catalog.create_directory
+        await self._run(create(path, attributes, recursive, ignore_existing))
+
+    async def remove(self, path: str, recursive: bool = False, force: bool = False) -> None:
+        await self._run(self._catalog.remove(path, recursive, force))
+
+    async def move(self, source: str, destination: str, recursive: bool = False) -> None:
+        await self._run(self._catalog.move(source, destination, recursive))
+
+    async def copy(self, source: str, destination: str, recursive: bool = False) -> None:
+        await self._run(self._catalog.copy(source, destination, recursive))
+
+    async def list(self, path: str) -> Names:
+        return await self._run(self._catalog.list(path))
+
+    async def exists(self, path: str) -> bool:
+        return await self._run(self._catalog.exists(path))
+
+    async def get(self, path: str) -> Any:
+        return await self._run(self._catalog.get(path))
+
+    async def set(self, path: str, value: Any) -> None:
+        await self._run(self._catalog.set(path, value))
+
+    async def _begin(self, timeout_ms: int, title: str) -> "AsyncMasterTransaction":
+        begun = await self._run(self._catalog.begin(timeout_ms, title))
+        self._pinger.watch(begun.lease)
+        return AsyncMasterTransaction(self._driver, self._pinger, begun)
+
+
+class AsyncCatalog(AsyncTree):
+    """As `dodona.catalog.Catalog`."""
+
+    _catalog: CatalogSession
+
+    async def mount_table(
+        self,
+        path: str,
+        freeze: bool = False,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        first, last = first_tablet_index, last_tablet_index
+        await self._run(self._catalog.mount_table(path, freeze, first, last, timeout_ms))
+
+    async def unmount_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        first, last = first_tablet_index, last_tablet_index
+        await self._run(self._catalog.unmount_table(path, first, last, timeout_ms))
+
+    async def freeze_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        first, last = first_tablet_index, last_tablet_index
+        await self._run(self._catalog.freeze_table(path, first, last, timeout_ms))
+
+    async def unfreeze_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        first, last = first_tablet_index, last_tablet_index
+        await self._run(self._catalog.unfreeze_table(path, first, last, timeout_ms))
+
+    async def remount_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        first, last = first_tablet_index, last_tablet_index
+        await self._run(self._catalog.remount_table(path, first, last, timeout_ms))
+
+    async def reshard_table(
+        self,
+        path: str,
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+    ) -> None:
+        first, last = first_tablet_index, last_tablet_index
+        await self._run(self._catalog.reshard_table(path, pivot_keys, tablet_count, first, last))
+
+    async def alter_table(
+        self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
+    ) -> None:
+        await self._run(self._catalog.alter_table(path, schema))
+
+    async def list_tables(self, prefix: str = "//") -> Names:
+        return await self._run(self._catalog.list_tables(prefix))
+
+    async def get_cluster(self) -> Cluster:
+        return await self._run(self._catalog.get_cluster())
+
+    def begin_master(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "BeginningMaster":
+        """`async with db.begin_master() as tx`, or `tx = await db.begin_master()`."""
+        return BeginningMaster(self, timeout_ms, title)
+
+
+class AsyncMasterTransaction(AsyncTree, RowsRefused):
+    """As `dodona.MasterTransaction`."""
+
+    _catalog: MasterTransactionSession
+
+    @property
+    def id(self) -> TreeTransactionId:
+        return self._catalog.lease.id
+
+    @property
+    def state(self) -> TransactionState:
+        return self._catalog.lease.state
+
+    def __repr__(self) -> str:
+        return self._catalog.lease.describe("dodona.aio.AsyncMasterTransaction")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._run(self._catalog.leave(error is not None))
+
+    async def lock(
+        self,
+        path: str,
+        mode: LockMode = "exclusive",
+        child: str | None = None,
+        attribute: str | None = None,
+    ) -> int:
+        return await self._run(self._catalog.lock(path, mode, child, attribute))
+
+    def begin(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "BeginningMaster":
+        return BeginningMaster(self, timeout_ms, title)
+
+    async def ping(self) -> None:
+        await self._run(self._catalog.ping())
+
+    async def commit(self) -> None:
+        await self._run(self._catalog.commit())
+
+    async def abort(self) -> None:
+        await self._run(self._catalog.abort())
+
+
+class BeginningMaster:
+    """A master transaction that is about to begin: await it, or enter it."""
+
+    def __init__(self, outer: AsyncTree, timeout_ms: int, title: str) -> None:
+        self._outer = outer
+        self._timeout_ms = timeout_ms
+        self._title = title
+        self._transaction: AsyncMasterTransaction | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncMasterTransaction]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> AsyncMasterTransaction:
+        self._transaction = await self._begin()
+        return self._transaction
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._transaction is not None
+        await self._transaction.__aexit__(kind, error, trace)
+
+    async def _begin(self) -> AsyncMasterTransaction:
+        return await self._outer._begin(self._timeout_ms, self._title)

@@ -1,0 +1,289 @@
+"""The part of the blocking API that is about tables, the tree they are in, and master transactions.
+
+Owns: its public names and arguments; `dodona.aio_catalog` is its twin, name by name. Every method
+is one line over a protocol of the session that its object was made with: under a master
+transaction, or under none.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from dodona._core import steps
+from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
+from dodona._core.master_transaction import TIMEOUT_MS, RowsRefused
+from dodona._core.messages import Cluster, LockMode
+from dodona._core.tables import TableInfo
+from dodona._core.transaction import TransactionState
+from dodona._core.tree import MasterTransactionSession, Names, TreeSession
+from dodona._io.pinger import Pinger
+from dodona.schema import Column, TableSchema
+from dodona.types import Atomicity, TreeTransactionId
+
+Result = TypeVar("Result")
+
+
+class Driver(Protocol):
+    """What a client runs its protocols with."""
+
+    def run(self, protocol: steps.Protocol[Result]) -> Result: ...
+
+    def close(self) -> None: ...
+
+
+class Tree:
+    """The calls that a client and a master transaction have in common. In a transaction others see
+    what they do once it is committed, and it sees it at once; outside, each is on its own.
+
+    A path is `//name/name`; `//name/@attribute` is an attribute of what is there.
+    """
+
+    _catalog: TreeSession
+
+    def __init__(self, driver: Driver, pinger: Pinger, catalog: TreeSession) -> None:
+        self._run = driver.run
+        self._driver = driver
+        self._pinger = pinger
+        self._catalog = catalog
+
+    def create_table(
+        self,
+        path: str,
+        schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
+        atomicity: Atomicity = "full",
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        mount: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a sorted table, of one tablet unless `pivot_keys` (leading key column values, the
+        first is empty) or `tablet_count` say otherwise, and the directories above it. `attributes`
+        are settings (see `TableSettings`) and whatever else is to be kept there. With `mount` (not
+        in a master transaction) it is mounted too. Raises NodeExists, SchemaViolation."""
+        create = self._catalog.create_table
+        self._run(create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes))
+
+    def remove_table(self, path: str) -> None:
+        """Remove a table and all its rows; it is unmounted first. Raises TableNotFound."""
+        self._run(self._catalog.remove_table(path))
+
+    def get_table(self, path: str) -> TableInfo:
+        """The table's schema, atomicity, settings and tablets. Raises TableNotFound."""
+        return self._run(self._catalog.get_table(path))
+
+    def create_directory(
+        self,
+        path: str,
+        attributes: Mapping[str, Any] | None = None,
+        recursive: bool = False,
+        ignore_existing: bool = False,
+    ) -> None:
+        """Make a directory; with `recursive` those above it too. Raises NodeExists (unless
+        `ignore_existing` and it is a directory), NodeNotFound."""
+        create = self._catalog.create_directory
+        self._run(create(path, attributes, recursive, ignore_existing))
+
+    def remove(self, path: str, recursive: bool = False, force: bool = False) -> None:
+        """Remove a table, a directory (an empty one, unless `recursive`) or an attribute. Raises
+        NodeNotFound, unless `force`; InvalidRequest."""
+        self._run(self._catalog.remove(path, recursive, force))
+
+    def move(self, source: str, destination: str, recursive: bool = False) -> None:
+        """Move a table or a directory to a path where nothing is; with `recursive` the directories
+        above that are made. Tables must be unmounted. Raises NodeNotFound, NodeExists,
+        InvalidTabletState."""
+        self._run(self._catalog.move(source, destination, recursive))
+
+    def copy(self, source: str, destination: str, recursive: bool = False) -> None:
+        """As `move`, and the source stays. Copies of tables have their rows of now."""
+        self._run(self._catalog.copy(source, destination, recursive))
+
+    def list(self, path: str) -> Names:
+        """The names in a directory, sorted; of `//name/@` those of all attributes. Raises
+        NodeNotFound."""
+        return self._run(self._catalog.list(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a table, directory or attribute."""
+        return self._run(self._catalog.exists(path))
+
+    def get(self, path: str) -> Any:
+        """The value of an attribute; of `//name/@` all attributes as a dict; of a directory what is
+        in it as nested dicts, in which tables are None. Raises NodeNotFound."""
+        return self._run(self._catalog.get(path))
+
+    def set(self, path: str, value: Any) -> None:
+        """Set an attribute to any value that JSON has; `//name/@` to a dict of all attributes that
+        users may set. Raises NodeNotFound, InvalidRequest, InvalidTabletState."""
+        self._run(self._catalog.set(path, value))
+
+    def _begin(self, timeout_ms: int, title: str) -> "MasterTransaction":
+        begun = self._run(self._catalog.begin(timeout_ms, title))
+        self._pinger.watch(begun.lease)
+        return MasterTransaction(self._driver, self._pinger, begun)
+
+
+class Catalog(Tree):
+    """What there is outside of master transactions only: the life of tables.
+
+    Where a range of tablets can be given, its ends are places in the table from 0, both included;
+    without one it begins with the first or ends with the last. `timeout_ms` is how long to wait.
+    """
+
+    _catalog: CatalogSession
+
+    def mount_table(
+        self,
+        path: str,
+        freeze: bool = False,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        """Have the table served, and wait until it is; with `freeze` for reads only. Raises
+        TableNotFound, InvalidTabletState, Unavailable (whose attributes say which tablets are not
+        served yet)."""
+        first, last = first_tablet_index, last_tablet_index
+        self._run(self._catalog.mount_table(path, freeze, first, last, timeout_ms))
+
+    def unmount_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        """Have it served no more, and wait until it is not. Raises as `mount_table`."""
+        first, last = first_tablet_index, last_tablet_index
+        self._run(self._catalog.unmount_table(path, first, last, timeout_ms))
+
+    def freeze_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        """Have a mounted table refuse writes, and wait until it does. Raises as `mount_table`."""
+        first, last = first_tablet_index, last_tablet_index
+        self._run(self._catalog.freeze_table(path, first, last, timeout_ms))
+
+    def unfreeze_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        """Have a frozen table take writes, and wait until it does. Raises as `mount_table`."""
+        first, last = first_tablet_index, last_tablet_index
+        self._run(self._catalog.unfreeze_table(path, first, last, timeout_ms))
+
+    def remount_table(
+        self,
+        path: str,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+        timeout_ms: int = MOUNT_TIMEOUT_MS,
+    ) -> None:
+        """Have mounted tablets go by the table's settings as they are now: so it is a moment later.
+        Raises TableNotFound, InvalidTabletState, Unavailable."""
+        first, last = first_tablet_index, last_tablet_index
+        self._run(self._catalog.remount_table(path, first, last, timeout_ms))
+
+    def reshard_table(
+        self,
+        path: str,
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        first_tablet_index: int | None = None,
+        last_tablet_index: int | None = None,
+    ) -> None:
+        """Cut an unmounted table anew, at `pivot_keys` (the first is that of the first tablet
+        concerned: empty for the whole table) or, the whole table only, evenly into `tablet_count`
+        tablets. Its rows stay. Raises TableNotFound, InvalidTabletState, SchemaViolation."""
+        first, last = first_tablet_index, last_tablet_index
+        self._run(self._catalog.reshard_table(path, pivot_keys, tablet_count, first, last))
+
+    def alter_table(
+        self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
+    ) -> None:
+        """Give an unmounted table another schema, which its rows must fit. Raises TableNotFound,
+        InvalidTabletState, SchemaViolation."""
+        self._run(self._catalog.alter_table(path, schema))
+
+    def list_tables(self, prefix: str = "//") -> Names:
+        """The paths of all tables that begin with `prefix`, in order."""
+        return self._run(self._catalog.list_tables(prefix))
+
+    def get_cluster(self) -> Cluster:
+        """The proxies and cells that the master hears from."""
+        return self._run(self._catalog.get_cluster())
+
+    def begin_master(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "MasterTransaction":
+        """Begin a transaction on the tree. Used in a `with` block it commits at the end, or aborts
+        on an exception. The master ends it if it hears nothing from this client for `timeout_ms`.
+        Raises Unavailable, InvalidRequest."""
+        return self._begin(timeout_ms, title)
+
+
+class MasterTransaction(Tree, RowsRefused):
+    """A transaction on the tree: what it creates, removes, moves, copies and sets takes effect at
+    its commit, all of it or nothing. It is pinged in the background for as long as it is open and
+    referred to. If that fails for its time-out the master ends it: then all calls, and the end of
+    the block, raise TransactionNotFound."""
+
+    _catalog: MasterTransactionSession
+
+    @property
+    def id(self) -> TreeTransactionId:
+        """Names it."""
+        return self._catalog.lease.id
+
+    @property
+    def state(self) -> TransactionState:
+        """What has become of it, as far as this client knows."""
+        return self._catalog.lease.state
+
+    def __repr__(self) -> str:
+        return self._catalog.lease.describe("dodona.MasterTransaction")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._run(self._catalog.leave(error is not None))
+
+    def lock(
+        self,
+        path: str,
+        mode: LockMode = "exclusive",
+        child: str | None = None,
+        attribute: str | None = None,
+    ) -> int:
+        """Lock what is there until the end: `exclusive` against all changes by others, `shared`
+        (of one `child` name or one `attribute`, if given) against those of the same, `snapshot` to
+        see it as it is now. → the node's id. Raises NodeLocked, NodeNotFound, InvalidRequest."""
+        return self._run(self._catalog.lock(path, mode, child, attribute))
+
+    def begin(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "MasterTransaction":
+        """Begin one inside this one: its commit hands over to this one what it did."""
+        return self._begin(timeout_ms, title)
+
+    def ping(self) -> None:
+        """Tell the master that this client is alive, now. Raises TransactionNotFound."""
+        self._run(self._catalog.ping())
+
+    def commit(self) -> None:
+        """Have all of it take effect. Raises CommitOutcomeUnknown, and others: then nothing of it
+        has."""
+        self._run(self._catalog.commit())
+
+    def abort(self) -> None:
+        """Have none of it take effect. Raises TransactionClosed once it is committed."""
+        self._run(self._catalog.abort())

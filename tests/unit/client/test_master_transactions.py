@@ -1,0 +1,301 @@
+"""Master transactions, message by message: how they begin, lock, are pinged, and end."""
+
+from typing import Any
+
+import pytest
+
+from dodona._core.master_transaction import PING_PERIOD_MS_MAX
+from dodona._core.messages import (
+    AbortTreeTransaction,
+    BeginTreeTransaction,
+    CommitTreeTransaction,
+    Done,
+    Failure,
+    GetNode,
+    LockNode,
+    NodeLock,
+    PingTreeTransaction,
+    Reply,
+    Request,
+    TreeTransaction,
+)
+from dodona._core.steps import MASTER
+from dodona._core.transaction import TransactionState
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    InvalidRequest,
+    NodeLocked,
+    TransactionClosed,
+    TransactionNotFound,
+    Unavailable,
+)
+from dodona.types import TreeTransactionId
+from unit.client.protocols import (
+    LOST,
+    NEVER_SENT,
+    Clock,
+    Play,
+    begin_master,
+    finish,
+    new_session,
+    nobody,
+    play,
+)
+
+GONE = Failure("transaction_not_found", "no such transaction")
+LOCKED = Failure("node_locked", "somebody holds it")
+SEVEN = TreeTransactionId(7)
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_master_transaction_begins_inside_another_or_outside(is_nested: bool) -> None:
+    clock = Clock()
+    catalog = new_session(clock).catalog
+    outer = begin_master(clock, catalog) if is_nested else catalog
+    beginning = Play(clock, outer.begin(5_000, "copying"))
+    parent = TreeTransactionId(7 if is_nested else 0)
+    assert beginning.call == (MASTER, BeginTreeTransaction(5_000, parent, "copying"))
+    beginning.answer(LOST)  # what was lost ends by itself
+    beginning.wait()
+    beginning.answer(TreeTransaction(TreeTransactionId(8), 5_000))
+    begun = beginning.result
+    assert (begun.lease.id, begun.lease.state) == (8, TransactionState.ACTIVE)
+    assert Play(Clock(), begun.get("//a")).call == (MASTER, GetNode("//a", TreeTransactionId(8)))
+
+
+def test_a_lock_is_taken_again_while_the_master_is_away() -> None:
+    clock = Clock()
+    tx = begin_master(clock, new_session(clock).catalog)
+    lock = Play(clock, tx.lock("//a", "shared", attribute="x"))
+    assert lock.call == (MASTER, LockNode("//a", "shared", SEVEN, None, "x"))
+    lock.answer(LOST)
+    lock.wait()
+    lock.answer(NodeLock(33))
+    assert lock.result == 33
+    with pytest.raises(NodeLocked):
+        Play(clock, tx.lock("//a", "shared", "child")).answer(LOCKED)
+
+
+@pytest.mark.parametrize(
+    ("mode", "child", "attribute"),
+    [("strong", None, None), ("shared", 5, None), ("shared", None, 5)],
+)
+def test_a_bad_lock_is_refused_before_it_is_sent(mode: Any, child: Any, attribute: Any) -> None:
+    clock = Clock()
+    tx = begin_master(clock, new_session(clock).catalog)
+    with pytest.raises(InvalidRequest):
+        play(clock, tx.lock("//a", mode, child, attribute), nobody)
+
+
+def test_a_commit_is_asked_for_again_while_the_master_is_away() -> None:
+    clock = Clock()
+    tx = begin_master(clock, new_session(clock).catalog)
+    commit = Play(clock, tx.commit())
+    assert commit.call == (MASTER, CommitTreeTransaction(SEVEN))
+    commit.answer(LOST)
+    assert not tx.lease.is_open
+    commit.wait()
+    commit.answer(Done())
+    assert tx.lease.state is TransactionState.COMMITTED
+
+
+@pytest.mark.parametrize("answers", [[LOST, GONE], [LOST, LOCKED], [LOST, NEVER_SENT, GONE]])
+def test_a_lost_commit_that_was_not_answered_after_all_is_unknown(answers: list[Reply]) -> None:
+    clock, left = Clock(), list(answers)
+    tx = begin_master(clock, new_session(clock).catalog)
+    with pytest.raises(CommitOutcomeUnknown) as caught:
+        play(clock, tx.commit(), lambda target, body: left.pop(0))
+    assert caught.value.attributes == {"transaction": 7}
+    assert not caught.value.is_retryable
+    assert tx.lease.state is TransactionState.COMMITTING
+    play(clock, tx.leave(has_failed=True), nobody)
+
+
+def test_a_commit_that_gives_up_is_unknown_unless_it_never_left() -> None:
+    clock = Clock()
+    tx = begin_master(clock, new_session(clock).catalog)
+    with pytest.raises(Unavailable):
+        play(clock, tx.commit(), lambda target, body: NEVER_SENT)
+    assert tx.lease.state is TransactionState.ACTIVE
+    with pytest.raises(CommitOutcomeUnknown):
+        play(clock, tx.commit(), lambda target, body: LOST)
+
+
+def test_a_refused_commit_leaves_the_transaction_as_it_was() -> None:
+    clock = Clock()
+    tx = begin_master(clock, new_session(clock).catalog)
+    with pytest.raises(NodeLocked):
+        Play(clock, tx.commit()).answer(LOCKED)
+    assert tx.lease.state is TransactionState.ACTIVE
+    play(clock, tx.commit(), lambda target, body: Done())
+
+
+def test_an_ended_transaction_takes_no_calls() -> None:
+    clock = Clock()
+    catalog = new_session(clock).catalog
+    committed, aborted = begin_master(clock, catalog, 1), begin_master(clock, catalog, 2)
+    play(clock, committed.commit(), lambda target, body: Done())
+    abort = Play(clock, aborted.abort())
+    assert abort.call == (MASTER, AbortTreeTransaction(TreeTransactionId(2)))
+    abort.answer(LOST)
+    abort.wait()
+    abort.answer(Done())
+    for tx in (committed, aborted):
+        for call in (tx.get("//a"), tx.lock("//a"), tx.ping(), tx.begin(), tx.commit()):
+            with pytest.raises(TransactionClosed, match=f"{tx.lease.id} is {tx.lease.state.value}"):
+                play(clock, call, nobody)
+    play(clock, aborted.abort(), nobody)
+    with pytest.raises(TransactionClosed):
+        play(clock, committed.abort(), nobody)
+
+
+def test_what_is_inside_an_ended_transaction_takes_no_calls() -> None:
+    clock = Clock()
+    outer = begin_master(clock, new_session(clock).catalog, 1)
+    inner = begin_master(clock, outer, 2)
+    play(clock, outer.abort(), lambda target, body: Done())
+    with pytest.raises(TransactionClosed, match="1 is aborted"):
+        play(clock, inner.get("//a"), nobody)
+
+
+def test_a_transaction_that_the_master_ended_says_so_from_then_on() -> None:
+    clock = Clock()
+    tx = begin_master(clock, new_session(clock).catalog)
+    with pytest.raises(TransactionNotFound, match="could not be pinged in time"):
+        Play(clock, tx.get("//a")).answer(GONE)
+    assert tx.lease.state is TransactionState.ABORTED
+    for call in (tx.set("//a/@x", 1), tx.ping(), tx.begin(), tx.commit(), tx.leave(False)):
+        with pytest.raises(TransactionNotFound, match="could not be pinged in time"):
+            play(clock, call, nobody)
+    play(clock, tx.leave(has_failed=True), nobody)
+    play(clock, tx.abort(), nobody)
+
+
+# ---- the end of a block
+
+
+def test_a_block_commits_at_its_end_and_aborts_if_it_failed() -> None:
+    clock = Clock()
+    catalog = new_session(clock).catalog
+    fine, failed = begin_master(clock, catalog, 1), begin_master(clock, catalog, 2)
+    leaving = Play(clock, fine.leave(has_failed=False))
+    assert leaving.call == (MASTER, CommitTreeTransaction(TreeTransactionId(1)))
+    leaving.answer(Done())
+    leaving = Play(clock, failed.leave(has_failed=True))
+    assert leaving.call == (MASTER, AbortTreeTransaction(TreeTransactionId(2)))
+    leaving.answer(LOST)  # it ends by itself, and the block's error is what matters
+    assert leaving.step is None
+    assert failed.lease.state is TransactionState.ABORTED
+
+
+def test_a_block_that_ended_its_transaction_itself_is_left_alone() -> None:
+    clock = Clock()
+    catalog = new_session(clock).catalog
+    for end in ("commit", "abort"):
+        tx = begin_master(clock, catalog)
+        play(clock, getattr(tx, end)(), lambda target, body: Done())
+        for has_failed in (True, False):
+            play(clock, tx.leave(has_failed), nobody)
+
+
+def test_a_block_whose_commit_is_refused_aborts() -> None:
+    clock = Clock()
+    tx = begin_master(clock, new_session(clock).catalog)
+    leaving = Play(clock, tx.leave(has_failed=False))
+    leaving.answer(LOCKED)
+    assert leaving.call == (MASTER, AbortTreeTransaction(SEVEN))
+    with pytest.raises(NodeLocked):
+        leaving.answer(Done())
+    assert tx.lease.state is TransactionState.ABORTED
+
+
+# ---- pings
+
+
+def test_pings_come_several_in_a_time_out() -> None:
+    clock = Clock()
+    session = new_session(clock)
+    slow = begin_master(clock, session.catalog, 1, timeout_ms=60_000)
+    fast = begin_master(clock, session.catalog, 2, timeout_ms=900)
+    assert session.pings.wait_ms() is None
+    session.pings.add(slow.lease)
+    assert session.pings.wait_ms() == PING_PERIOD_MS_MAX
+    session.pings.add(fast.lease)
+    assert session.pings.wait_ms() == 300
+    play(clock, session.pings.ping_due(), nobody)
+    clock.now_us += 300_000
+    assert session.pings.wait_ms() == 0
+    ping = Play(clock, session.pings.ping_due())
+    assert ping.call == (MASTER, PingTreeTransaction(TreeTransactionId(2)))
+    ping.answer(LOST)  # the next one is soon
+    assert session.pings.wait_ms() == 300
+    clock.now_us += 4_700_000
+    assert len(Play(clock, session.pings.ping_due()).calls) == 2
+
+
+def test_a_ping_of_ones_own_puts_off_the_next() -> None:
+    clock = Clock()
+    session = new_session(clock)
+    tx = begin_master(clock, session.catalog, timeout_ms=900)
+    session.pings.add(tx.lease)
+    clock.now_us += 200_000
+    ping = Play(clock, tx.ping())
+    assert ping.call == (MASTER, PingTreeTransaction(SEVEN))
+    ping.answer(Done())
+    assert session.pings.wait_ms() == 300
+
+
+def test_a_ping_that_finds_no_transaction_ends_it_here_too() -> None:
+    clock = Clock()
+    session = new_session(clock)
+    tx = begin_master(clock, session.catalog, timeout_ms=900)
+    session.pings.add(tx.lease)
+    clock.now_us += 900_000
+    Play(clock, session.pings.ping_due()).answer(GONE)
+    assert session.pings.wait_ms() is None
+    with pytest.raises(TransactionNotFound, match="could not be pinged in time"):
+        play(clock, tx.commit(), nobody)
+
+
+def test_a_ping_that_crosses_the_commit_changes_nothing() -> None:
+    clock = Clock()
+    session = new_session(clock)
+    tx = begin_master(clock, session.catalog, timeout_ms=900)
+    session.pings.add(tx.lease)
+    clock.now_us += 900_000
+    ping, commit = Play(clock, session.pings.ping_due()), Play(clock, tx.commit())
+    ping.answer(GONE)
+    commit.answer(Done())
+    assert tx.lease.state is TransactionState.COMMITTED
+    assert not tx.lease.is_lost
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "forget"])
+def test_who_is_ended_or_forgotten_is_pinged_no_more(end: str) -> None:
+    clock = Clock()
+    session = new_session(clock)
+    tx = begin_master(clock, session.catalog)
+    session.pings.add(tx.lease)
+    assert session.pings.wait_ms() is not None
+    if end != "forget":
+        finish(Play(clock, getattr(tx, end)()), lambda target, body: Done())
+    del tx
+    assert session.pings.wait_ms() is None
+    clock.now_us += 60_000_000
+    play(clock, session.pings.ping_due(), nobody)
+
+
+def test_pings_at_once_are_bounded_and_all_come() -> None:
+    clock = Clock()
+    session = new_session(clock)
+    transactions = [begin_master(clock, session.catalog, it) for it in range(1, 41)]
+    for tx in transactions:
+        session.pings.add(tx.lease)
+    clock.now_us += PING_PERIOD_MS_MAX * 1000
+    pinged: list[Request] = []
+    while session.pings.wait_ms() == 0:
+        ping = Play(clock, session.pings.ping_due())
+        assert len(ping.calls) <= 16
+        pinged += [body for _, body in ping.calls]
+        ping.answer(*[Done() for _ in ping.calls])
+    assert len(pinged) == len({repr(it) for it in pinged}) == 40

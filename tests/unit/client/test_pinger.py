@@ -1,0 +1,206 @@
+"""The background pings of both clients: they come, they follow the transactions, and they end."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dodona._core.master_transaction import Lease
+from dodona._core.messages import Done, Failure, PingTreeTransaction, Reply, TreeTransaction
+from dodona._core.session import Session
+from dodona._core.steps import Calls, Protocol
+from dodona._core.transaction import TransactionState
+from dodona._io.aio_pinger import AsyncPinger
+from dodona._io.pinger import Pinger
+from dodona._io.sessions import new_session
+from dodona.types import TreeTransactionId
+
+SECONDS_MAX = 3.0
+"""Less than the longest time between two pings: nobody is to wait for those."""
+SOON_MS = 30
+"""A time-out, so that pings come every 10 ms."""
+LATE_MS = 600_000
+
+
+class Master:
+    """Runs protocols that do nothing but ping, and keeps whom they pinged."""
+
+    def __init__(self) -> None:
+        self.pinged: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.reply: Reply = Done()
+
+    def run(self, protocol: Protocol[Any]) -> None:
+        try:
+            step = next(protocol)
+            assert isinstance(step, Calls)
+            for _, body in step.requests:
+                assert isinstance(body, PingTreeTransaction)
+                self.pinged.put(body.transaction)
+            protocol.send([self.reply] * len(step.requests))
+        except StopIteration:
+            return
+
+    async def run_async(self, protocol: Protocol[Any]) -> None:
+        self.run(protocol)
+
+    def next_pinged(self) -> int:
+        return self.pinged.get(timeout=SECONDS_MAX)
+
+
+def lease(session: Session, number: int, timeout_ms: int) -> Lease:
+    begun = TreeTransaction(TreeTransactionId(number), timeout_ms)
+    return Lease(begun, None, session._context.instant_us())
+
+
+def start_waiting(pinger: Pinger, session: Session) -> Lease:
+    """Have it wait for a ping that is a long way off. → the lease, which must be held."""
+    asked = threading.Event()
+    wait_ms = session.pings.wait_ms
+
+    def ask() -> int | None:
+        asked.set()  # with the lock, which the pinger lets go of only to wait
+        return wait_ms()
+
+    session.pings.wait_ms = ask  # type: ignore[method-assign]
+    late = lease(session, 1, LATE_MS)
+    pinger.watch(late)
+    assert asked.wait(SECONDS_MAX)
+    return late
+
+
+def pinger_threads() -> list[threading.Thread]:
+    return [it for it in threading.enumerate() if it.name == "dodona-pinger"]
+
+
+@pytest.fixture
+def master() -> Master:
+    return Master()
+
+
+@pytest.fixture
+def session() -> Session:
+    return new_session()
+
+
+@pytest.fixture
+def pinger(master: Master, session: Session) -> Iterator[Pinger]:
+    pinger = Pinger(master.run, session.pings)
+    yield pinger
+    pinger.close()
+    assert pinger_threads() == []
+
+
+def test_there_is_no_thread_before_there_is_a_transaction(pinger: Pinger) -> None:
+    assert pinger_threads() == []
+
+
+def test_one_thread_pings_all_again_and_again(
+    pinger: Pinger, master: Master, session: Session
+) -> None:
+    held = [lease(session, it, SOON_MS) for it in (1, 2)]
+    for it in held:
+        pinger.watch(it)
+    pinged = [master.next_pinged() for _ in range(6)]
+    assert {*pinged} == {1, 2}
+    assert len(pinger_threads()) == 1
+
+
+def test_a_sooner_ping_is_not_held_up_by_a_later_one(
+    pinger: Pinger, master: Master, session: Session
+) -> None:
+    late = start_waiting(pinger, session)
+    soon = lease(session, 2, SOON_MS)
+    pinger.watch(soon)
+    assert master.next_pinged() == 2
+    assert late.is_open
+
+
+def test_the_thread_ends_with_the_last_transaction_and_begins_with_the_next(
+    pinger: Pinger, master: Master, session: Session
+) -> None:
+    for number in (1, 2):
+        it = lease(session, number, SOON_MS)
+        pinger.watch(it)
+        while master.next_pinged() != number:
+            pass
+        it.state = TransactionState.COMMITTED
+        for thread in pinger_threads():
+            thread.join(SECONDS_MAX)
+        assert pinger_threads() == []
+
+
+def test_a_forgotten_transaction_is_pinged_no_more(
+    pinger: Pinger, master: Master, session: Session
+) -> None:
+    it = lease(session, 1, SOON_MS)
+    pinger.watch(it)
+    master.next_pinged()
+    del it
+    for thread in pinger_threads():
+        thread.join(SECONDS_MAX)
+    assert pinger_threads() == []
+
+
+def test_an_expired_transaction_is_noticed(
+    pinger: Pinger, master: Master, session: Session
+) -> None:
+    master.reply = Failure("transaction_not_found", "it has expired")
+    it = lease(session, 1, SOON_MS)
+    pinger.watch(it)
+    for thread in pinger_threads():
+        thread.join(SECONDS_MAX)
+    assert it.is_lost
+
+
+def test_closing_does_not_wait_for_the_next_ping(pinger: Pinger, session: Session) -> None:
+    late = start_waiting(pinger, session)
+    began = time.monotonic()
+    pinger.close()
+    assert time.monotonic() - began < SECONDS_MAX
+    assert pinger_threads() == []
+    assert late.is_open
+
+
+# ---- the asyncio twin
+
+
+@pytest.mark.anyio
+async def test_the_task_pings_follows_and_ends(master: Master, session: Session) -> None:
+    pinger = AsyncPinger(master.run_async, session.pings)
+    await pinger.close()  # nothing has begun
+    for number in (1, 2):
+        late, soon = lease(session, 10, LATE_MS), lease(session, number, SOON_MS)
+        pinger.watch(late)
+        await asyncio.sleep(0)  # it waits for the late one already
+        pinger.watch(soon)
+        task = pinger._task
+        assert task is not None
+        async with asyncio.timeout(SECONDS_MAX):
+            while master.pinged.empty():
+                await asyncio.sleep(0.001)
+        assert master.next_pinged() == number
+        soon.state = late.state = TransactionState.ABORTED
+        await asyncio.wait_for(task, SECONDS_MAX)
+        while not master.pinged.empty():
+            master.next_pinged()
+    it = lease(session, 3, LATE_MS)
+    pinger.watch(it)
+    task = pinger._task
+    assert task is not None
+    await pinger.close()
+    assert task.cancelled()
+
+
+@pytest.mark.anyio
+async def test_the_task_notices_an_expired_transaction(master: Master, session: Session) -> None:
+    master.reply = Failure("transaction_not_found", "it has expired")
+    pinger = AsyncPinger(master.run_async, session.pings)
+    it = lease(session, 1, SOON_MS)
+    pinger.watch(it)
+    assert pinger._task is not None
+    await asyncio.wait_for(pinger._task, SECONDS_MAX)
+    assert it.is_lost
