@@ -1,0 +1,289 @@
+"""Tables' life, the tree and master transactions through both clients of an embedded database."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dodona
+import dodona.aio
+from dodona.errors import (
+    InvalidRequest,
+    InvalidTabletState,
+    NodeLocked,
+    NodeNotFound,
+    TableNotFound,
+    TableNotMounted,
+    TransactionClosed,
+    TransactionNotFound,
+)
+
+SCHEMA: list[dict[str, Any]] = [
+    {"name": "id", "type": "int64", "sort_order": "ascending"},
+    {"name": "value", "type": "int64"},
+]
+TABLE = "//bank/accounts"
+ROWS = [{"id": 1, "value": 10}, {"id": 200, "value": 20}]
+SHORT_MS = 1_000
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[dodona.Client]:
+    with dodona.open(str(tmp_path / "data")) as client:
+        client.create_table(TABLE, SCHEMA, pivot_keys=[[], [100]], mount=True)
+        client.insert_rows(TABLE, ROWS)
+        yield client
+
+
+def states(db: dodona.Client) -> list[str]:
+    return [tablet.state for tablet in db.get_table(TABLE).tablets]
+
+
+def pivots(db: dodona.Client) -> list[tuple[Any, ...]]:
+    return [tablet.pivot_key for tablet in db.get_table(TABLE).tablets]
+
+
+# ---- the life of a table
+
+
+def test_a_table_is_frozen_and_thawed(db: dodona.Client) -> None:
+    db.freeze_table(TABLE)
+    assert states(db) == ["frozen", "frozen"]
+    assert db.select(TABLE) == ROWS
+    with pytest.raises(TableNotMounted) as caught:
+        db.insert_rows(TABLE, ROWS)
+    assert caught.value.attributes["state"] == "frozen"
+    db.unfreeze_table(TABLE)
+    assert db.insert_rows(TABLE, ROWS) is not None
+    assert db.get_table(TABLE).is_mounted
+
+
+def test_tablets_live_one_by_one(db: dodona.Client) -> None:
+    db.unmount_table(TABLE, first_tablet_index=1)
+    assert states(db) == ["mounted", "unmounted"]
+    assert db.lookup_rows(TABLE, [{"id": 1}]) == ROWS[:1]
+    with pytest.raises(TableNotMounted):
+        db.lookup_rows(TABLE, [{"id": 200}])
+    db.mount_table(TABLE, freeze=True, first_tablet_index=1, last_tablet_index=1)
+    assert states(db) == ["mounted", "frozen"]
+    assert db.lookup_rows(TABLE, [{"id": 200}]) == ROWS[1:]
+    with pytest.raises(InvalidTabletState):
+        db.mount_table(TABLE)
+
+
+def test_a_table_is_cut_anew_and_its_rows_stay(db: dodona.Client) -> None:
+    with pytest.raises(InvalidTabletState):
+        db.reshard_table(TABLE, tablet_count=4)
+    db.unmount_table(TABLE)
+    db.reshard_table(TABLE, [[], [2], [150]])
+    assert pivots(db) == [(), (2,), (150,)]
+    db.reshard_table(TABLE, [[2]], first_tablet_index=1, last_tablet_index=2)
+    assert pivots(db) == [(), (2,)]
+    db.mount_table(TABLE)
+    assert db.select(TABLE) == ROWS
+
+
+def test_a_schema_is_altered_and_rows_are_read_and_written_by_the_new_one(
+    db: dodona.Client,
+) -> None:
+    db.unmount_table(TABLE)
+    db.alter_table(TABLE, [*SCHEMA, {"name": "note", "type": "utf8"}])
+    db.mount_table(TABLE)
+    db.insert_rows(TABLE, [{"id": 1, "note": "new"}], update=True)
+    assert db.select(TABLE) == [{**ROWS[0], "note": "new"}, {**ROWS[1], "note": None}]
+
+
+def test_a_mounted_table_is_removed_with_its_rows(db: dodona.Client) -> None:
+    db.remove_table(TABLE)
+    with pytest.raises(TableNotFound):
+        db.select(TABLE)
+    db.create_table(TABLE, SCHEMA, mount=True)
+    assert db.select(TABLE) == []
+
+
+def test_settings_are_attributes(db: dodona.Client) -> None:
+    db.set(f"{TABLE}/@max_data_ttl", 5)
+    assert db.get_table(TABLE).settings.max_data_ttl == 5
+    db.remount_table(TABLE)
+    assert db.select(TABLE) == ROWS
+    with pytest.raises(InvalidTabletState):
+        db.set(f"{TABLE}/@in_memory_mode", "compressed")
+    db.unmount_table(TABLE)
+    db.set(f"{TABLE}/@in_memory_mode", "compressed")
+    assert db.get_table(TABLE).settings.in_memory_mode == "compressed"
+
+
+# ---- the tree
+
+
+def test_the_tree_is_walked_and_changed(db: dodona.Client) -> None:
+    db.create_directory("//a/b", {"owner": ["me", None]}, recursive=True)
+    assert db.list("//") == ["a", "bank"]
+    assert db.get("//") == {"a": {"b": {}}, "bank": {"accounts": None}}
+    assert db.get("//a/b/@owner") == ["me", None]
+    assert [db.exists(it) for it in ("//a/b", "//a/b/@owner", "//a/c", TABLE)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+    db.unmount_table(TABLE)
+    db.copy(TABLE, "//a/b/copy")
+    db.move(TABLE, "//a/b/moved")
+    with pytest.raises(TableNotFound):
+        db.insert_rows(TABLE, ROWS)
+    for name in ("copy", "moved"):
+        db.mount_table(f"//a/b/{name}")
+        assert db.select(f"//a/b/{name}") == ROWS
+    with pytest.raises(TableNotFound):
+        db.remove_table("//bank")
+    with pytest.raises(InvalidRequest, match="not empty"):
+        db.remove("//a")
+    db.remove("//a", recursive=True)
+    db.remove("//a", force=True)
+    with pytest.raises(NodeNotFound):
+        db.remove("//a")
+    assert db.list_tables() == []
+
+
+# ---- master transactions
+
+
+def test_a_master_transaction_takes_effect_as_one(db: dodona.Client) -> None:
+    with db.begin_master(title="all or nothing") as tx:
+        tx.create_table("//new/t", SCHEMA)
+        tx.set("//new/@done", True)
+        assert tx.exists("//new/t")
+        assert not db.exists("//new")
+    assert tx.state is dodona.TransactionState.COMMITTED
+    assert db.get("//new/@done") is True
+    db.mount_table("//new/t")
+    with pytest.raises(TransactionClosed):
+        tx.get("//new")
+
+
+def test_an_exception_leaves_nothing_behind(db: dodona.Client) -> None:
+    def fail() -> None:
+        with db.begin_master() as tx:
+            tx.create_directory("//new")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not db.exists("//new")
+
+
+def test_a_nested_transaction_hands_over_to_the_outer_one(db: dodona.Client) -> None:
+    with db.begin_master() as outer:
+        with outer.begin(title="inner") as inner:
+            inner.create_directory("//kept")
+            assert not outer.exists("//kept")
+        assert outer.exists("//kept")
+        dropped = outer.begin()
+        dropped.create_directory("//dropped")
+        dropped.abort()
+    assert db.list("//") == ["bank", "kept"]
+
+
+def test_a_lock_keeps_others_out(db: dodona.Client) -> None:
+    with db.begin_master() as tx:
+        assert tx.lock("//bank") == db.get("//bank/@id")
+        with pytest.raises(NodeLocked) as caught:
+            db.set("//bank/@x", 1)
+        assert caught.value.is_retryable
+        assert str(tx.id) in repr(tx)
+    db.set("//bank/@x", 1)
+
+
+def test_rows_are_not_written_in_a_master_transaction(db: dodona.Client) -> None:
+    with db.begin_master() as tx:
+        for call in (tx.insert_rows, tx.delete_rows, tx.lock_rows, tx.lookup_rows):
+            with pytest.raises(InvalidRequest, match="change the tree only"):
+                call(TABLE, ROWS)
+
+
+def test_it_outlives_its_time_out_while_it_is_held(db: dodona.Client) -> None:
+    with db.begin_master(SHORT_MS) as tx:
+        tx.create_directory("//new")
+        time.sleep(1.5 * SHORT_MS / 1000)
+    assert db.exists("//new")
+
+
+def test_it_ends_when_its_client_is_gone(db: dodona.Client) -> None:
+    tx = db.begin_master(SHORT_MS)
+    tx.lock("//bank")
+    db._pinger.close()  # as a client does that stops for long
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            db.set("//bank/@x", 1)
+            break
+        except NodeLocked:
+            time.sleep(0.05)
+    for _ in range(2):
+        with pytest.raises(TransactionNotFound, match="could not be pinged in time"):
+            tx.commit()
+
+
+def test_closing_a_client_ends_its_pings(tmp_path: Path) -> None:
+    db = dodona.open(str(tmp_path / "data"))
+    tx = db.begin_master()
+    db.close()
+    assert "dodona-pinger" not in [it.name for it in threading.enumerate()]
+    with pytest.raises(InvalidRequest, match="closed"):
+        tx.commit()
+
+
+@pytest.mark.anyio
+async def test_the_twin_does_the_same(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        await db.create_table(TABLE, SCHEMA, mount=True, attributes={"owner": "me"})
+        await db.freeze_table(TABLE)
+        await db.unfreeze_table(TABLE)
+        await db.remount_table(TABLE)
+        await db.unmount_table(TABLE)
+        await db.reshard_table(TABLE, [[], [5]])
+        await db.alter_table(TABLE, [*SCHEMA, {"name": "note", "type": "utf8"}])
+        await db.mount_table(TABLE, freeze=True)
+        assert {it.state for it in (await db.get_table(TABLE)).tablets} == {"frozen"}
+        assert len((await db.get_cluster()).cells) == 1
+        async with db.begin_master(SHORT_MS) as tx:
+            await tx.create_directory("//a")
+            await tx.copy("//a", "//b")
+            await tx.move("//b", "//c")
+            await tx.set("//a/@x", 1)
+            assert await tx.lock("//a", "shared", attribute="x") > 0
+            inner = await tx.begin(title="inner")
+            await inner.remove("//c")
+            await inner.ping()
+            await inner.commit()
+            with pytest.raises(InvalidRequest, match="change the tree only"):
+                tx.insert_rows(TABLE, ROWS)
+            assert not await db.exists("//a")
+            await asyncio.sleep(1.5 * SHORT_MS / 1000)
+        assert await db.list("//") == ["a", "bank"]
+        assert await db.get("//a/@x") == 1
+        assert "committed" in repr(tx)
+        aborted = await db.begin_master()
+        await aborted.remove_table(TABLE)
+        await aborted.abort()
+        assert aborted.state is dodona.TransactionState.ABORTED
+        assert await db.list_tables() == [TABLE]
+
+
+@pytest.mark.anyio
+async def test_an_exception_aborts_the_twin_too(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+
+        async def fail() -> None:
+            async with db.begin_master() as tx:
+                await tx.create_directory("//new")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        assert not await db.exists("//new")
