@@ -6,11 +6,13 @@ does. Every method is one line over the same protocols. A client belongs to the 
 was made in: any number of its tasks may use it, a transaction one by one.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
+from dodona._core import steps
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
 from dodona._core.rows import Rows
 from dodona._core.session import Outcome, Session
@@ -39,6 +41,7 @@ from dodona.types import (
 
 Result = TypeVar("Result")
 Row = Mapping[str, Any]
+INTERRUPT_SECONDS: Final = 0.05
 
 
 async def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "AsyncClient":
@@ -144,6 +147,10 @@ class AsyncClient(AsyncCatalog):
     ) -> Any:
         read = self._session.read_arrow
         return await self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
+
+    async def query(self, sql: str, timestamp: Timestamp = SYNC_LAST_COMMITTED) -> Any:
+        """As `dodona.Client.query`. DuckDB runs in a thread, and stops if this is cancelled."""
+        return await _answer(self._run, self._session, sql, timestamp, None)
 
     # ---- writes
 
@@ -298,6 +305,10 @@ class AsyncTransaction:
         read = self._session.read_arrow
         return await self._run(read(path, lower, upper, columns, at, transaction=self._buffer))
 
+    async def query(self, sql: str) -> Any:
+        at, buffer = self._buffer.read_timestamp(), self._buffer
+        return await _answer(self._run, self._session, sql, at, buffer)
+
     async def insert_rows(
         self,
         path: str,
@@ -358,3 +369,31 @@ class Beginning:
     async def _begin(self) -> AsyncTransaction:
         buffer = await self._client._run(self._begin_buffer())
         return AsyncTransaction(self._client, buffer)
+
+
+async def _answer(
+    run: Callable[[steps.Protocol[Any]], Awaitable[Any]],
+    session: Session,
+    sql: str,
+    timestamp: Timestamp,
+    buffer: TransactionBuffer | None,
+) -> Any:
+    """The movements of a query. Those that compute do so in a thread."""
+    query = await run(session.prepare_query(sql, timestamp))
+    await _compute(query.plan, query.interrupt)
+    await run(session.fetch_query(query, buffer))
+    return await _compute(query.answer, query.interrupt)
+
+
+async def _compute(function: Callable[[], Result], interrupt: Callable[[], None]) -> Result:
+    """Its result, computed in a thread, which does not outlive this call: a cancelled one
+    interrupts it until it ends, since an interruption before it has begun is lost."""
+    computing = asyncio.ensure_future(asyncio.to_thread(function))
+    try:
+        return await asyncio.shield(computing)
+    except asyncio.CancelledError:
+        while not computing.done():
+            interrupt()
+            await asyncio.wait([computing], timeout=INTERRUPT_SECONDS)
+        computing.exception()  # nobody waits for it any more
+        raise

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from dodona._core import steps
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
 from dodona._core.rows import Rows
 from dodona._core.session import Outcome, Session
@@ -157,6 +158,24 @@ class Client(Catalog):
         """As `select`, as a `pyarrow.Table`: for many rows."""
         read = self._session.read_arrow
         return self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
+
+    def query(self, sql: str, timestamp: Timestamp = SYNC_LAST_COMMITTED) -> Any:
+        """Run one SELECT of DuckDB's SQL over tables named as `[//path]` → a `pyarrow.Table`.
+
+        All tables are read at one timestamp, a fresh one if none is given; non-atomic tables then
+        at their newest. Only the columns that the query needs are read, and where it compares
+        leading key columns with constants, only that range of keys.
+
+        Columns of type string are BLOBs there: they compare with 'text' of ASCII as with
+        encode('text') of any, and decode(column) makes text of them. Columns of type any are JSON
+        text. Names are the same in upper and in lower case: the second of two columns that differ
+        in nothing else is called name_1.
+
+        The query sees nothing else: no files, network, extensions or variables. Raises
+        InvalidRequest with DuckDB's message, or without the sql extra; TableNotFound,
+        LimitExceeded (`SessionLimits.query`), and what `select` raises.
+        """
+        return _answer(self._run, self._session, sql, timestamp, None)
 
     # ---- writes
 
@@ -334,6 +353,10 @@ class Transaction:
         read = self._session.read_arrow
         return self._run(read(path, lower, upper, columns, at, transaction=self._buffer))
 
+    def query(self, sql: str) -> Any:
+        """As `Client.query`, at the transaction's start."""
+        return _answer(self._run, self._session, sql, self._buffer.read_timestamp(), self._buffer)
+
     def insert_rows(
         self,
         path: str,
@@ -377,3 +400,17 @@ class Transaction:
     def abort(self) -> None:
         """Drop what is buffered. Raises TransactionClosed once it is committed."""
         self._buffer.abort()
+
+
+def _answer(
+    run: Callable[[steps.Protocol[Any]], Any],
+    session: Session,
+    sql: str,
+    timestamp: Timestamp,
+    buffer: TransactionBuffer | None,
+) -> Any:
+    """The movements of a query, of which two compute and two ask."""
+    query = run(session.prepare_query(sql, timestamp))
+    query.plan()
+    run(session.fetch_query(query, buffer))
+    return query.answer()

@@ -24,6 +24,7 @@ from dodona._core.messages import (
 from dodona._core.reserve import RESERVE_COUNT, Reserve
 from dodona._core.retry import Dice, InstantClock, Patience, backoff_ms
 from dodona._core.routing import REFRESH_MS_MAX, Routing, TableRoute, is_soon_served
+from dodona._core.sql.engine import QueryLimits
 from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Protocol
 from dodona._core.transaction import TransactionLimits
 from dodona.errors import DodonaError, InvalidRequest, TableNotMounted, Unavailable, error_from_wire
@@ -52,6 +53,7 @@ class SessionLimits(msgspec.Struct, frozen=True):
     keys_per_request_max: int = 10_000
     rows_per_page_max: int = 10_000
     requests_in_flight_max: int = 16
+    query: QueryLimits = QueryLimits()
     outcomes_remembered_max: int = 10_000
 
 

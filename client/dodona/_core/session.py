@@ -7,6 +7,7 @@ in: the same calls with the same replies give the same steps.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -33,6 +34,7 @@ from dodona._core.reading import ReadAt
 from dodona._core.retry import Dice, InstantClock, Rerun
 from dodona._core.routing import Routing, TableRoute
 from dodona._core.rows import Rows
+from dodona._core.sql import query
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer, check_modes
 from dodona._core.versions import VersionedRow, lookup_versions
@@ -157,6 +159,16 @@ class Session:
         """As `select`, as a `pyarrow.Table` that never was Python rows here."""
         at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
         return (yield from reading.read_arrow(self._context, path, lower, upper, columns, at))
+
+    def prepare_query(self, sql: str, timestamp: Timestamp) -> Protocol[query.Query]:
+        """The first of the movements that `query.Query` describes."""
+        return query.prepare(self._context, sql, timestamp)
+
+    def fetch_query(
+        self, prepared: query.Query, transaction: TransactionBuffer | None
+    ) -> Protocol[None]:
+        """The third. It reads as `transaction` does, if it is in one."""
+        return prepared.fetch(partial(self.read_arrow, transaction=transaction))
 
     def _scan_at(
         self,

@@ -1,0 +1,181 @@
+"""DuckDB, shut in: it sees Arrow tables that it is given, and nothing else.
+
+Owns: the connection, what may be run in it, and the translation of its errors. Every query has a
+database of its own, in memory, without files, network, extensions or the caller's variables. Its
+text is one SELECT, and calls no table function but those below. duckdb is imported on first use.
+Calls take as long as DuckDB takes: an event loop runs them in a thread.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from dodona._core.sql.pushdown import Expression
+from dodona.errors import InvalidRequest, LimitExceeded
+
+ROWS_PER_BATCH: Final = 100_000
+TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
+_QUERY_NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
+_ONLY_SELECT: Final = "a query is one SELECT statement"
+# They would hide a condition from the plan, or take a table for empty that was not read yet.
+_OPTIMIZERS_OFF: Final = "in_clause,statistics_propagation"
+
+
+class QueryLimits(msgspec.Struct, frozen=True):
+    """The bounds of one SQL query."""
+
+    text_length_max: int = 1 << 20
+    rows_max: int = 10_000_000
+    """Of rows read from all tables together, and again of rows of the result."""
+    memory_mib_max: int = 1_024
+    """Of what is read from all tables together, of DuckDB's own work, and of the result."""
+    threads_max: int = 2
+
+
+class Engine:
+    """One query's DuckDB. Used by one thread at a time; only `interrupt` is for others."""
+
+    def __init__(self, limits: QueryLimits) -> None:
+        self._duckdb = load_duckdb()
+        self._limits = limits
+        self._connection = self._duckdb.connect(
+            ":memory:",
+            config={
+                "allow_community_extensions": "false",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "enable_external_access": "false",
+                "memory_limit": f"{limits.memory_mib_max}MiB",
+                "python_enable_replacements": "false",
+                "python_scan_all_frames": "false",
+                "temp_directory": "",
+                "threads": str(limits.threads_max),
+            },
+        )
+
+    def check(self, text: str) -> None:
+        """Raises InvalidRequest unless the text is one SELECT that stays inside."""
+        with self._refusals():
+            self._connection.extract_statements(text)  # its message shows the place
+            tree = self._serialize(text)
+        if tree["error"] or len(tree["statements"]) != 1:
+            raise InvalidRequest(_ONLY_SELECT)
+        waiting: list[Any] = tree["statements"]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, list):
+                waiting += node
+            elif isinstance(node, dict):
+                _check_node(node)
+                waiting += node.values()
+
+    def parse(self, condition: str) -> Expression | None:
+        """The syntax tree of a condition; None if it is not understood."""
+        try:
+            tree = self._serialize(f"select {condition}")
+        except (self._duckdb.Error, RecursionError):
+            return None
+        columns = [] if tree["error"] else tree["statements"][0]["node"]["select_list"]
+        return columns[0] if len(columns) == 1 else None
+
+    def _serialize(self, text: str) -> dict[str, Any]:
+        ((found,),) = self._connection.execute("select json_serialize_sql(?)", [text]).fetchall()
+        tree: dict[str, Any] = msgspec.json.decode(found)
+        return tree
+
+    def define(self, name: str, view: str, data: Any, columns: Sequence[tuple[str, str]]) -> None:
+        """Have `view` show `data`, a table or a stream of Arrow: each column's expression over
+        it, and its name."""
+        listed = ", ".join(f"{expression} as {_quoted(it)}" for expression, it in columns)
+        with self._refusals():
+            self._connection.register(name, data)
+            self._connection.execute(
+                f"create or replace view {_quoted(view)} as select {listed} from {name}"
+            )
+
+    def explain(self, text: str) -> list[dict[str, Any]]:
+        """The plan of a checked query, over views of no rows. Raises InvalidRequest."""
+        with self._refusals():
+            self._connection.execute(f"prepare query as {text}")  # its errors show the right place
+            self._connection.execute(f"set disabled_optimizers = '{_OPTIMIZERS_OFF}'")
+            explained = self._connection.execute(f"explain (format json) {text}").fetchall()
+            self._connection.execute("reset disabled_optimizers")
+            plan: list[dict[str, Any]] = msgspec.json.decode(explained[0][1])
+        return plan
+
+    def run(self, text: str) -> Any:
+        """The result of a checked query, as a `pyarrow.Table`. Nothing may follow.
+        Raises InvalidRequest, LimitExceeded."""
+        import pyarrow
+
+        row_count = size_bytes = 0
+        batches = []
+        with self._refusals():
+            self._connection.execute("set lock_configuration = true")
+            reader = self._connection.sql(text).to_arrow_reader(ROWS_PER_BATCH)
+            for batch in reader:
+                row_count += batch.num_rows
+                size_bytes += batch.nbytes
+                check_size("the result", row_count, size_bytes, self._limits)
+                batches.append(batch)
+            return pyarrow.Table.from_batches(batches, reader.schema)
+
+    def interrupt(self) -> None:
+        """Whoever runs something in it gets an InvalidRequest."""
+        self._connection.interrupt()
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """DuckDB's errors in our words. Arrow passes some of them on, while a result is read."""
+        import pyarrow
+
+        try:
+            yield
+        except self._duckdb.OutOfMemoryException as error:
+            mib = self._limits.memory_mib_max
+            text = f"the query needs more than {mib} MiB: {error}"
+            raise LimitExceeded(text, memory_mib_max=mib) from error
+        except (self._duckdb.Error, pyarrow.ArrowException, OSError) as error:
+            raise InvalidRequest(str(error).strip()) from error
+        except RecursionError as error:
+            raise InvalidRequest("the query is nested too deeply") from error
+
+
+def check_size(what: str, row_count: int, size_bytes: int, limits: QueryLimits) -> None:
+    """Raises LimitExceeded."""
+    if row_count > limits.rows_max:
+        text = f"{what} has more than {limits.rows_max} rows: narrow the query"
+        raise LimitExceeded(text, query_rows_max=limits.rows_max)
+    if size_bytes > limits.memory_mib_max << 20:
+        text = f"{what} has more than {limits.memory_mib_max} MiB: narrow the query"
+        raise LimitExceeded(text, memory_mib_max=limits.memory_mib_max)
+
+
+def load_duckdb() -> Any:
+    """The module. Raises InvalidRequest where the extra is not installed."""
+    try:
+        import duckdb
+        import pyarrow  # noqa: F401 -- said here, before anything is asked of anybody
+    except ImportError as error:
+        text = "SQL needs DuckDB and Arrow: pip install 'dodona[sql]'"
+        raise InvalidRequest(text, missing=error.name) from error
+    return duckdb
+
+
+def _check_node(node: dict[str, Any]) -> None:
+    kind = str(node.get("type", ""))
+    if kind == "SHOW_REF" or (kind.endswith("_NODE") and kind not in _QUERY_NODES):
+        raise InvalidRequest(_ONLY_SELECT)
+    if kind == "TABLE_FUNCTION":
+        name = node["function"]["function_name"].lower()
+        if name not in TABLE_FUNCTIONS:
+            raise InvalidRequest(
+                f"a query can't call the table function {name}: only tables of Dodona and "
+                f"{', '.join(sorted(TABLE_FUNCTIONS))} can be read from"
+            )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

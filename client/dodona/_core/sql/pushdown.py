@@ -1,0 +1,243 @@
+"""What a query needs of each table: columns, and a range of keys. Pure.
+
+Owns: the reading of DuckDB's plan. DuckDB has moved every condition as near to its table as the
+query's meaning allows, and has dropped the columns that nobody asks for; here the conditions that
+arrived right above a scan become the smallest range of keys that holds them all.
+Invariant: a range may be too large, never too small. What is not understood narrows nothing.
+Columns have names of their own in a plan (`column_id`), which no quoting and no user can disturb.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dodona.schema import TableSchema
+
+Expression = dict[str, Any]
+"""A node of the syntax tree that DuckDB's `json_serialize_sql` gives."""
+Parse = Callable[[str], Expression | None]
+Interval = tuple[Any, Any]
+"""The least and the greatest value, both included; None where there is no such end."""
+
+EXPRESSION_LENGTH_MAX: Final = 1 << 20
+NESTING_DEPTH_MAX: Final = 100
+_EVERYTHING: Final[Interval] = (None, None)
+_COLUMN_ID: Final = re.compile(r"c(\d+)_(\d+)")
+_BLOB_ESCAPE: Final = re.compile(r"\\x([0-9A-Fa-f]{2})")
+_MIRRORED: Final = {
+    "COMPARE_EQUAL": "COMPARE_EQUAL",
+    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
+    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+}
+
+
+class ScanRange(msgspec.Struct, frozen=True):
+    """What to read of a table: `columns`, of lower ≤ key < upper (leading key column values)."""
+
+    columns: tuple[str, ...]
+    lower: tuple[Any, ...] | None = None
+    upper: tuple[Any, ...] | None = None
+
+
+def column_id(table: int, column: int) -> str:
+    """What a plan calls a column: by its place, and its table's."""
+    return f"c{table}_{column}"
+
+
+def scan_ranges(
+    plan: Iterable[dict[str, Any]], schemas: Sequence[TableSchema], parse: Parse
+) -> list[ScanRange | None]:
+    """For each table, what all of its scans in the plan need; None if it has none."""
+    needed: list[ScanRange | None] = [None] * len(schemas)
+    for name, columns, conditions in _scans(plan):
+        ids = [_COLUMN_ID.fullmatch(it) for it in columns]
+        if not all(ids) or not ids:
+            if "ARROW_SCAN" in name:  # of which table? It might be any
+                return [ScanRange(tuple([it.name for it in schema.columns])) for schema in schemas]
+            continue
+        table = int(_group(ids[0], 1))
+        schema = schemas[table]
+        places = sorted(int(_group(it, 2)) for it in ids)
+        names = tuple([schema.columns[place].name for place in places])
+        trees = [parse(it) for it in conditions]
+        lower, upper = _key_range(table, schema, [it for it in trees if it is not None])
+        needed[table] = _both(schema, needed[table], ScanRange(names, lower, upper))
+    return needed
+
+
+def _group(found: re.Match[str] | None, number: int) -> str:
+    assert found is not None
+    return found[number]
+
+
+def _scans(plan: Iterable[dict[str, Any]]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each leaf: the operator's name, its columns, and the conditions right above it."""
+    waiting: list[tuple[dict[str, Any], list[str]]] = [(node, []) for node in plan]
+    while waiting:
+        node, conditions = waiting.pop()
+        name, info, children = node["name"].strip(), node["extra_info"], node["children"]
+        if not children:
+            columns = info.get("Projections", [])
+            yield name, [columns] if isinstance(columns, str) else columns, conditions
+        below: list[str] = []
+        if name == "FILTER":
+            below = [*conditions, *_texts(info.get("Expression"))]
+        waiting += [(child, below) for child in children]
+
+
+def _texts(condition: object) -> list[str]:
+    """A list is a text that was cut at its line breaks; which ones, nobody can tell."""
+    if not isinstance(condition, str) or "\0" in condition:
+        return []
+    return [condition] if len(condition) <= EXPRESSION_LENGTH_MAX else []
+
+
+def _both(schema: TableSchema, one: ScanRange | None, other: ScanRange) -> ScanRange:
+    """What serves two scans of one table."""
+    if one is None:
+        return other
+    names = [it.name for it in schema.columns if it.name in (*one.columns, *other.columns)]
+    lower, upper = _hull((one.lower, one.upper), (other.lower, other.upper))
+    return ScanRange(tuple(names), lower, upper)
+
+
+# ---- from conditions to a range of keys
+
+
+def _key_range(table: int, schema: TableSchema, conditions: Sequence[Expression]) -> Interval:
+    """Equal leading columns, then one that lies between two values; the rest is not looked at."""
+    prefix: list[Any] = []
+    types = schema.key_types
+    for place, column_type in enumerate(types):
+        least, greatest = _EVERYTHING
+        for condition in conditions:
+            found = _interval(condition, column_id(table, place), column_type)
+            least, greatest = _intersection((least, greatest), found)
+        if least is not None and least == greatest:
+            prefix.append(least)
+            continue
+        lower = tuple(prefix) if least is None else (*prefix, least)
+        upper = _end(prefix if greatest is None else [*prefix, greatest], types)
+        return lower or None, upper
+    return tuple(prefix), _end(prefix, types)
+
+
+def _end(values: Sequence[Any], types: Sequence[str]) -> tuple[Any, ...] | None:
+    """The first leading values behind all keys that begin with these; None if there are none."""
+    for place in reversed(range(len(values))):
+        following = _successor(values[place], types[place])
+        if following is not None:
+            return (*values[:place], following)
+    return None
+
+
+def _successor(value: Any, column_type: str) -> Any:
+    """The next value of the type; None behind the last."""
+    match column_type:
+        case "int64" | "uint64":
+            return value + 1 if _fits(value + 1, column_type) else None
+        case "string":
+            return value + b"\0"
+        case "utf8":
+            return value + "\0"
+    following = math.nextafter(value, math.inf)
+    return following if math.isfinite(following) else None
+
+
+def _interval(tree: Expression, column: str, column_type: str, depth: int = 0) -> Interval:
+    """Where the column's values lie if the condition is true."""
+    if depth > NESTING_DEPTH_MAX:
+        return _EVERYTHING
+    kind, children = tree.get("type"), tree.get("children", [])
+    if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
+        join = _intersection if kind == "CONJUNCTION_AND" else _hull
+        parts = [_interval(child, column, column_type, depth + 1) for child in children]
+        found = parts[0]
+        for part in parts[1:]:
+            found = join(found, part)
+        return found
+    if kind == "COMPARE_IN" and _is_column(children[0], column):
+        values = [_constant(child, column_type) for child in children[1:]]
+        return _EVERYTHING if None in values or not values else (min(values), max(values))
+    if kind == "COMPARE_BETWEEN" and _is_column(tree["input"], column):
+        return _constant(tree["lower"], column_type), _constant(tree["upper"], column_type)
+    if kind in _MIRRORED:
+        return _compared(kind, tree["left"], tree["right"], column, column_type)
+    return _EVERYTHING
+
+
+def _compared(
+    kind: str, left: Expression, right: Expression, column: str, column_type: str
+) -> Interval:
+    if _is_column(right, column):
+        kind, left, right = _MIRRORED[kind], right, left
+    if not _is_column(left, column):
+        return _EVERYTHING
+    value = _constant(right, column_type)
+    if kind == "COMPARE_EQUAL":
+        return value, value
+    return (None, value) if kind.startswith("COMPARE_LESS") else (value, None)
+
+
+def _intersection(one: Interval, other: Interval) -> Interval:
+    least = [it for it in (one[0], other[0]) if it is not None]
+    greatest = [it for it in (one[1], other[1]) if it is not None]
+    return max(least, default=None), min(greatest, default=None)
+
+
+def _hull(one: Interval, other: Interval) -> Interval:
+    least, greatest = (one[0], other[0]), (one[1], other[1])
+    return (
+        None if None in least else min(least),
+        None if None in greatest else max(greatest),
+    )
+
+
+# ---- columns and constants
+
+
+def _is_column(tree: Expression, column: str) -> bool:
+    return tree.get("type") == "COLUMN_REF" and tree["column_names"] == [column]
+
+
+def _constant(tree: Expression, column_type: str) -> Any:
+    """The constant, as a value of that type; None if it is none, or may not be exact."""
+    if column_type == "string":
+        is_blob = tree.get("type") == "OPERATOR_CAST" and tree["type_expr"]["type_name"] == "BLOB"
+        kind, text = _literal(tree["child"]) if is_blob else ("", "")
+        return _bytes_of(text) if kind == "STRING" and text.isascii() else None
+    kind, text = _literal(tree)
+    if column_type == "utf8":
+        return text if kind == "STRING" else None
+    if kind not in ("INTEGER", "NUMERIC"):
+        return None
+    try:
+        value = float(text) if column_type == "double" else int(text)
+    except ValueError:
+        return None
+    return value if _fits(value, column_type) else None
+
+
+def _literal(tree: Expression) -> tuple[str, str]:
+    literal = tree.get("literal") if tree.get("type") == "VALUE_CONSTANT" else None
+    return (literal["kind"], literal["text"]) if literal else ("", "")
+
+
+def _bytes_of(text: str) -> bytes:
+    return _BLOB_ESCAPE.sub(lambda it: chr(int(it[1], 16)), text).encode("latin-1")
+
+
+def _fits(value: float, column_type: str) -> bool:
+    match column_type:
+        case "int64":
+            return -(1 << 63) <= value < 1 << 63
+        case "uint64":
+            return 0 <= value < 1 << 64
+        case "double":
+            return math.isfinite(value)
+    return False

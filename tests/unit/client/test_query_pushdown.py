@@ -1,0 +1,203 @@
+"""What a query asks of the tablets: these columns, of these keys, and no more."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dodona
+from dodona._core import steps
+from dodona._core.messages import ScanArrow
+from dodona._core.sql import query as query_module
+from dodona._core.sql.pushdown import ScanRange
+from dodona.schema import TableSchema
+
+KEY = [
+    dodona.Column("day", "int64", "ascending"),
+    dodona.Column("carrier", "utf8", "ascending"),
+    dodona.Column("number", "uint64", "ascending"),
+]
+SCHEMA = TableSchema.parse([*KEY, dodona.Column("delay", "int64"), dodona.Column("note", "string")])
+ALL = (None, None)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[dodona.Client]:
+    with dodona.open(str(tmp_path / "data")) as db:
+        pivots: list[list[Any]] = [[], [10], [20], [30]]
+        db.create_table("//f", SCHEMA, pivot_keys=pivots, mount=True)
+        db.create_table("//g", SCHEMA, mount=True)
+        db.insert_rows(
+            "//f",
+            [
+                {"day": day, "carrier": carrier, "number": 1, "delay": day}
+                for day in range(0, 40, 5)
+                for carrier in ("AA", "UA")
+            ],
+        )
+        yield db
+
+
+@pytest.fixture
+def ranges(monkeypatch: pytest.MonkeyPatch) -> dict[str, ScanRange]:
+    """By path, what the last query wanted of its tables."""
+    wanted: dict[str, ScanRange] = {}
+    fetch = query_module.Query.fetch
+
+    def watched(query: query_module.Query, read_arrow: Any) -> Any:
+        wanted.clear()
+        wanted.update({it.path: it.wanted for it in query._sources if it.wanted is not None})
+        return fetch(query, read_arrow)
+
+    monkeypatch.setattr(query_module.Query, "fetch", watched)
+    return wanted
+
+
+def scans_of(db: dodona.Client, text: str) -> list[ScanArrow]:
+    """The requests for rows that a query sends."""
+    run, sent = db._run, []
+
+    def watched(protocol: steps.Protocol[Any]) -> steps.Protocol[Any]:
+        replies: Any = None
+        while True:
+            try:
+                step = protocol.send(replies)
+            except StopIteration as stop:
+                return stop.value
+            if isinstance(step, steps.Calls):
+                sent.extend([it for _, it in step.requests if isinstance(it, ScanArrow)])
+            replies = yield step
+
+    db._run = lambda protocol: run(watched(protocol))
+    try:
+        db.query(text)
+    finally:
+        db._run = run
+    return sent
+
+
+# ---- what goes out
+
+
+def test_only_the_tablets_of_the_range_are_asked_all_at_one_timestamp(db: dodona.Client) -> None:
+    assert len(scans_of(db, "from [//f]")) == 4
+    sent = scans_of(db, "from [//f] where day between 12 and 25")
+    assert [(it.lower, it.upper) for it in sent] == [
+        (SCHEMA.bound_of([12]), SCHEMA.bound_of([20])),
+        (SCHEMA.bound_of([20]), SCHEMA.bound_of([26])),
+    ]
+    sent = scans_of(db, "select a.day from [//f] a join [//g] b using (day) where a.day > 5")
+    assert len(sent) == 5
+    assert len({it.timestamp for it in sent}) == 1
+
+
+def test_what_can_have_no_rows_is_not_asked_for(db: dodona.Client) -> None:
+    for condition in ("1 = 0", "day = 5 and day = 6", "day > 9 and day < 3", "null", "day = null"):
+        assert scans_of(db, f"from [//f] where {condition}") == [], condition
+    assert scans_of(db, "from [//f] limit 0") == []
+
+
+# ---- columns
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("select delay from [//f]", ("delay",)),
+        ("select note, day from [//f] where delay > 3", ("day", "delay", "note")),
+        ("select count(*) from [//f]", ("day",)),
+        ("select 1 from [//f] order by carrier", ("carrier",)),
+        ("select x.delay from (select * from [//f]) x", ("delay",)),
+        ("with x as (from [//f]) select sum(delay) from x group by number", ("number", "delay")),
+        ("select a.delay, b.note from [//f] a, [//f] b", ("delay", "note")),
+        ("select * exclude (note, delay) from [//f]", ("day", "carrier", "number")),
+        ("select f from [//f] f", tuple(it.name for it in SCHEMA.columns)),
+    ],
+)
+def test_only_the_columns_that_are_needed_are_read(
+    db: dodona.Client, ranges: dict[str, ScanRange], text: str, columns: tuple[str, ...]
+) -> None:
+    db.query(text)
+    assert ranges["//f"].columns == columns
+
+
+# ---- ranges of keys
+
+
+@pytest.mark.parametrize(
+    ("condition", "lower", "upper"),
+    [
+        ("day = 5", (5,), (6,)),
+        ("5 = day", (5,), (6,)),
+        ("day >= 5", (5,), None),
+        ("5 <= day", (5,), None),
+        ("day <= 5", None, (6,)),
+        ("day > 5 and day <= 9 and delay = 1", (5,), (10,)),
+        ("day in (3, 7, 5)", (3,), (8,)),
+        (f"day in ({', '.join(map(str, range(100, 200)))})", (100,), (200,)),
+        ("day = 3 or day = 7", (3,), (8,)),
+        ("(day > 3 and day < 5) or day between 7 and 8", (3,), (9,)),
+        ("day + 1 = 6", (5,), (6,)),
+        ("day = 9223372036854775807", (2**63 - 1,), None),
+        ("day = -9223372036854775808", (-(2**63),), (-(2**63) + 1,)),
+        ("day = 5 and carrier = 'AA'", (5, "AA"), (5, "AA\0")),
+        ("day = 5 and carrier >= 'it''s \né'", *ALL),
+        ("day = 5 and carrier >= 'it''s é'", (5, "it's é"), (6,)),
+        ("day = 5 and number = 3", (5,), (6,)),
+        (
+            "day = 5 and carrier = 'AA' and number = 18446744073709551615",
+            (5, "AA", 2**64 - 1),
+            (5, "AA\0"),
+        ),
+        ("day = 5 and carrier = 'AA' and number < 7", (5, "AA"), (5, "AA", 8)),
+        ("carrier = 'AA'", *ALL),
+        ("day != 5", *ALL),
+        ("day = 3 or carrier = 'AA'", *ALL),
+        ("not (day = 3)", *ALL),
+        ("day is null", *ALL),
+        ("day = delay", *ALL),
+        ("day % 3 = 1", *ALL),
+        ("day = 5 or random() < 2", *ALL),
+    ],
+)
+def test_conditions_on_leading_key_columns_become_a_range(
+    db: dodona.Client,
+    ranges: dict[str, ScanRange],
+    condition: str,
+    lower: tuple[Any, ...] | None,
+    upper: tuple[Any, ...] | None,
+) -> None:
+    db.query(f"from [//f] where {condition}")
+    assert (ranges["//f"].lower, ranges["//f"].upper) == (lower, upper)
+
+
+@pytest.mark.parametrize(
+    ("text", "f", "g"),
+    [
+        ("from [//f] a join [//g] b using (day) where a.day = 5", ((5,), (6,)), ((5,), (6,))),
+        ("from [//f] a left join [//g] b on a.delay = b.delay and b.day = 5", ALL, ((5,), (6,))),
+        ("from [//f] a left join [//g] b on a.delay = b.delay and a.day = 5", ALL, ALL),
+        ("from [//f] a, [//g] b where a.day < 5 and b.day > 9", (None, (6,)), ((9,), None)),
+        ("from (from [//f] where day = 3) union all from [//g]", ((3,), (4,)), ALL),
+        ("from (from [//f] limit 3) where day = 3", ALL, None),
+        ("select max(day) over () from [//f] qualify max(day) over () = 3", ALL, None),
+        ("select day from [//f] group by day having day = 3", ((3,), (4,)), None),
+        ("from [//f] a join [//f] b on a.delay = b.delay where a.day = 3", ALL, None),
+        (
+            "select a.day from [//f] a, [//f] b where a.day = 3 and b.day between 7 and 9",
+            ((3,), (10,)),
+            None,
+        ),
+        ("from [//f] where delay in (select delay from [//g] where day = 1)", ALL, ((1,), (2,))),
+        ("select number from (select delay as c0_0, number from [//f]) where c0_0 = 3", ALL, None),
+        ("from [//f] a asof join [//g] b on a.day >= b.day where b.day = 3", ALL, ALL),
+        ("from [//f] tablesample 50% where day = 3", ALL, None),
+    ],
+)
+def test_a_range_holds_for_every_use_of_its_table(
+    db: dodona.Client, ranges: dict[str, ScanRange], text: str, f: Any, g: Any
+) -> None:
+    db.query(text)
+    found = {path: (it.lower, it.upper) for path, it in ranges.items()}
+    assert found == {"//f": f} | ({"//g": g} if g else {})
