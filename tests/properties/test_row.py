@@ -1,47 +1,177 @@
-"""A row's versions against the definition of a read, written out naively."""
+"""A row's versions against the definitions of a read and of retention, written out naively."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.types import DELETE_MASK, Timestamp
-from dodona_tablets.core.row import Row, bits_of
+from dodona.schema import TableSchema
+from dodona.types import DELETE_MASK, TableSettings, Timestamp
+from dodona_tablets.core import retention
+from dodona_tablets.core.retention import Terms, retire
+from dodona_tablets.core.row import Row, Version, bits_of
 
-COLUMNS = 4
-FULL = (1 << COLUMNS) - 1
+COLUMNS = TableSchema.parse(
+    [
+        {"name": "id", "type": "int64", "sort_order": "ascending"},
+        {"name": "plain", "type": "int64"},
+        {"name": "sum", "type": "int64", "aggregate": "sum"},
+        {"name": "max", "type": "int64", "aggregate": "max"},
+        {"name": "first", "type": "int64", "aggregate": "first"},
+    ]
+).value_columns
+FULL = (1 << len(COLUMNS)) - 1
+LATEST = 60
 
 masks = st.integers(min_value=0, max_value=FULL)
-histories = st.dictionaries(st.integers(1, 60), masks, max_size=12)
+numbers = st.sampled_from([None, 0, 1, -7, (1 << 63) - 1, -(1 << 63)])
 
 
-def values_of(timestamp: int, mask: int) -> tuple[Any, ...]:
-    return tuple((timestamp, bit) for bit in bits_of(mask))
+@st.composite
+def versions_of_a_row(draw: st.DrawFn) -> list[Version]:
+    """In timestamp order; the first column never changes by aggregation."""
+    found: list[Version] = []
+    for at in sorted(draw(st.sets(st.integers(1, LATEST), max_size=14))):
+        mask = draw(masks)
+        values = tuple(draw(numbers) for _ in bits_of(mask))
+        deltas = draw(masks) & mask & ~1
+        plain = (Timestamp(at), mask, values)
+        found.append((*plain, deltas, draw(st.integers(0, 1))) if deltas else plain)
+    return found
 
 
-def naive_read(history: dict[int, int], at: int, wanted: int) -> tuple[Any, ...] | None:
-    """Per column the newest value at or below `at` since the newest deletion there."""
-    gone = max((t for t, mask in history.items() if t <= at and mask == DELETE_MASK), default=0)
-    alive = {t: mask for t, mask in history.items() if gone < t <= at}
+COMBINE: dict[str, Callable[[int, int], int]] = {
+    "sum": lambda a, b: (a + b + (1 << 63)) % (1 << 64) - (1 << 63),
+    "max": max,
+    "first": lambda a, _: a,
+}
+
+
+def naive_read(
+    versions: list[Version], at: int, wanted: int, oldest: int = 0
+) -> tuple[Any, ...] | None:
+    """Per column what was written since the newest deletion: the newest plain value, then the
+    changes after it in their order."""
+    seen = [it for it in versions if oldest <= it[0] <= at]
+    gone = max((it[0] for it in seen if it[1] == DELETE_MASK), default=0)
+    alive = [it for it in seen if it[0] > gone]
     if not alive:
         return None
-    newest = (
-        max((t for t, mask in alive.items() if mask >> bit & 1), default=None)
-        for bit in range(COLUMNS)
-    )
-    cells = [None if t is None else (t, bit) for bit, t in enumerate(newest)]
-    return tuple(cells[bit] for bit in range(COLUMNS) if wanted >> bit & 1)
+    cells: list[Any] = [None] * len(COLUMNS)
+    for version in alive:
+        deltas = version[3] if len(version) == 5 else 0
+        for bit, value in zip(bits_of(version[1]), version[2], strict=True):
+            if not deltas >> bit & 1:
+                cells[bit] = value
+            elif value is not None:
+                how = COMBINE[COLUMNS[bit].aggregate or ""]
+                cells[bit] = value if cells[bit] is None else how(cells[bit], value)
+    return tuple(cells[bit] for bit in bits_of(wanted))
 
 
-@given(histories, st.integers(0, 61), masks, st.randoms(use_true_random=False))
+@given(versions_of_a_row(), st.integers(0, LATEST + 1), masks, st.randoms(use_true_random=False))
 def test_a_read_sees_the_newest_value_of_each_column(
-    history: dict[int, int], at: int, wanted: int, dice: Any
+    versions: list[Version], at: int, wanted: int, dice: Any
 ) -> None:
     row = Row()
-    order = list(history)
-    dice.shuffle(order)  # writers of different lock groups commit in any order
-    for timestamp in order:
-        mask = history[timestamp]
-        row.add((Timestamp(timestamp), mask, values_of(timestamp, mask)))
-    assert [version[0] for version in row.versions] == sorted(history)
-    assert row.values_at(Timestamp(at), wanted, FULL) == naive_read(history, at, wanted)
+    plain: list[Version] = [version[:3] for version in versions]
+    for version in dice.sample(plain, len(plain)):  # commits of different groups come in any order
+        row.add(version)
+    assert row.versions == plain
+    assert row.values_at(Timestamp(at), wanted, FULL) == naive_read(plain, at, wanted)
+
+
+@given(versions_of_a_row(), st.integers(0, LATEST), st.integers(0, LATEST), masks)
+def test_a_read_folds_changes_and_knows_nothing_below_its_lower_bound(
+    versions: list[Version], at: int, oldest: int, wanted: int
+) -> None:
+    row = Row()
+    row.versions = versions
+    found = row.values_between(Timestamp(oldest), Timestamp(at), wanted, COLUMNS)
+    assert found == naive_read(versions, at, wanted, oldest)
+
+
+def retired(versions: list[Version], terms: Terms) -> list[Version]:
+    left = list(versions)
+    while retire(left, terms, COLUMNS):
+        pass
+    return left
+
+
+limits = st.integers(0, 4)
+times = st.integers(0, LATEST)
+
+
+@given(versions_of_a_row(), times, times, st.integers(1, 4), limits)
+def test_retention_changes_nothing_that_may_be_read(
+    versions: list[Version], retained: int, expired: int, least: int, most: int
+) -> None:
+    settings = TableSettings(min_data_versions=least, max_data_versions=most)
+    terms = Terms(Timestamp(retained), Timestamp(min(expired, retained)), settings)
+    left = retired(versions, terms)
+    for at in range(retained, LATEST + 1):
+        assert naive_read(left, at, FULL) == naive_read(versions, at, FULL)
+    is_young = [it for it in versions if it[0] >= retained]
+    assert left[len(left) - len(is_young) :] == is_young, "locks and conflicts go by these"
+    assert retired(left, terms) == left
+
+
+@given(versions_of_a_row(), times, times, limits, limits)
+def test_what_expires_is_old_and_takes_nothing_else_with_it(
+    versions: list[Version], retained: int, expired: int, least: int, most: int
+) -> None:
+    expired = min(expired, retained)
+    settings = TableSettings(min_data_versions=least, max_data_versions=most)
+    left = retired(versions, Terms(Timestamp(retained), Timestamp(expired), settings))
+    for at in range(retained, LATEST + 1):
+        before, after = naive_read(versions, at, 1), naive_read(left, at, 1)
+        if before != after:
+            assert least == 0
+            seen = [it for it in versions if it[0] <= at]
+            newest = [it for it in seen if it[1] & 1][-1:] or seen
+            assert all(it[0] < expired for it in newest)
+            assert after in (None, (None,))
+
+
+@given(versions_of_a_row(), times, times, limits, limits)
+def test_retention_keeps_what_the_rules_say_and_no_more(
+    versions: list[Version], retained: int, expired: int, least: int, most: int
+) -> None:
+    """The rules, column by column, for tables without aggregates. The newest old one also stays
+    until it has expired: a reader at the retained timestamp sees it."""
+    expired = min(expired, retained)
+    plain: list[Version] = [version[:3] for version in versions]
+    settings = TableSettings(min_data_versions=least, max_data_versions=most)
+    left = retired(plain, Terms(Timestamp(retained), Timestamp(expired), settings))
+    kept: set[tuple[int, int]] = set()
+    for bit in range(1):
+        entries = [it for it in reversed(plain) if it[1] >> bit & 1 or it[1] == DELETE_MASK]
+        old = [it for it in entries if it[0] < retained]
+        young_count = len(entries) - len(old)
+        for place, entry in enumerate(old):
+            is_fresh = entry[0] >= expired
+            if place < least or (is_fresh and (place == 0 or young_count + place < most)):
+                kept.add((entry[0], bit))
+        kept |= {(it[0], bit) for it in entries if it[0] >= retained}
+    found = {(it[0], 0) for it in left if it[1] & 1}
+    assert found == {
+        (at, bit) for at, bit in kept if any(it[0] == at and it[1] & 1 for it in plain)
+    }
+    deletions = [it[0] for it in left if it[1] == DELETE_MASK and it[0] < retained]
+    writes = [it[0] for it in left if it[1] != DELETE_MASK]
+    assert all(any(write < at for write in writes) for at in deletions)
+
+
+@given(versions_of_a_row(), times, st.integers(1, 3))
+def test_a_long_row_comes_to_the_same_in_many_steps(
+    versions: list[Version], retained: int, least: int
+) -> None:
+    terms = Terms(Timestamp(retained), Timestamp(0), TableSettings(min_data_versions=least))
+    at_once = retired(versions, terms)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retention, "STEP_VERSIONS_MAX", 3)
+        in_steps = retired(versions, terms)
+    for at in range(retained, LATEST + 1):
+        assert naive_read(in_steps, at, FULL) == naive_read(at_once, at, FULL)

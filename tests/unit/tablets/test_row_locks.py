@@ -89,7 +89,7 @@ def failure(reply: object) -> Failure:
     return reply
 
 
-def read(bench: Bench, at: Timestamp = SYNC_LAST_COMMITTED, mask: int = 7) -> tuple[Any, ...]:
+def read(bench: Bench, at: Timestamp = SYNC_LAST_COMMITTED, mask: int = 7) -> Any:
     route = bench.ask(Lookup(ATOMIC, REVISION, at, (KEY,), mask))
     bench.answer_oracle()
     reply = bench.answer(route)

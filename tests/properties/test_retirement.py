@@ -1,0 +1,176 @@
+"""Old versions go while a cell works, against a model that forgets nothing.
+
+The machine writes, changes aggregates and deletes in an atomic and a non-atomic table, keeps some
+transactions prepared for long, lets time pass and restarts the cell. Whoever may read sees what the
+model says, whoever reads below the retained timestamp is refused, and a restart changes nothing.
+"""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from dodona._core.messages import (
+    CommitOne,
+    Committed,
+    Failure,
+    Lookup,
+    Prepare,
+    Prepared,
+    TabletModifications,
+    WriteNonAtomic,
+    Written,
+)
+from dodona.schema import TableSchema
+from dodona.types import CellId, SpecialWrites, TableSettings, TabletId, Timestamp, Write
+from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench
+
+SCHEMA = TableSchema.parse(
+    [
+        {"name": "id", "type": "int64", "sort_order": "ascending"},
+        {"name": "a", "type": "int64"},
+        {"name": "b", "type": "int64", "lock": "group_b"},
+        {"name": "sum", "type": "int64", "aggregate": "sum", "lock": "group_sum"},
+    ]
+)
+FULL, SUM = 7, 4
+CELL = CellId(0)
+TABLETS = (ATOMIC, NON_ATOMIC)
+HOLD_BACK_S = 75
+"""The life of a transaction and some slack: nothing younger ever goes."""
+
+rows = st.integers(0, 2)
+changes = st.fixed_dictionaries(
+    {}, optional={name: st.integers(-3, 3) for name in ("a", "b", "sum")}
+)
+Change = dict[str, int]
+Entry = tuple[int, Change | None, bool]
+"""When, what (None deleted it), and whether its sum is a change."""
+
+
+class RetirementMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        allowed = TableSettings(min_data_ttl=0, max_data_ttl=0)
+        self.bench = Bench(2, schema=SCHEMA, settings=allowed)
+        self.model: dict[tuple[TabletId, int], list[Entry]] = {
+            (tablet, row): [] for tablet in TABLETS for row in range(3)
+        }
+        self.prepared: list[tuple[Any, Timestamp, int, Entry]] = []
+
+    def parts(self, row: int, change: Change, is_delta: bool) -> tuple[Write, SpecialWrites | None]:
+        key = SCHEMA.key_of({"id": row})
+        if not change:
+            return (key, 0, ()), None
+        write = SCHEMA.write_of({"id": row, **change}, is_update=True)
+        return write, {key: (SUM, 0)} if is_delta and "sum" in change else None
+
+    @rule(row=rows, change=changes, is_delta=st.booleans(), stays=st.booleans())
+    def commit(self, row: int, change: Change, is_delta: bool, stays: bool) -> None:
+        write, special = self.parts(row, change, is_delta)
+        part = TabletModifications(ATOMIC, REVISION, (write,), (), special)
+        start = self.bench.begin()
+        cells = (CELL, CellId(1))
+        request = Prepare(start, cells, (part,)) if stays else CommitOne(start, (part,))
+        route = self.bench.ask(request)
+        self.bench.answer_oracle()
+        reply = self.bench.answer(route)
+        entry = change or None, is_delta and "sum" in change
+        if isinstance(reply, Committed):
+            self.model[ATOMIC, row].append((reply.timestamp, *entry))
+        elif isinstance(reply, Prepared):
+            self.prepared.append((start, reply.timestamp, row, (0, *entry)))
+
+    @precondition(lambda self: self.prepared)
+    @rule(is_commit=st.booleans())
+    def finish(self, is_commit: bool) -> None:
+        """At its prepare timestamp, perhaps long ago: as a recovery does."""
+        start, at, row, (_, change, is_delta) = self.prepared.pop()
+        self.bench.decide(start, at if is_commit else None)
+        self.bench.settle()
+        if is_commit:
+            self.model[ATOMIC, row].append((at, change, is_delta))
+
+    @rule(row=rows, change=changes, is_delta=st.booleans(), behind_s=st.integers(0, 59))
+    def write(self, row: int, change: Change, is_delta: bool, behind_s: int) -> None:
+        """Its stamp is raised above the row's last one, were it gone or not."""
+        write, special = self.parts(row, change, is_delta)
+        self.bench.oracle += 1
+        stamp = Timestamp(self.bench.nodes[CELL].cell.latest - behind_s * SECOND)
+        known = self.model[NON_ATOMIC, row]
+        at = max([stamp, *(entry[0] + 1 for entry in known)])
+        request = WriteNonAtomic(NON_ATOMIC, REVISION, stamp, True, (write,), special)
+        assert self.bench.answer(self.bench.ask(request)) == Written(1, Timestamp(at))
+        known.append((at, change or None, is_delta and "sum" in change))
+
+    @rule(seconds=st.sampled_from([1, 40, 130]))
+    def pass_time(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.bench.clock_us += 1_000_000
+            self.bench.oracle += SECOND
+            for _ in range(2):
+                self.bench.nodes[CELL].tick(self.bench.now)
+                self.bench.carry_out(CELL)
+                self.bench.asked.pop() if self.bench.asked else None
+        self.bench.asked.clear()
+        self.bench.nodes[CELL].handle_timestamp(
+            "oracle time", self.bench.timestamp(), self.bench.now
+        )
+        self.bench.in_flight.clear()
+
+    @rule()
+    def restart(self) -> None:
+        before = self.everything()
+        self.bench.start(CELL)
+        assert self.everything() == before
+
+    def everything(self) -> list[Any]:
+        tablets = self.bench.nodes[CELL].cell.tablets
+        return [
+            (tablets[it].retained_timestamp, key, row.versions)
+            for it in TABLETS
+            for key, row in sorted(tablets[it].store.rows.items())
+            if row.versions
+        ]
+
+    @rule(tablet=st.sampled_from(TABLETS), row=rows, ago_s=st.integers(0, 200))
+    def read(self, tablet: TabletId, row: int, ago_s: int) -> None:
+        cell = self.bench.nodes[CELL].cell
+        at = Timestamp(cell.latest - ago_s * SECOND)
+        route = self.bench.ask(Lookup(tablet, REVISION, at, (SCHEMA.key_of({"id": row}),), FULL))
+        reply = self.bench.answer(route)
+        retained = cell.tablets[tablet].retained_timestamp
+        if at < retained:
+            assert isinstance(reply, Failure)
+            assert reply.kind == "snapshot_too_old"
+            assert reply.attributes["retained_timestamp"] == retained
+        elif reply is None:
+            assert any(on == row and below <= at for _, below, on, _ in self.prepared)
+        else:
+            assert reply.rows[0] == self.seen(tablet, row, at)  # type: ignore[union-attr]
+
+    def seen(self, tablet: TabletId, row: int, at: int) -> tuple[Any, ...] | None:
+        values: dict[str, int] | None = None
+        for stamp, change, is_delta in sorted(self.model[tablet, row], key=lambda it: it[0]):
+            if stamp > at:
+                break
+            if change is None:
+                values = None
+                continue
+            values = values or {}
+            total = values.get("sum", 0) + change.get("sum", 0)
+            values |= change | ({"sum": total} if is_delta else {})
+        return None if values is None else (values.get("a"), values.get("b"), values.get("sum"))
+
+    @invariant()
+    def nothing_goes_that_a_transaction_may_need(self) -> None:
+        cell = self.bench.nodes[CELL].cell
+        for tablet in cell.tablets.values():
+            assert tablet.retained_timestamp <= max(cell.latest - HOLD_BACK_S * SECOND, 1)
+            assert all(tablet.retained_timestamp < start for start, *_ in self.prepared)
+            tablet.store.check()
+
+
+TestRetirement = RetirementMachine.TestCase
+TestRetirement.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
