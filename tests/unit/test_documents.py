@@ -1,6 +1,8 @@
 """The documents say what the code does, where that can be checked without running a server."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -37,3 +39,19 @@ def test_every_error_is_explained(kind: str) -> None:
     (_, action, *_) = text.split(f"(`{error.action}`)\n")
     explained = action.split("\n### ")[0]
     assert re.search(rf"\*\*[^*]*`{error.__name__}`", explained)
+
+
+@pytest.mark.parametrize("name", ["transaction-model"])
+def test_the_code_of_a_page_runs_in_order(name: str, tmp_path: Path) -> None:
+    text = (DOCS / f"{name}.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    assert code
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
