@@ -433,4 +433,6 @@ def tablet_of(table: StoredTable, key: Key) -> StoredTablet:
 
 
 TestTableLife = TableLife.TestCase
-TestTableLife.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestTableLife.settings = settings(
+    max_examples=100, stateful_step_count=60, deadline=None, report_multiple_bugs=False
+)

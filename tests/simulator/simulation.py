@@ -90,6 +90,7 @@ class Simulation:
         self._tasks: list[Task] = []
         self._session_count = 0
         self._killed_count = 0
+        self._freeze_count = 0
         self._operator_error_count = 0
         self._is_ending = False
         self._client_sessions = [self._new_session(client) for client in self.cluster.clients]
@@ -200,21 +201,38 @@ class Simulation:
                 continue  # what the caller was told is in the history
 
     def _operate(self, db: Recorder) -> Protocol[None]:
-        """An operator who unmounts and mounts tables, and makes and removes others."""
+        """An operator who unmounts and mounts tables, freezes and unfreezes them, and makes and
+        removes others. What an earlier attempt left halfway is put right first."""
         while True:
             yield _pause(db, self.options.remount_us_mean)
             if self._is_ending:
                 return
             try:
-                if db.random.random() < 0.5:
+                if db.random.random() < 0.6:
                     path = db.random.choice(self.workload.tables).path
-                    yield from db.session.catalog.unmount_table(path)
-                    yield _pause(db, 20_000)
-                    yield from db.session.catalog.mount_table(path)
+                    yield from self._open(db, path)
+                    yield from self._close_for_a_while(db, path)
+                    yield from self._open(db, path)
                 else:
                     yield from self._try_table(db, f"//scratch/{db.random.randrange(3)}")
             except DodonaError:
                 self._operator_error_count += 1
+
+    def _close_for_a_while(self, db: Recorder, path: str) -> Protocol[None]:
+        if db.random.random() < 0.5:
+            yield from db.session.catalog.unmount_table(path)
+        else:
+            yield from db.session.catalog.freeze_table(path)
+            self._freeze_count += 1
+        yield _pause(db, 20_000)
+
+    def _open(self, db: Recorder, path: str) -> Protocol[None]:
+        """Mounted, and not frozen."""
+        catalog = db.session.catalog
+        table = yield from catalog.get_table(path)
+        if any(tablet.state == "frozen" for tablet in table.tablets):
+            yield from catalog.unfreeze_table(path)
+        yield from catalog.mount_table(path)
 
     def _try_table(self, db: Recorder, path: str) -> Protocol[None]:
         columns = self.workload.tables[0].columns
@@ -245,7 +263,7 @@ class Simulation:
 
     def _mount_all(self, db: Recorder) -> Protocol[None]:
         for table in self.workload.tables:
-            yield from _until_it_works(partial(db.session.catalog.mount_table, table.path))
+            yield from _until_it_works(partial(self._open, db, table.path))
 
     def _touch_all(self) -> Protocol[None]:
         """Every tablet takes writes again, whatever an operator had begun."""
@@ -289,6 +307,7 @@ class Simulation:
             "repeated": network.repeated_count,
             "crashes": sum(host.crash_count for host in self.cluster.hosts.values()),
             "sessions killed": self._killed_count,
+            "frozen": self._freeze_count,
             "operator errors": self._operator_error_count,
             "transactions": len(self.history.transactions),
             "commits asked for": len(statuses),

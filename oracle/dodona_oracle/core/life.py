@@ -254,8 +254,8 @@ def assignments(table: StoredTable, cell: CellId) -> list[TabletAssignment]:
 
 
 def in_order(assigned: Iterable[TabletAssignment]) -> tuple[TabletAssignment, ...]:
-    """Of all tables: first what only takes over rows, before their source may change."""
-    return tuple(sorted(assigned, key=lambda it: it.mode != UNMOUNTED))
+    """Of all tables: first what has yet to take over rows, before their source may change."""
+    return tuple(sorted(assigned, key=lambda it: not it.sources))
 
 
 # The table as a whole
@@ -350,19 +350,26 @@ def _sources_of(
 ) -> Iterable[tuple[TabletSource, ...]]:
     """For each new tablet those whose rows may be in its range."""
     old_uppers = [*(tablet.pivot_key for tablet in old[1:]), upper]
-    ranges = [
-        (it.pivot_key, end, _own_sources(it)) for it, end in zip(old, old_uppers, strict=True)
-    ]
+    ranges = list(zip(old, old_uppers, strict=True))
     for lower, end in zip(pivot_keys, [*pivot_keys[1:], upper], strict=True):
-        overlapping = (sources for low, high, sources in ranges if low < end and lower < high)
-        yield tuple(dict.fromkeys(source for sources in overlapping for source in sources))
+        yield tuple(
+            source
+            for tablet, old_upper in ranges
+            if tablet.pivot_key < end and lower < old_upper
+            for source in _own_sources(tablet, max(lower, tablet.pivot_key), min(end, old_upper))
+        )
 
 
-def _own_sources(tablet: StoredTablet) -> tuple[TabletSource, ...]:
-    """Where the rows of a tablet are: in itself, or where it would take them from."""
-    if tablet.sources or tablet.cell is None:
-        return tablet.sources
-    return (TabletSource(tablet.tablet, tablet.cell),)
+def _own_sources(tablet: StoredTablet, lower: Key, upper: Key) -> tuple[TabletSource, ...]:
+    """Where a tablet's rows of this range are: in itself, or where it would take them from. (Beyond
+    its range others may have taken rows from there already, and changed them since.)"""
+    if not tablet.sources and tablet.cell is not None:
+        return (TabletSource(tablet.tablet, tablet.cell),)
+    return tuple(
+        replace(source, lower=max(source.lower, lower), upper=min(source.upper, upper))
+        for source in tablet.sources
+        if source.lower < upper and lower < source.upper
+    )
 
 
 def copied(table: StoredTable, path: str, first_id: int) -> StoredTable:
@@ -371,14 +378,15 @@ def copied(table: StoredTable, path: str, first_id: int) -> StoredTable:
     InvalidTabletState, Unavailable."""
     check_all_unmounted(table, "copy table")
     _check_rows_are_there(table, table.tablets)
+    uppers = [*(tablet.pivot_key for tablet in table.tablets[1:]), KEY_MAX]
     tablets = tuple(
         replace(
             tablet,
             tablet=TabletId(first_id + 1 + at),
             revision=Revision(0),
-            sources=_own_sources(tablet),
+            sources=_own_sources(tablet, tablet.pivot_key, upper),
         )
-        for at, tablet in enumerate(table.tablets)
+        for at, (tablet, upper) in enumerate(zip(table.tablets, uppers, strict=True))
     )
     return replace(table, table=first_id, path=path, tablets=tablets)
 

@@ -41,28 +41,43 @@ def take_over(cell: Cell, tablet: Tablet) -> None:
     """A tablet that was just made: take what its own cell has, and note what others have."""
     for source in tablet.assignment.sources:
         if source.cell != cell.id:
-            tablet.missing[source] = tablet.assignment.lower
+            tablet.missing[source] = _range_of(tablet, source)[0]
         elif source.tablet in cell.tablets:
-            _copy(cell.tablets[source.tablet], tablet)
+            _copy(cell.tablets[source.tablet], tablet, source)
 
 
-def _copy(source: Tablet, target: Tablet) -> None:
-    assert source.is_settled, "rows taken over while they change"
-    migration = Migration(source.schema, target.schema)
-    lower, upper = target.assignment.lower, target.assignment.upper
-    for key, row in source.store.walk(*range_in(source.schema, lower, upper)):
+def _range_of(target: Tablet, source: TabletSource) -> tuple[Key, Key]:
+    """The keys that the target takes from this source."""
+    assignment = target.assignment
+    return max(assignment.lower, source.lower), min(assignment.upper, source.upper)
+
+
+def _copy(tablet: Tablet, target: Tablet, source: TabletSource) -> None:
+    assert tablet.is_settled, "rows taken over while they change"
+    migration = Migration(tablet.schema, target.schema)
+    lower, upper = _range_of(target, source)
+    for key, row in tablet.store.walk(*range_in(tablet.schema, lower, upper)):
         new_key = migration.key(key)
         if lower <= new_key < upper:
             versions = [migration.version(version) for version in row.versions]
             add_versions(target.store, new_key, versions)
-    target.retained_timestamp = max(target.retained_timestamp, source.retained_timestamp)
+    target.retained_timestamp = max(target.retained_timestamp, tablet.retained_timestamp)
+
+
+def source_of(target: Tablet, page: TellRows) -> TabletSource | None:
+    """Which source's next page this is, if it is one's."""
+    for source, lower in target.missing.items():
+        if (source.tablet, source.cell, lower) == (page.tablet, page.source, page.lower):
+            return source
+    return None
 
 
 def take_page(target: Tablet, page: TellRows) -> None:
     """Rows from another cell, and where its next page begins."""
-    source = TabletSource(page.tablet, page.source)
+    source = source_of(target, page)
+    assert source is not None, "a page that nobody waits for"
     schema = TableSchema(page.columns)
-    lower, upper = target.assignment.lower, target.assignment.upper
+    lower, upper = _range_of(target, source)
     if page.rows:
         migration = Migration(schema, target.schema)
         for key, packed in page.rows:
@@ -102,7 +117,8 @@ class Importing:
                     return
                 if (number, source) not in asked:
                     asked[number, source] = cell.now.instant_us
-                    body = AskRows(cell.id, source.tablet, number, lower, tablet.assignment.upper)
+                    upper = _range_of(tablet, source)[1]
+                    body = AskRows(cell.id, source.tablet, number, lower, upper)
                     cell.effects.append(SendToCell(source.cell, body))
 
     def tell_rows(self, body: AskRows) -> None:
@@ -146,8 +162,8 @@ class Importing:
     def take_rows(self, page: TellRows) -> Tablet | None:
         """→ the tablet, if this was the last page that it missed."""
         tablet = self._cell.tablets.get(page.target)
-        source = TabletSource(page.tablet, page.source)
-        if tablet is None or tablet.missing.get(source) != page.lower:
+        source = None if tablet is None else source_of(tablet, page)
+        if tablet is None or source is None:
             return None  # repeated
         self._cell.effects.append(Append(RowsTaken(page)))
         take_page(tablet, page)

@@ -1,6 +1,7 @@
 """The states of tablets: what each command and each word of a cell makes of them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -297,9 +298,10 @@ def test_a_copy_may_be_mounted_before_it_has_its_rows() -> None:
     assert (after.state, after.sources) == ("mounted", ())
 
 
-def test_what_only_takes_over_rows_is_assigned_first() -> None:
+@pytest.mark.parametrize("change", [lambda it: it, mount, mount_frozen])
+def test_what_has_yet_to_take_over_rows_is_assigned_first(change: Any) -> None:
     served = life.assignments(table("mounted", "frozen"), CELL)
-    (copy,) = life.assignments(copying(), CELL)
+    (copy,) = life.assignments(change(copying()), CELL)
     assert life.in_order([*served, copy]) == (copy, *served)
 
 

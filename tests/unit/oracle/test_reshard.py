@@ -58,7 +58,26 @@ def test_a_tablet_that_never_had_a_cell_has_no_rows_to_take_over() -> None:
 def test_resharding_again_before_a_mount_keeps_the_first_sources() -> None:
     once = life.reshard(table(3), (KEY_MIN, pivot(15)), None, None, 100)
     twice = life.reshard(once, (KEY_MIN,), None, None, 200)
-    assert [it.sources for it in twice.tablets] == [(source(0), source(1), source(2))]
+    (tablet,) = twice.tablets
+    assert tablet.sources == (
+        replace(source(0), upper=pivot(15)),
+        replace(source(1), upper=pivot(15)),
+        replace(source(1), lower=pivot(15)),
+        replace(source(2), lower=pivot(15)),
+    )
+
+
+def test_rows_that_one_of_them_took_over_are_taken_from_it_only() -> None:
+    """The others' old source has them too, as they were before."""
+    once = life.reshard(table(1), (KEY_MIN, pivot(5), pivot(7)), None, None, 100)
+    had = replace(once.tablets[1], cell=CellId(4), sources=())
+    once = replace(once, tablets=(once.tablets[0], had, once.tablets[2]))
+    (tablet,) = life.reshard(once, (KEY_MIN,), None, None, 200).tablets
+    assert tablet.sources == (
+        replace(source(0), upper=pivot(5)),
+        TabletSource(TabletId(101), CellId(4)),
+        replace(source(0), lower=pivot(7)),
+    )
 
 
 def test_resharded_tablets_are_placed_anew_and_taken_over_once() -> None:
@@ -142,7 +161,8 @@ def test_a_copy_of_a_table_that_never_was_mounted_is_empty() -> None:
 def test_a_copy_of_resharded_tablets_takes_over_from_the_old_ones_when_it_is_mounted() -> None:
     resharded = life.reshard(table(2), (KEY_MIN,), None, None, 100)
     (tablet,) = life.copied(resharded, "//copy", 50).tablets
-    assert (tablet.cell, tablet.sources) == (None, (source(0), source(1)))
+    assert tablet.cell is None
+    assert tablet.sources == (source(0), source(1))
 
 
 def test_what_still_waits_for_its_rows_can_not_be_passed_on() -> None:

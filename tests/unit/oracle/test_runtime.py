@@ -11,11 +11,10 @@ from dodona._core.effects import (
     Effect,
     ReplyAtOnce,
     ReplyTo,
+    SendHeartbeat,
     SendToCell,
 )
-from dodona._core.messages import (
-    GenerateTimestamps,
-)
+from dodona._core.messages import GenerateTimestamps, Heartbeat
 from dodona._io.runtime import Runtime, RuntimeLimits
 from dodona.types import CellId, Now
 from unit.oracle.scripted import (
@@ -30,6 +29,8 @@ from unit.oracle.scripted import (
 )
 
 pytestmark = pytest.mark.anyio
+
+HEARTBEAT = Heartbeat(CellId(0), "address", (), 1)
 
 
 async def test_with_nothing_pending_an_answer_leaves_at_once() -> None:
@@ -52,12 +53,13 @@ async def test_nothing_behind_an_append_leaves_before_it_is_durable() -> None:
             ReplyTo(route, answer(2)),
             SendToCell(CellId(0), ACKNOWLEDGE),
             ReplyAtOnce(route, answer(3)),
+            SendHeartbeat(HEARTBEAT),
             AskTimestamps("token"),
         ]
 
-    runtime = Runtime(
-        ScriptedCore(plan), log, {SendToCell: sent.append, AskTimestamps: sent.append}
-    )
+    kinds: tuple[type[Any], ...] = (SendToCell, SendHeartbeat, AskTimestamps)
+    handlers = dict.fromkeys(kinds, sent.append)
+    runtime = Runtime(ScriptedCore(plan), log, handlers)
     runtime.start()
     runtime.handle((listener, 1), REQUEST)
     await log.wait_until_begun()
@@ -67,7 +69,8 @@ async def test_nothing_behind_an_append_leaves_before_it_is_durable() -> None:
     log.gate.release()
     await listener.wait_for(3)
     assert listener.got[2] == (1, answer(2))
-    assert sent == [AskTimestamps("token"), SendToCell(CellId(0), ACKNOWLEDGE)]
+    lawful: list[Effect] = [SendToCell(CellId(0), ACKNOWLEDGE), SendHeartbeat(HEARTBEAT)]
+    assert sent == [AskTimestamps("token"), *lawful]
     await runtime.close()
 
 

@@ -123,7 +123,7 @@ def test_rows_taken_over_from_an_older_schema_are_found_by_name(is_remote: bool)
     for number in range(4):
         bench.commit(put(number, number, "x"), cell=home)
     bench.assign(home, [])
-    lower, upper = _bound(1, None), _bound(3, None)
+    lower, upper = _bound(1, 0), _bound(3, 0)  # 1 and null is just below, 3 and null in it
     new = TabletAssignment(
         TabletId(9),
         Revision(2),
@@ -137,8 +137,8 @@ def test_rows_taken_over_from_an_older_schema_are_found_by_name(is_remote: bool)
     bench.assign(CELL, [new])
     bench.settle()
     dumped = bench.nodes[CELL].cell.tablets[TabletId(9)].dump()
-    assert [ALTERED.decode_key(key) for key, _ in dumped] == [(1, None), (2, None)]
-    assert [versions[0][1:] for _, versions in dumped] == [(0b110, ("x", 1)), (0b110, ("x", 2))]
+    assert [ALTERED.decode_key(key) for key, _ in dumped] == [(2, None), (3, None)]
+    assert [versions[0][1:] for _, versions in dumped] == [(0b110, ("x", 2)), (0b110, ("x", 3))]
     bench.start(CELL)
     assert bench.nodes[CELL].cell.tablets[TabletId(9)].dump() == dumped
 

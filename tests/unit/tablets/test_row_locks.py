@@ -93,7 +93,7 @@ def read(bench: Bench, at: Timestamp = SYNC_LAST_COMMITTED, mask: int = 7) -> An
     route = bench.ask(Lookup(ATOMIC, REVISION, at, (KEY,), mask))
     bench.answer_oracle()
     reply = bench.answer(route)
-    return reply.rows[0]  # type: ignore[union-attr,return-value]
+    return reply.rows[0]  # type: ignore[union-attr]
 
 
 SHARED_WRITE = change(sum=1)

@@ -4,6 +4,8 @@ from dodona._core.messages.base import Failure, Message
 from dodona._core.messages.tree import NodeLock, NodeNames, NodeValue, TreeRequest, TreeTransaction
 from dodona.schema import Column
 from dodona.types import (
+    KEY_MAX,
+    KEY_MIN,
     NO_TREE_TRANSACTION,
     Atomicity,
     CellId,
@@ -151,10 +153,13 @@ class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
 
 
 class TabletSource(Message, frozen=True, array_like=True, gc=False):
-    """A tablet whose rows become another's, so far as they are in its range."""
+    """A tablet whose rows of lower ≤ key < upper become another's, so far as they are in its range
+    too."""
 
     tablet: TabletId
     cell: CellId
+    lower: Key = KEY_MIN
+    upper: Key = KEY_MAX
 
 
 class TabletAssignment(Message, frozen=True, array_like=True, gc=False):
@@ -176,7 +181,7 @@ class TabletAssignment(Message, frozen=True, array_like=True, gc=False):
 class Assignment(Message, frozen=True, array_like=True, gc=False, tag=81):
     """All tablets that the cell is to serve: it unmounts any other. And where all cells are.
     `sequence` is the heartbeat's that it answers: an answer to an older one is stale. Tablets that
-    only take over rows come first: their sources may follow."""
+    have yet to take over rows come first: their sources may follow."""
 
     tablets: tuple[TabletAssignment, ...]
     addresses: dict[CellId, str]
