@@ -104,6 +104,35 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
     assert (await rest.send("GET", "/v1/tables?prefix=//")).json() == {"paths": []}
 
 
+async def test_the_tree_and_its_transactions(rest: Rest) -> None:
+    begun = await rest.send("POST", "/v1/transactions", {"timeout_ms": 60_000, "title": "load"})
+    assert begun.status_code == 201
+    transaction = begun.json()["transaction"]
+    body = {"path": "//d/e", "is_recursive": True, "transaction": transaction}
+    made = await rest.send("POST", "/v1/directories", {**body, "attributes": {"owner": ["me", 1]}})
+    assert made.status_code == 201
+    inside = f"&transaction={transaction}"
+    owner = await rest.send("GET", f"/v1/node?path=//d/e/@owner{inside}")
+    assert owner.json() == {"value": ["me", 1]}
+    assert (await rest.send("GET", "/v1/node/exists?path=//d")).json() == {"value": False}
+    assert (await rest.problem("GET", "/v1/node?path=//d"))["kind"] == "node_not_found"
+    problem = await rest.problem("POST", "/v1/directories", {"path": "//d"})
+    assert (problem["status"], problem["kind"], problem["retryable"]) == (409, "node_locked", True)
+    assert problem["attributes"]["title"] == "load"
+    ended = await rest.send("POST", f"/v1/transaction/commit?transaction={transaction}")
+    assert (ended.status_code, ended.json()) == (200, {})
+    assert (await rest.send("GET", "/v1/node/list?path=//d")).json() == {"names": ["e"]}
+    assert (await rest.send("GET", "/v1/node?path=/")).json() == {"value": {"d": {"e": {}}}}
+    await rest.send("POST", "/v1/node", {"path": "//d/e/@owner", "value": None})
+    assert (await rest.send("GET", "/v1/node?path=//d/e/@owner")).json() == {"value": None}
+    await rest.send("POST", "/v1/node/move", {"source": "//d/e", "destination": "//f"})
+    gone = await rest.send("DELETE", "/v1/node?path=//d&is_recursive=true")
+    assert (gone.status_code, gone.json()) == (200, {})
+    assert (await rest.send("GET", "/v1/node?path=/")).json() == {"value": {"f": {}}}
+    problem = await rest.problem("POST", "/v1/transaction/ping?transaction=99")
+    assert (problem["status"], problem["kind"]) == (404, "transaction_not_found")
+
+
 async def test_proxies_and_cells_are_shown(rest: Rest) -> None:
     assert (await rest.send("POST", "/v1/proxies", {"address": "http://p"})).json() == {}
     assert (await rest.send("GET", "/v1/cluster")).json() == {"proxies": ["http://p"], "cells": []}

@@ -9,7 +9,7 @@ import lmdb
 import pytest
 
 from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
-from dodona_oracle.core.records import Item, Put, Remove
+from dodona_oracle.core.records import Group, Item, Put, Remove
 from dodona_oracle.shell.store import FILE_NAME, MasterStore
 
 
@@ -21,7 +21,7 @@ def stored(path: Path) -> list[Item]:
         store.close()
 
 
-def write(path: Path, *records: Put | Remove) -> None:
+def write(path: Path, *records: Put | Remove | Group) -> None:
     store = MasterStore.open(path)
     store.append(records)
     store.close()
@@ -45,6 +45,12 @@ def test_one_append_is_all_or_nothing(tmp_path: Path) -> None:
         store.append([Put("b", b"1", b"one"), Put("b", b"k" * 1000, b"")])
     store.close()
     assert stored(tmp_path) == []
+
+
+def test_a_group_is_all_of_its_changes(tmp_path: Path) -> None:
+    write(tmp_path, Put("a", b"1", b"one"), Put("a", b"2", b"two"))
+    write(tmp_path, Group((Put("a", b"3", b"three"), Remove("a", b"1"), Put("a", b"2", b"due"))))
+    assert stored(tmp_path) == [("a", b"2", b"due"), ("a", b"3", b"three")]
 
 
 def test_a_full_map_grows_up_to_its_limit(tmp_path: Path) -> None:

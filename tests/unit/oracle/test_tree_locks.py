@@ -116,6 +116,24 @@ def test_an_exclusive_lock_bars_all_but_those_inside(tree: Tree) -> None:
     tree.put("//a/@x", 2, mine)
 
 
+def test_locks_of_a_nested_transaction_are_its_parent_s_after_its_commit(tree: Tree) -> None:
+    tree.make("//a")
+    mine = tree.begin()
+    nested, sibling = tree.begin(mine), tree.begin(mine)
+    tree.put("//a/@x", 1, nested)
+    tree.lock("//a", "snapshot", nested)
+    tree.refused(SetNode("//a/@x", b"\x01", sibling))
+    tree.commit(nested)
+    assert tree.get("//a/@locks") == [
+        {"transaction": mine, "mode": "shared", "child": None, "attribute": "x"}
+    ]
+    tree.put("//a/@x", 2, sibling)  # its parent's lock does not bar it
+    tree.refused(SetNode("//a/@x", b"\x01"))
+    tree.abort(mine)
+    assert tree.get("//a/@lock_count") == 0
+    tree.put("//a/@x", 3)
+
+
 def test_shared_locks_exclude_each_other_only_on_the_same_name(tree: Tree) -> None:
     tree.make("//a")
     one, two = tree.begin(), tree.begin()

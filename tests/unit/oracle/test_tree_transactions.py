@@ -198,7 +198,7 @@ def test_one_that_is_not_pinged_ends_with_all_inside(tree: Tree) -> None:
     tree.instant_us += 4 * SECOND_US
     tree.ask(PingTreeTransaction(in_pinged))
     tree.instant_us += SECOND_US - 1
-    tree.ask(PingTreeTransaction(pinged))
+    tree.catalog.tick(tree.now())
     assert tree.catalog.statistics().tree_transaction_count == 4
     tree.instant_us += 1
     tree.catalog.tick(tree.now())
