@@ -22,6 +22,8 @@ from simulator.world import World
 FUSE_EFFECTS_MAX = 40
 """How many effects a process carries out at most before a lit fuse ends it."""
 
+DAY_MS = 86_400_000
+
 TIGHT_CEILING = AllocatorSettings(
     window_us=20_000, renew_us=5_000, margin_count=TIMESTAMPS_PER_REQUEST_MAX
 )
@@ -183,10 +185,12 @@ class Cluster:
 
 
 def _limits_of(options: Options) -> CellLimits:
-    """Production's, but for runs in which transactions live shortly and are soon forgotten."""
+    """Production's, but for runs in which transactions live shortly and are soon forgotten. The
+    clock may step by an hour, and the checkers want every version: none of them grows old."""
     if options.transaction_life_s_max == CellLimits().transaction_life_s_max:
-        return CellLimits()
+        return CellLimits(retire_period_ms=DAY_MS)
     return CellLimits(
+        retire_period_ms=DAY_MS,
         transaction_life_s_max=options.transaction_life_s_max,
         forget_slack_s=1,
         watermark_period_ms=200,

@@ -36,8 +36,6 @@ RESOLVE_US_MAX: Final = 10 * SECOND_US
 TOUCH_US_MAX: Final = 30 * SECOND_US
 RESTART_US_MAX: Final = 10 * SECOND_US
 POLL_US: Final = 100_000
-KEEP_ALL: Final = {"min_data_ttl": 10**11, "max_data_ttl": 10**11}
-"""The checkers look at all versions in the end, also where a clock was hours ahead meanwhile."""
 
 
 class NotLive(Exception):
@@ -256,7 +254,7 @@ class Simulation:
     def _create(self, db: Recorder, table: TableShape) -> Protocol[None]:
         try:
             yield from db.session.catalog.create_table(
-                table.path, table.columns, pivot_keys=table.pivot_keys, attributes=KEEP_ALL
+                table.path, table.columns, pivot_keys=table.pivot_keys
             )
         except TableExists:
             return  # an earlier attempt's reply was lost

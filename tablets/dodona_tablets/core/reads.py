@@ -19,11 +19,11 @@ from dodona.types import (
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.snapshot import (
     Read,
-    check_retained,
     lookup,
     lookup_versions,
     scan,
     scan_arrow,
+    too_old,
 )
 from dodona_tablets.core.transaction import Transaction
 
@@ -138,10 +138,11 @@ class Reads:
 
     def _read(self, request: Read) -> Reply | Transaction:
         tablet = self._cell.tablet(request.tablet, request.revision)
-        check_retained(tablet, request.timestamp)
+        if request.timestamp < tablet.retained_timestamp:
+            raise too_old(tablet, request.timestamp)
+        if isinstance(request, Lookup):
+            return lookup(tablet, request)
         match request:
-            case Lookup():
-                return lookup(tablet, request)
             case Scan():
                 return scan(tablet, request)
             case ScanArrow():

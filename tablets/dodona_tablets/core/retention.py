@@ -16,7 +16,7 @@ from dodona.schema import Column
 from dodona.types import DELETE_MASK, TableSettings, Timestamp
 from dodona_tablets.core.row import Version, bits_of, delta_mask_of
 
-STEP_VERSIONS_MAX: Final = 1_000
+STEP_VERSIONS_MAX: Final = 500
 """So many versions one step looks at: a row that is written all the time may have a million."""
 COUNTED_VERSIONS_MAX: Final = 10_000
 """So many younger versions are counted; whoever sets `max_data_versions` higher may keep more."""

@@ -27,7 +27,7 @@ from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State
 
 SLICE_ROWS_MAX: Final = 1_000
-SLICE_VERSIONS_MAX: Final = 2_000
+SLICE_VERSIONS_MAX: Final = 1_000
 
 
 class Retirement:
@@ -39,14 +39,17 @@ class Retirement:
         self._terms: Terms | None = None
         self._needed: Timestamp = NULL_TIMESTAMP
         self._place = 0
-        self._rest_until_us = 0
+        self._rest_until_us: int | None = None
 
     def tick(self) -> None:
-        """Do one slice."""
+        """Do one slice. A cell that just started has other things to do first."""
         cell = self._cell
         if not self._queue:
-            if cell.now.instant_us >= self._rest_until_us:
-                self._rest_until_us = cell.now.instant_us + cell.limits.retire_period_ms * 1000
+            now_us, rest_us = cell.now.instant_us, cell.limits.retire_period_ms * 1000
+            if self._rest_until_us is None:
+                self._rest_until_us = now_us + rest_us
+            elif now_us >= self._rest_until_us:
+                self._rest_until_us = now_us + rest_us
                 self._queue = list(cell.tablets)
             return
         tablet = cell.tablets.get(self._queue[0])

@@ -36,23 +36,24 @@ VERSIONS_MAX: Final = 65_535
 Read = Lookup | LookupVersions | Scan | ScanArrow
 
 
-def check_retained(tablet: Tablet, timestamp: Timestamp) -> None:
-    """Raises SnapshotTooOld if what was there then may be gone."""
-    if timestamp < tablet.retained_timestamp:
-        number, retained = tablet.assignment.tablet, tablet.retained_timestamp
-        raise SnapshotTooOld(
-            f"timestamp {timestamp} is less than tablet {number} retained timestamp {retained}",
-            tablet=number,
-            table=tablet.assignment.path,
-            timestamp=timestamp,
-            retained_timestamp=retained,
-        )
+def too_old(tablet: Tablet, timestamp: Timestamp) -> SnapshotTooOld:
+    """The refusal of a read below the retained timestamp: what was there then may be gone."""
+    number, retained = tablet.assignment.tablet, tablet.retained_timestamp
+    return SnapshotTooOld(
+        f"timestamp {timestamp} is less than tablet {number} retained timestamp {retained}",
+        tablet=number,
+        table=tablet.assignment.path,
+        timestamp=timestamp,
+        retained_timestamp=retained,
+    )
 
 
 def lookup(tablet: Tablet, request: Lookup) -> Rows | Transaction:
     wanted, full = tablet.schema.plain_mask(request.column_mask), tablet.schema.full_mask
     at, oldest = request.timestamp, request.retention_timestamp
-    columns = _columns_to_fold(tablet, request, wanted)
+    columns = None
+    if oldest or tablet.schema.aggregate_mask:
+        columns = _columns_to_fold(tablet, request, wanted)
     groups = tablet.schema.lock_mask(wanted) | MAIN_LOCK_MASK
     rows = tablet.store.rows
     found: list[Values | None] = []
@@ -75,7 +76,9 @@ def lookup(tablet: Tablet, request: Lookup) -> Rows | Transaction:
 def scan(tablet: Tablet, request: Scan | ScanArrow) -> ScanPage | Transaction:
     wanted, full = tablet.schema.plain_mask(request.column_mask), tablet.schema.full_mask
     at, oldest = request.timestamp, request.retention_timestamp
-    columns = _columns_to_fold(tablet, request, wanted)
+    columns = None
+    if oldest or tablet.schema.aggregate_mask:
+        columns = _columns_to_fold(tablet, request, wanted)
     groups = tablet.schema.lock_mask(wanted) | MAIN_LOCK_MASK
     count_max = min(max(request.row_count_max, 1), SCAN_ROWS_MAX)
     keys: list[Key] = []

@@ -15,7 +15,8 @@ from dodona._core.messages import (
     Written,
 )
 from dodona.schema import TableSchema
-from dodona.types import SYNC_LAST_COMMITTED, CellId, Timestamp, Write
+from dodona.types import SYNC_LAST_COMMITTED, CellId, SpecialWrites, Timestamp, Write
+from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.nonatomic import OFF_LIMITS
 from unit.tablets.cells import (
     ATOMIC,
@@ -70,6 +71,15 @@ def test_a_clock_that_is_far_off_is_refused_with_the_text_of_the_document(second
     assert isinstance(bench.answer(inside), Written)
 
 
+def test_clocks_are_compared_in_whole_seconds() -> None:
+    bench = Bench()
+    bench.timestamp()
+    ours = bench.nodes[CellId(0)].cell.latest // SECOND
+    for theirs, is_inside in ((ours + 60, True), (ours + 61, False), (ours - 60, True)):
+        reply = bench.answer(write(bench, put(1, 1), stamp=theirs * SECOND + SECOND - 1))
+        assert isinstance(reply, Written) is is_inside
+
+
 def test_the_modes_of_table_and_transaction_must_match_both_ways() -> None:
     bench = Bench()
     atomic = WriteNonAtomic(ATOMIC, REVISION, Timestamp(bench.oracle), True, (put(1, 1),))
@@ -109,6 +119,59 @@ def test_an_arrow_batch_is_the_same_as_its_rows() -> None:
     expected.oracle = bench.oracle
     write(expected, put(1, 1, "x"), put(2, None))
     assert rows == expected.nodes[CellId(0)].cell.tablets[NON_ATOMIC].dump()
+
+
+COUNTING = TableSchema.parse(
+    [
+        {"name": "id", "type": "int64", "sort_order": "ascending"},
+        {"name": "sum", "type": "int64", "aggregate": "sum"},
+        {"name": "text", "type": "utf8"},
+    ]
+)
+COUNTED = COUNTING.key_of({"id": 1})
+
+
+def count(bench: Bench, by: int, deltas: int = 1) -> object:
+    change = COUNTING.write_of({"id": 1, "sum": by}, is_update=True)
+    special: SpecialWrites = {COUNTED: (deltas, 0)}
+    at = Timestamp(bench.oracle)
+    return bench.ask(WriteNonAtomic(NON_ATOMIC, REVISION, at, True, (change,), special))
+
+
+def test_overlapping_changes_all_apply_and_a_deletion_resets_them_also_after_a_restart() -> None:
+    bench = Bench(schema=COUNTING)
+    lookup = Lookup(NON_ATOMIC, REVISION, SYNC_LAST_COMMITTED, (COUNTED,), 1)
+    for by, expected in ((1, 1), (2, 3), (None, None), (4, 4), (5, 9)):
+        if by is None:
+            write(bench, (COUNTED, 0, ()))
+            assert bench.answer(bench.ask(lookup)).rows == (None,)  # type: ignore[union-attr]
+            continue
+        assert isinstance(bench.answer(count(bench, by)), Written)
+        assert bench.answer(bench.ask(lookup)).rows == ((expected,),)  # type: ignore[union-attr]
+    bench.start(CellId(0))
+    assert bench.answer(bench.ask(lookup)).rows == ((9,),)  # type: ignore[union-attr]
+
+
+def test_a_change_of_a_column_that_does_not_aggregate_is_refused() -> None:
+    bench = Bench(schema=COUNTING)
+    assert failure(bench.answer(count(bench, 1, deltas=2))).kind == "schema_violation"
+    assert len(bench.nodes[CellId(0)].cell.tablets[NON_ATOMIC].store) == 0
+
+
+def test_a_request_has_bounds_in_rows_and_in_bytes() -> None:
+    bench = Bench(limits=CellLimits(transaction_rows_max=2, transaction_bytes_max=500))
+    text = "x" * 300
+    for writes, is_allowed in (
+        ((put(1, 1), put(2, 2)), True),
+        ((put(1, 1), put(2, 2), put(3, 3)), False),
+        ((put(1, 1, text),), True),
+        ((put(1, 1, text), put(2, 2, text)), False),
+    ):
+        reply = bench.answer(write(bench, *writes))
+        if is_allowed:
+            assert isinstance(reply, Written)
+        else:
+            assert failure(reply).kind == "limit_exceeded"
 
 
 OTHER = TableSchema.parse(

@@ -15,6 +15,7 @@ from dodona._core.messages import (
 )
 from dodona.types import Revision, TransactionId
 from dodona_tablets.core import coordinator, participant
+from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.participant import Event
 from dodona_tablets.core.transaction import State
 from unit.tablets.cells import (
@@ -255,6 +256,25 @@ def test_a_transaction_older_than_its_life_is_refused() -> None:
         bench.pass_time(1)
         bench.answer_oracle()
     assert kind(bench.answer(bench.commit_one(start, put(1, 1)))) == "snapshot_too_old"
+
+
+def test_a_transaction_has_bounds_in_rows_and_in_bytes() -> None:
+    bench = Bench(limits=CellLimits(transaction_rows_max=2, transaction_bytes_max=500))
+    text = "x" * 300
+    lock = RowLock(key(1), 1, "shared_weak")
+    for modifications, is_allowed in (
+        ((changes(put(1, 1), put(2, 2)),), True),
+        ((changes(put(1, 1), put(2, 2), locks=(lock,)),), False),
+        ((changes(put(1, 1, text)),), True),
+        ((changes(put(1, 1, text)), changes(put(2, 2, text))), False),
+    ):
+        route = bench.ask(CommitOne(bench.begin(), modifications))
+        bench.answer_oracle()
+        reply = bench.answer(route)
+        if is_allowed:
+            assert isinstance(reply, Committed)
+        else:
+            assert kind(reply) == "limit_exceeded"
 
 
 @pytest.mark.parametrize(

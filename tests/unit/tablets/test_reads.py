@@ -3,7 +3,19 @@
 import pytest
 
 from dodona._core.arrow import table_of
-from dodona._core.messages import ArrowPage, Failure, Lookup, Rows, Scan, ScanArrow, ScanPage
+from dodona._core.messages import (
+    ArrowPage,
+    Failure,
+    Lookup,
+    LookupVersions,
+    Rows,
+    RowVersion,
+    Scan,
+    ScanArrow,
+    ScanPage,
+    VersionedRows,
+)
+from dodona.errors import SnapshotTooOld
 from dodona.types import (
     ASYNC_LAST_COMMITTED,
     KEY_MAX,
@@ -13,6 +25,7 @@ from dodona.types import (
     Key,
     Timestamp,
 )
+from dodona_tablets.core import snapshot
 from unit.tablets.cells import ATOMIC, REVISION, SECOND, Bench, delete, key, put, update
 
 
@@ -192,3 +205,112 @@ def test_a_stale_route_is_told_so() -> None:
     bench = Bench()
     request = Lookup(ATOMIC, type(REVISION)(9), SYNC_LAST_COMMITTED, (key(1),), 3)
     assert kind(bench.answer(bench.ask(request))) == "tablet_moved"
+
+
+# A lower bound
+
+
+def test_what_is_older_than_the_retention_timestamp_is_as_if_it_had_never_been() -> None:
+    bench = Bench()
+    first = bench.commit(put(1, 1, "x"))
+    second = bench.commit(update(1, a=2))
+    gone = bench.commit(delete(2))
+    back = bench.commit(update(2, b="y"))
+    for retention, expected in (
+        (first, ((2, "x"), (None, "y"))),
+        (second, ((2, None), (None, "y"))),
+        (gone, (None, (None, "y"))),
+        (back, (None, (None, "y"))),
+    ):
+        request = Lookup(ATOMIC, REVISION, back, (key(1), key(2)), 3, retention)
+        assert bench.answer(bench.ask(request)) == Rows(expected)
+        scanning = Scan(ATOMIC, REVISION, back, KEY_MIN, KEY_MAX, 3, 10, retention)
+        page = bench.answer(bench.ask(scanning))
+        assert isinstance(page, ScanPage)
+        assert page.rows == tuple(row for row in expected if row is not None)
+    arrow = ScanArrow(ATOMIC, REVISION, SYNC_LAST_COMMITTED, KEY_MIN, KEY_MAX, 3, 10, back)
+    page = bench.answer(bench.ask(arrow))
+    assert isinstance(page, ArrowPage)
+    assert table_of(page.batch).to_pylist() == [{"id": 2, "a": None, "b": "y"}]
+
+
+def test_a_retention_timestamp_above_the_read_timestamp_is_refused() -> None:
+    bench = Bench()
+    at = bench.commit(put(1, 1))
+    for retention in (at + 1, SYNC_LAST_COMMITTED, -1):
+        request = Lookup(ATOMIC, REVISION, at, (key(1),), 3, Timestamp(retention))
+        assert kind(bench.answer(bench.ask(request))) == "invalid_request"
+    for newest in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED):
+        request = Lookup(ATOMIC, REVISION, newest, (key(1),), 3, MAX_TIMESTAMP)
+        assert bench.answer(bench.ask(request)) == Rows((None,))
+
+
+# Versions
+
+
+def versions(bench: Bench, at: Timestamp, mask: int = 3) -> object:
+    return bench.ask(LookupVersions(ATOMIC, REVISION, at, (key(1), key(9)), mask))
+
+
+def test_versions_come_newest_first_and_a_filter_keeps_their_timestamps() -> None:
+    bench = Bench()
+    first = bench.commit(put(1, 1, "x"))
+    second = bench.commit(update(1, a=2))
+    gone = bench.commit(delete(1))
+    whole = (RowVersion(second, 1, (2,)), RowVersion(first, 3, (1, "x")))
+    assert bench.answer(versions(bench, second)) == VersionedRows((whole, ()))
+    filtered = (
+        RowVersion(gone, 0, (), is_delete=True),
+        RowVersion(second, 0, ()),
+        RowVersion(first, 2, ("x",)),
+    )
+    for at in (gone, SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED):
+        assert bench.answer(versions(bench, at, 2)) == VersionedRows((filtered, ()))
+
+
+def test_versions_wait_and_prove_their_timestamp_as_other_reads_do() -> None:
+    bench = Bench(2)
+    route = bench.prepare(bench.begin(), put(1, 2), cell=0)
+    bench.answer_oracle()
+    at = bench.answer(route).timestamp  # type: ignore[union-attr]
+    assert bench.answer(versions(bench, SYNC_LAST_COMMITTED)) is None
+    assert bench.answer(versions(bench, ASYNC_LAST_COMMITTED)) == VersionedRows(((), ()))
+    assert bench.answer(versions(bench, Timestamp(at - 1))) == VersionedRows(((), ()))
+    future = versions(bench, Timestamp(bench.oracle + SECOND))
+    assert bench.answer(future) is None
+    bench.answer_oracle()
+    assert kind(bench.answer(future)) == "invalid_request"
+
+
+def test_more_versions_than_an_answer_may_have_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshot, "VERSIONS_MAX", 2)
+    bench = Bench()
+    for _ in range(2):
+        at = bench.commit(put(1, 1))
+    assert isinstance(bench.answer(versions(bench, at)), VersionedRows)
+    at = bench.commit(put(1, 1))
+    assert kind(bench.answer(versions(bench, at))) == "limit_exceeded"
+
+
+def test_a_read_below_the_retained_timestamp_is_told_how_far_back_it_may_go() -> None:
+    bench = Bench()
+    at = bench.commit(put(1, 1))
+    tablet = bench.nodes[next(iter(bench.nodes))].cell.tablets[ATOMIC]
+    tablet.retained_timestamp = Timestamp(at + 1)
+    scanning = Scan(ATOMIC, REVISION, at, KEY_MIN, KEY_MAX, 3, 10)
+    for route in (bench.lookup(1, at=at), versions(bench, at), bench.ask(scanning)):
+        reply = bench.answer(route)
+        assert isinstance(reply, Failure)
+        assert reply.kind == SnapshotTooOld.kind
+        assert reply.message == (
+            f"timestamp {at} is less than tablet {ATOMIC} retained timestamp {at + 1}"
+        )
+        assert reply.attributes == {
+            "tablet": ATOMIC,
+            "table": "//test/full",
+            "timestamp": at,
+            "retained_timestamp": at + 1,
+        }
+    assert bench.answer(bench.lookup(1)) == Rows(((1, None),))
