@@ -86,8 +86,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         known: dict[str, Column] = {}
         for column in self.columns:
             name = column.name
-            if not 0 < len(name) <= NAME_LENGTH_MAX:
-                raise SchemaViolation("a column name is empty or too long", column=name)
+            _check_name("a column name", name, name)
             if name.startswith(RESERVED_PREFIXES):
                 raise SchemaViolation("a column name can't begin with $ or @", column=name)
             if known.setdefault(name, column) is not column:
@@ -396,8 +395,8 @@ def _check_key_column(column: Column) -> None:
 
 def _check_value_column(column: Column) -> None:
     lock, aggregate = column.lock, column.aggregate
-    if lock is not None and not 0 < len(lock) <= NAME_LENGTH_MAX:
-        raise SchemaViolation("a lock name is empty or too long", column=column.name)
+    if lock is not None:
+        _check_name("a lock name", lock, column.name)
     if lock == MAIN_LOCK:
         raise SchemaViolation(
             f"{MAIN_LOCK} is the lock of all columns that name none", column=column.name
@@ -407,6 +406,15 @@ def _check_value_column(column: Column) -> None:
         raise SchemaViolation(
             f"{aggregate} aggregates {types}, not {column.type}", column=column.name
         )
+
+
+def _check_name(what: str, name: str, column: str) -> None:
+    if not 0 < len(name) <= NAME_LENGTH_MAX:
+        raise SchemaViolation(f"{what} is empty or too long", column=column)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise SchemaViolation(f"{what} is not Unicode text", column=ascii(column)) from error
 
 
 def _missing(name: str, row: Mapping[str, Any]) -> SchemaViolation:

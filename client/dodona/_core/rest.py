@@ -304,11 +304,15 @@ class HttpCall(NamedTuple):
 
 
 def encode_call(request: RestRequest) -> HttpCall:
-    """The HTTP call that makes this request."""
+    """The HTTP call that makes this request. Raises InvalidRequest on text that is not Unicode."""
     operation = OPERATIONS_BY_REQUEST[type(request)]
-    if operation.has_body:
-        return HttpCall(operation.method, operation.path, encode_json(request))
-    query = urlencode(_query_of(request))
+    try:
+        if operation.has_body:
+            return HttpCall(operation.method, operation.path, encode_json(request))
+        query = urlencode(_query_of(request))
+    except UnicodeEncodeError as error:
+        text = f"{operation.name} can't be sent: {error}"
+        raise InvalidRequest(text) from error
     return HttpCall(operation.method, operation.path + ("?" + query if query else ""), None)
 
 

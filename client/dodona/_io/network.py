@@ -161,7 +161,10 @@ class Network:
     # ---- master and proxies
 
     async def _ask_master(self, request: CatalogRequest) -> Reply:
-        call = encode_call(request)
+        try:
+            call = encode_call(request)
+        except DodonaError as error:
+            return Failure(error.kind, error.message, error.attributes)
         headers = {"content-type": JSON_TYPE} if call.content is not None else {}
         try:
             response = await self._http.request(

@@ -354,6 +354,13 @@ def test_a_master_that_is_not_there_is_named() -> None:
     assert time.monotonic() - began < 5
 
 
+def test_a_path_that_is_no_text_is_refused_and_nobody_waits(db: dodona.Client) -> None:
+    with pytest.raises(InvalidRequest, match="Unicode"):
+        db.list_tables("//\ud800")
+    with pytest.raises(InvalidRequest, match="Unicode"):
+        db.mount_table("//\ud800")
+
+
 def test_an_answer_that_is_none_of_a_master_is_unavailable(cluster: FakeCluster) -> None:
     cluster.master_answers = lambda body: Failure("internal", "not ready") if body else None
     with pytest.raises(dodona.DodonaError, match="not ready"):

@@ -43,6 +43,8 @@ def values(count: int, **more: Any) -> list[Definition]:
         ([5, VALUE], "malformed"),
         ([{**ID, "name": ""}, VALUE], "empty or too long"),
         ([{**ID, "name": "n" * (NAME_LENGTH_MAX + 1)}, VALUE], "empty or too long"),
+        ([{**ID, "name": "\ud800"}, VALUE], "not Unicode"),
+        ([ID, {**VALUE, "lock": "\ud800"}], "not Unicode"),
         ([ID, VALUE, VALUE], "two columns have one name"),
         ([VALUE, ID], "before all others"),
         ([VALUE], "sort_order"),
