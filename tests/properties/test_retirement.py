@@ -23,7 +23,15 @@ from dodona._core.messages import (
     Written,
 )
 from dodona.schema import TableSchema
-from dodona.types import CellId, SpecialWrites, TableSettings, TabletId, Timestamp, Write
+from dodona.types import (
+    CellId,
+    SpecialWrites,
+    TableSettings,
+    TabletId,
+    Timestamp,
+    TransactionId,
+    Write,
+)
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench
 
 SCHEMA = TableSchema.parse(
@@ -57,7 +65,8 @@ class RetirementMachine(RuleBasedStateMachine):
         self.model: dict[tuple[TabletId, int], list[Entry]] = {
             (tablet, row): [] for tablet in TABLETS for row in range(3)
         }
-        self.prepared: list[tuple[Any, Timestamp, int, Entry]] = []
+        self.prepared: list[tuple[TransactionId, Timestamp, int, Entry]] = []
+        self.asked: list[tuple[object, TransactionId, int, Entry]] = []
 
     def parts(self, row: int, change: Change, is_delta: bool) -> tuple[Write, SpecialWrites | None]:
         key = SCHEMA.key_of({"id": row})
@@ -75,12 +84,23 @@ class RetirementMachine(RuleBasedStateMachine):
         request = Prepare(start, cells, (part,)) if stays else CommitOne(start, (part,))
         route = self.bench.ask(request)
         self.bench.answer_oracle()
-        reply = self.bench.answer(route)
-        entry = change or None, is_delta and "sum" in change
-        if isinstance(reply, Committed):
-            self.model[ATOMIC, row].append((reply.timestamp, *entry))
-        elif isinstance(reply, Prepared):
-            self.prepared.append((start, reply.timestamp, row, (0, *entry)))
+        entry = (0, change or None, is_delta and "sum" in change)
+        self.asked.append((route, start, row, entry))
+        self.take_answers()
+
+    def take_answers(self) -> None:
+        """Those who met a prepared row are answered later, or never after a restart."""
+        unanswered = []
+        for asked in self.asked:
+            route, start, row, entry = asked
+            reply = self.bench.answer(route)
+            if isinstance(reply, Committed):
+                self.model[ATOMIC, row].append((reply.timestamp, *entry[1:]))
+            elif isinstance(reply, Prepared):
+                self.prepared.append((start, reply.timestamp, row, entry))
+            elif reply is None:
+                unanswered.append(asked)
+        self.asked = unanswered
 
     @precondition(lambda self: self.prepared)
     @rule(is_commit=st.booleans())
@@ -91,6 +111,7 @@ class RetirementMachine(RuleBasedStateMachine):
         self.bench.settle()
         if is_commit:
             self.model[ATOMIC, row].append((at, change, is_delta))
+        self.take_answers()
 
     @rule(row=rows, change=changes, is_delta=st.booleans(), behind_s=st.integers(0, 59))
     def write(self, row: int, change: Change, is_delta: bool, behind_s: int) -> None:
@@ -118,11 +139,13 @@ class RetirementMachine(RuleBasedStateMachine):
             "oracle time", self.bench.timestamp(), self.bench.now
         )
         self.bench.in_flight.clear()
+        self.take_answers()
 
     @rule()
     def restart(self) -> None:
         before = self.everything()
         self.bench.start(CELL)
+        self.asked.clear()
         assert self.everything() == before
 
     def everything(self) -> list[Any]:
