@@ -7,11 +7,18 @@ import sys
 from pathlib import Path
 
 import lmdb
+import msgspec
 import pytest
 
 from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
 from dodona.types import Timestamp, TransactionId
-from dodona_tablets.core.records import AbortDecided, CommitDecided, Record, RowsWritten
+from dodona_tablets.core.records import (
+    AbortDecided,
+    CommitDecided,
+    CommittedHere,
+    Record,
+    RowsWritten,
+)
 from dodona_tablets.shell.log import LOG_NAME, CellLog, decode_group, encode_group
 from unit.tablets.cells import NON_ATOMIC, put
 
@@ -34,6 +41,16 @@ def test_what_was_appended_is_read_back_in_order(tmp_path: Path) -> None:
     assert list(log.read()) == RECORDS * 2
     assert log.size_bytes() > 0
     log.close()
+
+
+def test_records_of_before_there_were_special_writes_are_read() -> None:
+    writes = [[it[0], it[1], list(it[2])] for it in (put(1, 1, "x"), put(2, None))]
+    rows = msgspec.msgpack.encode([9, NON_ATOMIC, 3, writes])
+    assert msgspec.msgpack.decode(rows, type=Record) == RECORDS[1]
+    commit = msgspec.msgpack.encode([3, 7, 8, [[1, 1, writes]]])
+    known = msgspec.msgpack.decode(commit, type=Record)
+    assert isinstance(known, CommittedHere)
+    assert known.modifications[0].special is None
 
 
 def test_a_second_opening_is_refused_and_names_the_folder(tmp_path: Path) -> None:
