@@ -170,10 +170,12 @@ class Cluster:
         return [f"{node.name} is starting" for node in self.nodes if not node.core.is_serving]
 
     def dump(self) -> list[Version]:
-        """All versions of all rows of all tablets, in the history's words."""
+        """All versions of all rows of all tablets that are served, in the history's words."""
         versions = []
         for node in self.nodes:
             for tablet in node.core.cell.tablets.values():
+                if not tablet.is_mounted:
+                    continue  # whatever it still has is another tablet's, or nobody's
                 path, schema = tablet.assignment.path, tablet.schema
                 for key, entries in tablet.dump():
                     row = RowKey(path, bytes(key))

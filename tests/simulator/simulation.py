@@ -37,6 +37,8 @@ TOUCH_US_MAX: Final = 30 * SECOND_US
 RESTART_US_MAX: Final = 10 * SECOND_US
 POLL_US: Final = 100_000
 
+RESHARD_PIVOTS_MAX: Final = 3
+
 
 class NotLive(Exception):
     """Something that had to happen after all faults ended did not."""
@@ -89,6 +91,7 @@ class Simulation:
         self._session_count = 0
         self._killed_count = 0
         self._freeze_count = 0
+        self._reshard_count = 0
         self._operator_error_count = 0
         self._is_ending = False
         self._client_sessions = [self._new_session(client) for client in self.cluster.clients]
@@ -199,8 +202,8 @@ class Simulation:
                 continue  # what the caller was told is in the history
 
     def _operate(self, db: Recorder) -> Protocol[None]:
-        """An operator who unmounts and mounts tables, freezes and unfreezes them, and makes and
-        removes others. What an earlier attempt left halfway is put right first."""
+        """An operator who unmounts and mounts tables, reshards them, freezes and unfreezes them,
+        and makes and removes others. What an earlier attempt left halfway is put right first."""
         while True:
             yield _pause(db, self.options.remount_us_mean)
             if self._is_ending:
@@ -217,12 +220,26 @@ class Simulation:
                 self._operator_error_count += 1
 
     def _close_for_a_while(self, db: Recorder, path: str) -> Protocol[None]:
-        if db.random.random() < 0.5:
+        dice = db.random.random()
+        if dice < 0.6:
             yield from db.session.catalog.unmount_table(path)
+            is_first = path == self.workload.tables[0].path
+            if dice < 0.3 and is_first and self.workload.may_be_resharded:
+                yield from self._reshard(db, path)
         else:
             yield from db.session.catalog.freeze_table(path)
             self._freeze_count += 1
         yield _pause(db, 20_000)
+
+    def _reshard(self, db: Recorder, path: str) -> Protocol[None]:
+        """Other tablets, in whatever cells they come to lie, from now on."""
+        drawn = [
+            tuple(self.workload.draw_key(db.random).values())
+            for _ in range(db.random.randrange(RESHARD_PIVOTS_MAX + 1))
+        ]
+        pivot_keys = [(), *sorted(dict.fromkeys(drawn))]
+        yield from db.session.catalog.reshard_table(path, pivot_keys)
+        self._reshard_count += 1
 
     def _open(self, db: Recorder, path: str) -> Protocol[None]:
         """Mounted, and not frozen."""
@@ -306,6 +323,7 @@ class Simulation:
             "crashes": sum(host.crash_count for host in self.cluster.hosts.values()),
             "sessions killed": self._killed_count,
             "frozen": self._freeze_count,
+            "resharded": self._reshard_count,
             "operator errors": self._operator_error_count,
             "transactions": len(self.history.transactions),
             "commits asked for": len(statuses),

@@ -31,6 +31,8 @@ class Blind(Workload):
     """Rows 0 to n-1, in bundles. A bundle that was erased has no marks."""
 
     name = "blind"
+    may_be_resharded = False
+    """An unsure deletion can be told from others only if all of its rows stay in one cell."""
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)

@@ -22,6 +22,8 @@ class Workload(ABC):
     """One run's callers. `violations` gathers what its own check found."""
 
     name: str
+    may_be_resharded: bool = True
+    """Whether the first table's rows may come to lie in other cells meanwhile."""
 
     def __init__(self, random: Random) -> None:
         """`random` draws the sizes."""
