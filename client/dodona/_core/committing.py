@@ -77,7 +77,12 @@ def _attempt(
         yield from _name(context, transaction, cell_count=len(groups))
     assert transaction.id is not None
     if len(groups) > 1:
-        return (yield from _commit_many(context, transaction.id, groups, routes))
+        try:
+            return (yield from _commit_many(context, transaction.id, groups, routes))
+        except TabletMoved as error:
+            if not transaction.is_blind:
+                raise
+            return (yield from _begin_anew(context, transaction, tuple(sorted(groups)), error))
     try:
         return (yield from _commit_one(context, transaction, groups))
     except TableNotMounted:  # frozen, says the cell, and it remembers having refused
@@ -88,6 +93,24 @@ def _attempt(
             raise
         context.drop_reserve()
         transaction.id = None  # nothing came of that one, and nothing will: another is taken
+        return error
+
+
+def _begin_anew(
+    context: Context,
+    transaction: TransactionBuffer,
+    cells: tuple[CellId, ...],
+    error: TabletMoved,
+) -> Protocol[Timestamp | DodonaError]:
+    """A blind transaction of several cells met a tablet that was elsewhere. It may take another id
+    once its coordinator has said that it is aborted: a late copy could be prepared until then.
+    → the error, or its commit timestamp."""
+    assert transaction.id is not None
+    try:
+        abort = Decide(transaction.id, cells, None)
+        return (yield from _settle(context, transaction.id, cells[0], abort))
+    except TransactionAborted:
+        transaction.id = None
         return error
 
 

@@ -39,7 +39,13 @@ from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer, check_modes
 from dodona._core.versions import VersionedRow, lookup_versions
 from dodona._core.writing import commit_non_atomic
-from dodona.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, Unavailable
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    DodonaError,
+    InvalidRequest,
+    TransactionAborted,
+    Unavailable,
+)
 from dodona.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
@@ -295,7 +301,7 @@ class Session:
         route = self.routing.find(path) or (yield from self._context.route(path))
         transaction = self._blind(route, durability)
         transaction.insert(path, route.schema, rows, is_update=update, is_aggregate=aggregate)
-        return (yield from self.commit(transaction))
+        return (yield from self._commit_blind(path, transaction))
 
     def erase_rows(
         self, path: str, keys: Iterable[Row], durability: Durability
@@ -304,7 +310,22 @@ class Session:
         route = self.routing.find(path) or (yield from self._context.route(path))
         transaction = self._blind(route, durability)
         transaction.delete(path, route.schema, keys)
-        return (yield from self.commit(transaction))
+        return (yield from self._commit_blind(path, transaction))
+
+    def _commit_blind(
+        self, path: str, transaction: TransactionBuffer
+    ) -> Protocol[Timestamp | None]:
+        """Its mode was the table's, not the caller's choice: raises TransactionAborted where that
+        changed meanwhile, since another attempt goes by the new one."""
+        try:
+            return (yield from self.commit(transaction))
+        except InvalidRequest as error:
+            route = self.routing.find(path)
+            is_mode_known = route is None or route.atomicity == transaction.atomicity
+            if is_mode_known or type(error) is not InvalidRequest:
+                raise
+            text = "the table's atomicity changed meanwhile"
+            raise TransactionAborted(text, **error.attributes) from error
 
     def _blind(self, route: TableRoute, durability: Durability) -> TransactionBuffer:
         """A transaction that reads nothing needs no snapshot; it is named at its commit."""

@@ -62,6 +62,7 @@ def _copy(tablet: Tablet, target: Tablet, source: TabletSource) -> None:
             versions = [migration.version(version) for version in row.versions]
             add_versions(target.store, new_key, versions)
     target.retained_timestamp = max(target.retained_timestamp, tablet.retained_timestamp)
+    target.newest_stamp = max(target.newest_stamp, tablet.newest_stamp)
 
 
 def source_of(target: Tablet, page: TellRows) -> TabletSource | None:
@@ -85,6 +86,7 @@ def take_page(target: Tablet, page: TellRows) -> None:
             if lower <= new_key < upper:
                 versions = [migration.version(plain_version(schema, it)) for it in packed]
                 add_versions(target.store, new_key, versions)
+                target.newest_stamp = max(target.newest_stamp, versions[-1][0])
     target.retained_timestamp = max(target.retained_timestamp, page.retained_timestamp)
     if page.resume is None:
         del target.missing[source]

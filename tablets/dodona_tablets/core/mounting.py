@@ -161,7 +161,7 @@ class Mounting:
         """Serve the tablet, from now on and for transactions that begin after this timestamp."""
         tablet = self._cell.tablets[token.tablet]
         if tablet.assignment.revision == token.revision and tablet.fence == NULL_TIMESTAMP:
-            tablet.fence = fence
+            tablet.serve_after(fence)
             self.send_heartbeat()
 
     def tell_rows(self, question: AskRows) -> None:

@@ -271,7 +271,7 @@ class NodeCore:
         self.cell.fence = fence
         for tablet in self.cell.tablets.values():
             if tablet.is_mounted and not tablet.missing:
-                tablet.fence = fence
+                tablet.serve_after(fence)
         self._mounting.send_heartbeat()
 
     def _nag(self) -> None:

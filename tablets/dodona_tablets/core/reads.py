@@ -109,9 +109,17 @@ class Reads:
         self._repeat_questions(now_us)
         for waiting in [w for w in self._waiting if w.deadline_us <= now_us]:
             del self._waiting[waiting]
-            limit_ms = self._cell.limits.blocked_wait_ms_max
-            error = RowBlocked(f"a row stayed prepared for {limit_ms} ms", cell=self._cell.id)
-            self._refuse(waiting.route, error)
+            self._refuse(waiting.route, self._blocked(waiting.request))
+
+    def _blocked(self, request: Read) -> RowBlocked:
+        tablet = self._cell.tablets.get(request.tablet)
+        limit_ms = self._cell.limits.blocked_wait_ms_max
+        return RowBlocked(
+            f"a row stayed prepared for {limit_ms} ms",
+            table=None if tablet is None else tablet.assignment.path,
+            tablet=request.tablet,
+            cell=self._cell.id,
+        )
 
     def _repeat_questions(self, now_us: int) -> None:
         """The oracle may be restarting: ask again, but no longer than a read may wait."""

@@ -50,6 +50,8 @@ class Tablet:
         self.fence: Timestamp = NULL_TIMESTAMP
         self.retained_timestamp: Timestamp = MIN_TIMESTAMP
         """Older versions may be gone: nobody may read below it. It stays when others mount it."""
+        self.newest_stamp: Timestamp = NULL_TIMESTAMP
+        """Of writes without atomicity: their clients' clocks may have been ahead of the oracle."""
         self.active_count = 0
         """Transactions that hold locks here: unmounting and freezing wait for them."""
         self.missing: dict[TabletSource, Key] = {}
@@ -70,6 +72,11 @@ class Tablet:
         self.is_closing = False
         self.is_freezing = False
         self.fence = NULL_TIMESTAMP
+
+    def serve_after(self, fence: Timestamp) -> None:
+        """Take transactions that begin after this timestamp, and after all stamps of the time when
+        the table had no atomicity: what they commit must not lie below what is there."""
+        self.fence = max(fence, self.newest_stamp) if self.is_atomic else fence
 
     def adjust(self, mode: str, settings: TableSettings) -> None:
         """Go on in the same mount."""
@@ -213,6 +220,7 @@ class Tablet:
                 versions.append((at, mask, values))
             else:
                 versions.append(self._version(at, mask, values, special.get(key)))
+        self.newest_stamp = max(self.newest_stamp, highest)
         return highest
 
     def _version(

@@ -1,0 +1,108 @@
+"""What a caller does about an error: run it again, ask, or mend something."""
+
+import pytest
+
+from conformance.backends import Backend, Simulated
+from conformance.tables import APART, PLAIN, MakeTable, read, refused, value
+from dodona.client import Client, Transaction
+from dodona.errors import InvalidRequest, TransactionAborted, TransactionConflict, Unavailable
+
+
+def test_a_function_is_run_again_until_it_commits(
+    db: Client, other: Client, make_table: MakeTable
+) -> None:
+    path = make_table()
+    db.insert_rows(path, [{"k": 1, "v": 0}])
+    disturbances = iter(range(3))
+
+    def add_one(transaction: Transaction) -> int:
+        (row,) = transaction.lookup_rows(path, [{"k": 1}])
+        transaction.insert_rows(path, [{"k": 1, "v": row["v"] + 1}])
+        if next(disturbances, None) is not None:
+            (now,) = other.lookup_rows(path, [{"k": 1}])
+            other.insert_rows(path, [{"k": 1, "v": now["v"] + 10}])
+        result: int = row["v"]
+        return result
+
+    assert db.run_in_transaction(add_one) == 30
+    assert value(db, path, 1) == 31
+
+
+def test_a_function_is_run_so_often_and_no_more(
+    db: Client, other: Client, make_table: MakeTable
+) -> None:
+    path = make_table()
+    runs = []
+
+    def lose(transaction: Transaction) -> None:
+        runs.append(transaction.id)
+        transaction.insert_rows(path, [{"k": 1, "v": 0}])
+        other.insert_rows(path, [{"k": 1, "v": 1}])
+
+    with refused(TransactionConflict, is_retryable=True):
+        db.run_in_transaction(lose, attempts_max=3)
+    assert len(runs) == len(set(runs)) == 3
+
+
+def test_a_function_is_not_run_again_for_what_would_fail_again(
+    db: Client, make_table: MakeTable
+) -> None:
+    path = make_table(atomicity="none")
+    runs = []
+
+    def fail(transaction: Transaction) -> None:
+        runs.append(transaction.id)
+        transaction.insert_rows(path, [{"k": 1, "v": 0}])
+
+    with refused(InvalidRequest, "Invalid atomicity mode", is_retryable=False):
+        db.run_in_transaction(fail)
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("keys", [(1,), (1, 100)])
+def test_whoever_committed_can_ask_what_became_of_it(
+    backend: Backend, db: Client, other: Client, make_table: MakeTable, keys: tuple[int, ...]
+) -> None:
+    path = make_table(pivot_keys=APART)
+    with db.begin() as transaction:
+        transaction.insert_rows(path, [{"k": key, "v": 1} for key in keys])
+    assert transaction.id is not None
+    outcome = db.outcome(transaction.id)
+    assert (outcome.state, outcome.timestamp) == ("committed", transaction.commit_timestamp)
+    coordinator = transaction._buffer.coordinator
+    assert other.outcome(transaction.id, coordinator) == outcome
+    with refused(InvalidRequest, "coordinator", is_retryable=False, transaction=transaction.id):
+        backend.new_client().outcome(transaction.id)
+
+
+def test_asking_what_became_of_a_transaction_settles_it(
+    db: Client, other: Client, make_table: MakeTable
+) -> None:
+    """Nobody may be told that it was not committed, and then it is."""
+    path = make_table()
+    transaction = db.begin()
+    transaction.insert_rows(path, [{"k": 1, "v": 1}])
+    (tablet,) = db.get_table(path).tablets
+    assert transaction.id is not None
+    assert other.outcome(transaction.id, tablet.cell).state == "aborted"
+    with pytest.raises(TransactionAborted) as caught:
+        transaction.commit()
+    assert caught.value.is_retryable
+    assert read(db, path) == []
+
+
+def test_while_a_cell_is_away_its_rows_are_unavailable_and_others_are_not(
+    simulator: Simulated,
+) -> None:
+    db = simulator.db
+    db.create_table("//t", PLAIN, pivot_keys=APART, mount=True)
+    db.insert_rows("//t", [{"k": 1, "v": 1}, {"k": 100, "v": 1}])
+    away, here = (tablet.cell for tablet in db.get_table("//t").tablets)
+    assert away is not None
+    assert away != here
+    with simulator.cell_is_down(away):
+        assert value(db, "//t", 100) == 1
+        db.insert_rows("//t", [{"k": 100, "v": 2}])
+        with refused(Unavailable, is_retryable=True):
+            db.lookup_rows("//t", [{"k": 1}])
+    assert [row["v"] for row in read(db, "//t")] == [1, 2]

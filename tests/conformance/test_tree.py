@@ -1,0 +1,207 @@
+"""The tree: directories, tables and attributes, and what moving and copying does to tables."""
+
+from typing import Any
+
+import pytest
+
+from conformance.backends import Backend
+from conformance.tables import PLAIN, MakeTable, read, refused, value
+from dodona.client import Client
+from dodona.errors import (
+    InvalidRequest,
+    InvalidTabletState,
+    NodeExists,
+    NodeNotFound,
+    TableNotFound,
+)
+
+
+@pytest.fixture
+def folder(db: Client, new_path: str) -> str:
+    db.create_directory(new_path, recursive=True)
+    return new_path
+
+
+# ---- directories
+
+
+def test_a_directory_lists_what_is_in_it(db: Client, folder: str) -> None:
+    assert db.list(folder) == []
+    for name in ("b", "a"):
+        db.create_directory(f"{folder}/{name}")
+    db.create_table(f"{folder}/c", PLAIN)
+    assert db.list(folder) == ["a", "b", "c"]
+    assert db.get(folder) == {"a": {}, "b": {}, "c": None}
+    assert db.exists(f"{folder}/a")
+    assert not db.exists(f"{folder}/d")
+
+
+def test_a_table_is_made_with_the_directories_above_it(db: Client, new_path: str) -> None:
+    db.create_table(f"{new_path}/a/b", PLAIN)
+    assert db.list(f"{new_path}/a") == ["b"]
+    assert db.list_tables(f"{new_path}/") == [f"{new_path}/a/b"]
+
+
+def test_a_directory_is_made_in_one_that_is_there(db: Client, folder: str) -> None:
+    with refused(NodeNotFound, is_retryable=False):
+        db.create_directory(f"{folder}/a/b")
+    db.create_directory(f"{folder}/a/b", recursive=True)
+    with refused(NodeExists, is_retryable=False):
+        db.create_directory(f"{folder}/a")
+    db.create_directory(f"{folder}/a", ignore_existing=True)
+    assert db.list(f"{folder}/a") == ["b"]
+
+
+def test_nothing_is_inside_a_table(db: Client, make_table: MakeTable) -> None:
+    path = make_table()
+    with pytest.raises(InvalidRequest) as caught:
+        db.create_directory(f"{path}/a")
+    assert not caught.value.is_retryable
+    with pytest.raises(InvalidRequest):
+        db.create_table(f"{path}/a", PLAIN)
+
+
+def test_only_an_empty_directory_is_removed_unless_asked_for_all(db: Client, folder: str) -> None:
+    db.create_table(f"{folder}/a/t", PLAIN, mount=True)
+    with refused(InvalidRequest, is_retryable=False):
+        db.remove(f"{folder}/a")
+    assert db.exists(f"{folder}/a/t")
+    db.remove(f"{folder}/a", recursive=True)
+    assert not db.exists(f"{folder}/a")
+    with refused(TableNotFound, is_retryable=False):
+        db.get_table(f"{folder}/a/t")
+
+
+def test_removing_what_is_not_there_is_an_error_unless_forced(db: Client, folder: str) -> None:
+    for path in (f"{folder}/a", f"{folder}/@a"):
+        with pytest.raises(NodeNotFound) as caught:
+            db.remove(path)
+        assert not caught.value.is_retryable
+        db.remove(path, force=True)
+
+
+# ---- attributes
+
+
+def test_attributes_of_any_kind_are_kept(db: Client, folder: str) -> None:
+    values: dict[str, Any] = {"text": "x", "number": 1, "nested": {"a": [1, None, True]}}
+    for name, each in values.items():
+        db.set(f"{folder}/@{name}", each)
+    assert {name: db.get(f"{folder}/@{name}") for name in values} == values
+    assert values.items() <= db.get(f"{folder}/@").items()
+    assert set(values) <= set(db.list(f"{folder}/@"))
+    assert db.exists(f"{folder}/@text")
+    db.remove(f"{folder}/@text")
+    assert not db.exists(f"{folder}/@text")
+    with refused(NodeNotFound, is_retryable=False):
+        db.get(f"{folder}/@text")
+
+
+def test_a_setting_is_checked(db: Client, make_table: MakeTable) -> None:
+    path = make_table()
+    for name, wrong in (
+        ("enable_shared_write_locks", 1),
+        ("min_data_versions", -1),
+        ("max_data_ttl", "1s"),
+        ("in_memory_mode", "some"),
+        ("atomicity", "half"),
+    ):
+        before = db.get(f"{path}/@{name}")
+        with refused(InvalidRequest, is_retryable=False):
+            db.set(f"{path}/@{name}", wrong)
+        assert db.get(f"{path}/@{name}") == before
+
+
+def test_settings_are_given_when_a_table_is_made(db: Client, new_path: str) -> None:
+    attributes = {"min_data_versions": 3, "owner": "me"}
+    db.create_table(new_path, PLAIN, attributes=attributes)
+    assert db.get(f"{new_path}/@min_data_versions") == 3
+    assert db.get(f"{new_path}/@owner") == "me"
+    assert db.get(f"{new_path}/@max_data_versions") == 1
+
+
+def test_what_a_table_is_can_be_read_and_not_set(db: Client, make_table: MakeTable) -> None:
+    path = make_table()
+    assert db.get(f"{path}/@atomicity") == "full"
+    with pytest.raises(InvalidRequest):
+        db.set(f"{path}/@tablet_count", 5)
+    assert db.get(f"{path}/@tablet_count") == 1
+
+
+# ---- moving and copying
+
+
+def test_a_moved_table_has_its_rows(db: Client, make_table: MakeTable, new_path: str) -> None:
+    path = make_table()
+    at = db.insert_rows(path, [{"k": 1, "v": 1}])
+    assert at is not None
+    db.unmount_table(path)
+    db.move(path, new_path)
+    assert not db.exists(path)
+    db.mount_table(new_path)
+    assert read(db, new_path) == read(db, new_path, timestamp=at) == [{"k": 1, "v": 1}]
+    db.insert_rows(new_path, [{"k": 2, "v": 2}])
+    assert len(read(db, new_path)) == 2
+
+
+def test_a_copied_table_has_the_rows_of_then_and_a_life_of_its_own(
+    backend: Backend, db: Client, make_table: MakeTable, new_path: str
+) -> None:
+    path = make_table(PLAIN, pivot_keys=[[], [100]], attributes={"min_data_versions": 7})
+    db.insert_rows(path, [{"k": 1, "v": 1}, {"k": 100, "v": 1}])
+    db.unmount_table(path)
+    db.copy(path, new_path)
+    for each in (path, new_path):
+        db.mount_table(each)
+    db.insert_rows(path, [{"k": 1, "v": 2}])
+    db.delete_rows(new_path, [{"k": 100}])
+    assert [row["v"] for row in read(db, path)] == [2, 1]
+    assert read(db, new_path) == [{"k": 1, "v": 1}]
+    assert db.get(f"{new_path}/@min_data_versions") == 7
+    db.remove(path)
+    backend.restart_cells()
+    assert read(db, new_path) == [{"k": 1, "v": 1}]
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_mounted_table_is_neither_moved_nor_copied(
+    db: Client, make_table: MakeTable, new_path: str, is_frozen: bool
+) -> None:
+    path = make_table()
+    db.insert_rows(path, [{"k": 1, "v": 1}])
+    if is_frozen:
+        db.freeze_table(path)
+    for change in (db.move, db.copy):
+        with refused(InvalidTabletState, is_retryable=False):
+            change(path, new_path)
+    assert not db.exists(new_path)
+    assert value(db, path, 1) == 1
+
+
+def test_a_directory_moves_with_all_that_is_in_it(db: Client, folder: str, new_path: str) -> None:
+    db.create_directory(f"{folder}/a/b", {"x": 1}, recursive=True)
+    db.create_table(f"{folder}/a/t", PLAIN)
+    db.move(f"{folder}/a", f"{folder}/c")
+    assert db.get(folder) == {"c": {"b": {}, "t": None}}
+    assert db.get(f"{folder}/c/b/@x") == 1
+
+
+def test_nothing_is_moved_or_copied_onto_what_is_there(db: Client, folder: str) -> None:
+    for name in ("a", "b"):
+        db.create_directory(f"{folder}/{name}")
+    for change in (db.move, db.copy):
+        with refused(NodeExists, is_retryable=False):
+            change(f"{folder}/a", f"{folder}/b")
+        with refused(NodeNotFound, is_retryable=False):
+            change(f"{folder}/x", f"{folder}/y")
+        with refused(NodeNotFound, is_retryable=False):
+            change(f"{folder}/a", f"{folder}/x/y")
+    db.move(f"{folder}/a", f"{folder}/x/y", recursive=True)
+    assert db.get(folder) == {"b": {}, "x": {"y": {}}}
+
+
+def test_a_directory_is_not_moved_into_itself(db: Client, folder: str) -> None:
+    db.create_directory(f"{folder}/a")
+    with pytest.raises(InvalidRequest):
+        db.move(f"{folder}/a", f"{folder}/a/b")
+    assert db.get(folder) == {"a": {}}
