@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from dodona._core import steps
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
@@ -21,13 +21,15 @@ from dodona._core.versions import VersionedRow
 from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
+    FolderPath,
+    check_folder,
     hide_password,
     load_embedded,
     new_session,
 )
-from dodona.aio_catalog import AsyncCatalog, AsyncDriver
+from dodona.aio_catalog import AsyncCatalog, AsyncDriver, not_begun
 from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
-from dodona.errors import DodonaError
+from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
@@ -58,11 +60,11 @@ async def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "AsyncCl
     return client
 
 
-async def open(path: str) -> "AsyncClient":
+async def open(path: FolderPath) -> "AsyncClient":
     """As `dodona.open`. Its calls run in threads, so that none of them holds up the loop."""
-    session = new_session()
-    driver = await load_embedded().open_async(path, session.routing)
-    return AsyncClient(driver, session, path)
+    folder, session = check_folder(path), new_session()
+    driver = await load_embedded().open_async(folder, session.routing)
+    return AsyncClient(driver, session, folder)
 
 
 class AsyncClient(AsyncCatalog):
@@ -199,11 +201,13 @@ class AsyncClient(AsyncCatalog):
     ) -> Result:
         session = self._session
         rerun = session.rerun(attempts_max, deadline_ms)
+        if not callable(function):
+            raise InvalidRequest(f"function is called, which {function!r} can't be")
         while True:
             transaction, results = None, []
             try:
                 async with self.begin() as transaction:
-                    results.append(await function(transaction))
+                    results.append(await _begun(function(transaction)))
                 return results[0]
             except DodonaError as error:
                 buffer = None if transaction is None else transaction._buffer
@@ -350,6 +354,9 @@ class Beginning:
         self._begin_buffer = begin
         self._transaction: AsyncTransaction | None = None
 
+    def __getattr__(self, name: str) -> NoReturn:
+        not_begun(name)
+
     def __await__(self) -> Generator[Any, None, AsyncTransaction]:
         return self._begin().__await__()
 
@@ -369,6 +376,13 @@ class Beginning:
     async def _begin(self) -> AsyncTransaction:
         buffer = await self._client._run(self._begin_buffer())
         return AsyncTransaction(self._client, buffer)
+
+
+def _begun(result: Awaitable[Result]) -> Awaitable[Result]:
+    """What a function returned, if it can be awaited. Raises InvalidRequest."""
+    if not isinstance(result, Awaitable):
+        raise InvalidRequest(f"the function is an async one: its result is awaited, not {result!r}")
+    return result
 
 
 async def _answer(

@@ -6,7 +6,7 @@ method does. Every method is one line over the same protocols.
 
 from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from dodona._core import steps
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
@@ -16,10 +16,21 @@ from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.tree import MasterTransactionSession, Names, TreeSession
 from dodona._io.aio_pinger import AsyncPinger
+from dodona.errors import InvalidRequest
 from dodona.schema import Column, TableSchema
 from dodona.types import Atomicity, Timestamp, TreeTransactionId
 
 Result = TypeVar("Result")
+
+
+def not_begun(name: str) -> NoReturn:
+    """Somebody asks a transaction that has not begun for its `name`. Python itself may: for names
+    that are not public."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    raise InvalidRequest(
+        f"{name} is of a transaction that has begun: `await` it, or enter it by `async with`"
+    )
 
 
 class AsyncDriver(Protocol):
@@ -195,7 +206,7 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
 
     @property
     def state(self) -> TransactionState:
-        return self._catalog.lease.state
+        return self._catalog.lease.state_known
 
     def __repr__(self) -> str:
         return self._catalog.lease.describe("dodona.aio.AsyncMasterTransaction")
@@ -241,6 +252,9 @@ class BeginningMaster:
         self._timeout_ms = timeout_ms
         self._title = title
         self._transaction: AsyncMasterTransaction | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        not_begun(name)
 
     def __await__(self) -> Generator[Any, None, AsyncMasterTransaction]:
         return self._begin().__await__()

@@ -243,7 +243,7 @@ class MasterTransaction(Tree, RowsRefused):
     @property
     def state(self) -> TransactionState:
         """What has become of it, as far as this client knows."""
-        return self._catalog.lease.state
+        return self._catalog.lease.state_known
 
     def __repr__(self) -> str:
         return self._catalog.lease.describe("dodona.MasterTransaction")

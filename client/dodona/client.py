@@ -6,7 +6,7 @@ Every method is one line over a protocol of the session, which its driver runs. 
 by any number of threads, a transaction by one at a time.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,12 +19,14 @@ from dodona._core.versions import VersionedRow
 from dodona._io.pinger import Pinger
 from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
+    FolderPath,
+    check_folder,
     hide_password,
     load_embedded,
     new_session,
 )
 from dodona.catalog import Catalog, Driver
-from dodona.errors import DodonaError
+from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
@@ -57,14 +59,14 @@ def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "Client":
     return client
 
 
-def open(path: str) -> "Client":
+def open(path: FolderPath) -> "Client":
     """A database in this process, kept in the folder `path`. No server; same API.
 
     One process at a time may have it open. Raises FolderInUse, DataCorrupted, InvalidRequest if
     the server extra is not installed.
     """
-    session = new_session()
-    return Client(load_embedded().open_blocking(path, session.routing), session, path)
+    folder, session = check_folder(path), new_session()
+    return Client(load_embedded().open_blocking(folder, session.routing), session, folder)
 
 
 class Client(Catalog):
@@ -238,11 +240,13 @@ class Client(Catalog):
         transaction; after an unknown outcome, only once it is known not to have been committed."""
         session = self._session
         rerun = session.rerun(attempts_max, deadline_ms)
+        if not callable(function):
+            raise InvalidRequest(f"function is called, which {function!r} can't be")
         while True:
             transaction, results = None, []
             try:
                 with self.begin() as transaction:
-                    results.append(function(transaction))
+                    results.append(_finished(function(transaction)))
                 return results[0]
             except DodonaError as error:
                 buffer = None if transaction is None else transaction._buffer
@@ -400,6 +404,14 @@ class Transaction:
     def abort(self) -> None:
         """Drop what is buffered. Raises TransactionClosed once it is committed."""
         self._buffer.abort()
+
+
+def _finished(result: Result) -> Result:
+    """What a function returned, unless it only began. Raises InvalidRequest."""
+    if isinstance(result, Coroutine):
+        result.close()
+        raise InvalidRequest("an async function runs in the transactions of `dodona.aio` only")
+    return result
 
 
 def _answer(

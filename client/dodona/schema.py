@@ -45,7 +45,13 @@ AGGREGATE_TYPES: Final[dict[str, tuple[str, ...]]] = {
 """What each aggregate can be made of."""
 
 
-class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Column(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+):
     """One column. Key columns have `sort_order="ascending"` and come first."""
 
     name: str
@@ -62,13 +68,13 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
     columns: tuple[Column, ...]
 
     @classmethod
-    def parse(cls, columns: Iterable[Column | Mapping[str, Any]]) -> Self:
+    def parse(cls, columns: "Iterable[Column | Mapping[str, Any]] | TableSchema") -> Self:
         """Check a schema as a user writes it. Raises SchemaViolation with the reason."""
-        try:
-            parsed = tuple([_parse_column(column) for column in columns])
-        except (msgspec.ValidationError, TypeError) as error:
-            raise SchemaViolation(f"a column of the schema is malformed: {error}") from error
-        schema = cls(parsed)
+        if isinstance(columns, TableSchema):
+            columns = columns.columns
+        if isinstance(columns, str | bytes | Mapping) or not isinstance(columns, Iterable):
+            raise SchemaViolation(f"a schema is a list of columns, not one {_kind(columns)}")
+        schema = cls(tuple([_parse_column(place, it) for place, it in enumerate(columns)]))
         schema._check()
         return schema
 
@@ -186,8 +192,8 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         raises InvalidRequest on "<primary>" as on a stranger."""
         if names is None:
             return MAIN_LOCK_MASK
-        if isinstance(names, str):
-            raise InvalidRequest("locks are given as a list of names, not as one name")
+        if isinstance(names, str | bytes | Mapping) or not isinstance(names, Iterable):
+            raise InvalidRequest(f"locks are given as a list of names, not as one {_kind(names)}")
         mask = 0
         for name in names:
             if name not in self.lock_names[1:]:
@@ -373,10 +379,32 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return decode_key(key, self.key_types)
 
 
-def _parse_column(column: Column | Mapping[str, Any]) -> Column:
+def _parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
     """Its fields are checked even if it is a Column: that one takes what it is given."""
     fields = msgspec.structs.asdict(column) if isinstance(column, Column) else column
-    return msgspec.convert(fields, Column)
+    if not isinstance(fields, Mapping):
+        text = f"a column of a schema is a dict or a Column, not {_kind(fields)}"
+        raise SchemaViolation(text, column_index=place)
+    for name, known in _WORDS.items():
+        if (word := fields.get(name)) is not None and word not in known:
+            text = f"{name} of a column is one of {', '.join(known)}, not {word!r}"
+            raise SchemaViolation(text, column=fields.get("name"), column_index=place)
+    try:
+        return msgspec.convert(fields, Column)
+    except msgspec.ValidationError as error:
+        text = f"a column of the schema is malformed: {error}"
+        raise SchemaViolation(text, column=fields.get("name"), column_index=place) from error
+
+
+_WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "type": tuple(CHECKS),
+    "sort_order": ("ascending",),
+    "aggregate": tuple(AGGREGATE_TYPES),
+}
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 def _checks_of(

@@ -21,13 +21,15 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 def datetime_from_timestamp(timestamp: int) -> datetime:
     """About when the oracle made it, in UTC. Raises InvalidRequest."""
-    if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+    if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         raise InvalidRequest(f"Invalid timestamp {timestamp!r}")
     return _EPOCH + unix_us_from_timestamp(Timestamp(timestamp)) * _MICROSECOND
 
 
 def timestamp_from_datetime(moment: datetime) -> Timestamp:
     """The first timestamp of that microsecond. Raises InvalidRequest without a time zone."""
+    if not isinstance(moment, datetime):
+        raise InvalidRequest(f"a moment is a datetime, not {type(moment).__name__}")
     if moment.tzinfo is None:
         raise InvalidRequest("a datetime without a time zone names no moment")
     timestamp = timestamp_from_unix_us(max(0, (moment - _EPOCH) // _MICROSECOND))

@@ -61,7 +61,13 @@ SpecialWrites = dict[Key, tuple[WireMask, int]]
 value is a change of an aggregate, and the mask of lock groups taken by shared_write."""
 
 
-class TableSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class TableSettings(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+):
     """What a table's owner may set at any time, and tablets go by from their next mount or remount.
     Meanings and defaults are YTsaurus's; times are in milliseconds."""
 

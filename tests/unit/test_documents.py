@@ -1,5 +1,6 @@
 """The documents say what the code does, where that can be checked without running a server."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from typing import Final
 
 import pytest
 
+import dodona
+from dodona._core.master_transaction import RowsRefused
 from dodona.errors import ERRORS_BY_KIND, DodonaError
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
@@ -55,3 +58,28 @@ def test_the_code_of_a_page_runs_in_order(name: str, tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
+
+
+CLASSES: Final = {
+    "client": dodona.Client,
+    "transaction": dodona.Transaction,
+    "master transaction": dodona.MasterTransaction,
+}
+
+
+def calls_of(kind: type) -> set[str]:
+    refused = {name for name in vars(RowsRefused) if not name.startswith("_")}
+    named = {
+        name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")
+    }
+    return named - refused if issubclass(kind, RowsRefused) else named
+
+
+def test_the_page_of_the_api_lists_every_public_call_where_it_is() -> None:
+    text = (DOCS / "api.md").read_text()
+    listed: dict[str, set[str]] = {name: set() for name in CLASSES}
+    for calls, owners in re.findall(r"^\| (`.*?`) \| ([a-z, ]+) \|", text, re.MULTILINE):
+        for owner in owners.split(", "):
+            listed[owner].update(re.findall(r"`(\w+)`", calls))
+    assert listed == {name: calls_of(kind) for name, kind in CLASSES.items()}
+    assert "`connect(url)`, `open(folder)`" in text

@@ -1,11 +1,12 @@
-"""What users hand to the catalog, checked before it is sent. Pure.
+"""What users hand to the client, checked before it is used or sent. Pure.
 
-Owns: which values attributes may have, and their packing. They are JSON's, so that every language
+Owns: the checks of arguments that are no rows, and which values attributes may have, and their
+packing. They are JSON's, so that every language
 and the REST interface can show them; they travel as MessagePack. How long they may be, and which
 names there are, is the master's to say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
 
@@ -36,6 +37,35 @@ def check_flag(value: bool, name: str) -> None:
     """Raises InvalidRequest."""
     if type(value) is not bool:
         raise InvalidRequest(f"{name} is a bool, not {type(value).__name__}")
+
+
+def check_number(value: int, name: str, least: int, most: int = INTEGER_MAX) -> None:
+    """Raises InvalidRequest."""
+    if type(value) is not int or value < least:
+        raise InvalidRequest(f"{name} is a number from {least}, not {value!r}")
+    if value > most:
+        raise InvalidRequest(f"{name} is a number up to {most}, not {value}")
+
+
+def check_columns(names: Iterable[str] | None) -> list[str] | None:
+    """The names of columns as a list. Raises InvalidRequest; which there are is the schema's to
+    say."""
+    if names is None:
+        return None
+    if isinstance(names, str | bytes | Mapping) or not isinstance(names, Iterable):
+        raise InvalidRequest(
+            f"columns are given as a list of names, not as one {type(names).__name__}"
+        )
+    return [*names]
+
+
+def check_prefix(values: Sequence[Any], name: str) -> Sequence[Any]:
+    """Raises InvalidRequest; which values a key column takes is the schema's to say."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence):
+        raise InvalidRequest(
+            f"{name} is a list of leading key column values, not {type(values).__name__}"
+        )
+    return values
 
 
 def pack_map(value: Mapping[str, Any] | None, name: str) -> bytes:

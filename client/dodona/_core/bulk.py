@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
 
+from dodona._core.arguments import check_number
 from dodona._core.arrow import arrow_schema, check_lengths, encode_keys, stream_of
 from dodona._core.context import Context, expect, was_never_sent
 from dodona._core.fan_out import Job, fan_out, may_write_again
@@ -18,7 +19,14 @@ from dodona._core.steps import Protocol
 from dodona._core.writing import NO_TABLET, Account
 from dodona.errors import DodonaError, InvalidRequest, SchemaViolation
 from dodona.schema import Column, TableSchema
-from dodona.types import Durability, TabletId, Timestamp, timestamp_from_unix_us
+from dodona.types import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    Durability,
+    TabletId,
+    Timestamp,
+    timestamp_from_unix_us,
+)
 
 MESSAGE_BYTES_MAX: Final = 8 << 20
 """Of Arrow data in one message; a single row may be longer."""
@@ -39,6 +47,8 @@ def write_arrow(
     """
     if durability not in ("sync", "async"):
         raise InvalidRequest(f'Durability must be "sync" or "async", not {durability!r}')
+    if stamp is not None:
+        check_number(stamp, "stamp", MIN_TIMESTAMP, MAX_TIMESTAMP)
     route = yield from context.route(path)
     if route.atomicity != "none":
         text = f'Invalid atomicity mode: "none" instead of "{route.atomicity}"'

@@ -8,7 +8,7 @@ failed: the reply may have been lost.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dodona._core.arguments import check_flag, check_path, check_text
+from dodona._core.arguments import check_flag, check_number, check_path, check_text
 from dodona._core.context import wait_or_raise
 from dodona._core.messages import (
     AlterTable,
@@ -140,7 +140,8 @@ class CatalogSession(TreeSession):
         self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
     ) -> Protocol[None]:
         """Raises TableNotFound, InvalidTabletState, SchemaViolation."""
-        parsed = schema if isinstance(schema, TableSchema) else TableSchema.parse(schema)
+        check_path(path)
+        parsed = TableSchema.parse(schema)
         yield from self._alter_life(AlterTable(path, parsed.columns), None)
 
     def list_tables(self, prefix: str = "//") -> Protocol[list[str]]:
@@ -199,7 +200,7 @@ class CatalogSession(TreeSession):
 def _check_range(first: int | None, last: int | None) -> None:
     """The master knows how many tablets there are. Raises InvalidRequest."""
     for name, index in (("first_tablet_index", first), ("last_tablet_index", last)):
-        if index is not None and (type(index) is not int or index < 0):
-            raise InvalidRequest(f"{name} is a number from 0, not {index!r}")
+        if index is not None:
+            check_number(index, name, 0)
     if first is not None and last is not None and first > last:
         raise InvalidRequest("the first tablet comes after the last", first=first, last=last)

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
+from dodona._core.arguments import check_path
 from dodona._core.messages import (
     CatalogRequest,
     Cluster,
@@ -154,8 +155,7 @@ class Context:
             known = self.routing.find(path)
             if known is not None:
                 return known
-            if not isinstance(path, str):
-                raise InvalidRequest(f"a table's path is a str, not {type(path).__name__}")
+            check_path(path)
             now_us = self.instant_us()
             waiting_since_us = waiting_since_us or now_us
             is_tired = now_us - waiting_since_us >= REFRESH_MS_MAX * 1000

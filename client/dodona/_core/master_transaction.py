@@ -49,9 +49,18 @@ class Lease:
         """Whether it is active, as far as this client knows."""
         return self.state is TransactionState.ACTIVE
 
+    @property
+    def state_known(self) -> TransactionState:
+        """Its state; one that was open when the transaction around it ended was aborted then."""
+        if self.is_open and self.parent is not None:
+            outer = self.parent.state_known
+            if outer in (TransactionState.COMMITTED, TransactionState.ABORTED):
+                return TransactionState.ABORTED
+        return self.state
+
     def describe(self, name: str) -> str:
         """For people, under the name of the class that they see."""
-        return f"<{name} {self.id} {'lost' if self.is_lost else self.state.value}>"
+        return f"<{name} {self.id} {'lost' if self.is_lost else self.state_known.value}>"
 
     def check_open(self) -> None:
         """Raises TransactionClosed, TransactionNotFound."""
@@ -132,7 +141,27 @@ class RowsRefused:
         """Raises InvalidRequest."""
         _refuse_rows()
 
+    def write_arrow(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises InvalidRequest."""
+        _refuse_rows()
+
     def lookup_rows(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises InvalidRequest."""
+        _refuse_rows()
+
+    def lookup_versions(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises InvalidRequest."""
+        _refuse_rows()
+
+    def select(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises InvalidRequest."""
+        _refuse_rows()
+
+    def read_arrow(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises InvalidRequest."""
+        _refuse_rows()
+
+    def query(self, *_: Any, **__: Any) -> NoReturn:
         """Raises InvalidRequest."""
         _refuse_rows()
 

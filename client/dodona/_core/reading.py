@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
+from dodona._core.arguments import check_columns, check_prefix
 from dodona._core.arrow import arrow_schema, concatenate, table_of
 from dodona._core.buffer import TableBuffer
 from dodona._core.context import Context, expect
@@ -49,6 +50,8 @@ from dodona.types import (
 
 LOOKUP_KEYS_MAX: Final = 1_000_000
 
+_HINT: Final = ": it is an int of the oracle's, or made by timestamp_from_datetime"
+
 Page = TypeVar("Page", ScanPage, ArrowPage)
 
 
@@ -58,7 +61,7 @@ def check_timestamp(timestamp: int) -> Timestamp:
         is_special = timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
         if is_special or MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
             return Timestamp(timestamp)
-    raise InvalidRequest(f"Invalid read timestamp {timestamp!r}")
+    raise InvalidRequest(f"Invalid read timestamp {timestamp!r}{_HINT}")
 
 
 def check_retention(retention_timestamp: int, timestamp: Timestamp) -> Timestamp:
@@ -73,7 +76,7 @@ def check_retention(retention_timestamp: int, timestamp: Timestamp) -> Timestamp
                 retention_timestamp=retention_timestamp,
                 timestamp=timestamp,
             )
-    raise InvalidRequest(f"Invalid retention timestamp {retention_timestamp!r}")
+    raise InvalidRequest(f"Invalid retention timestamp {retention_timestamp!r}{_HINT}")
 
 
 class ReadAt(NamedTuple):
@@ -92,8 +95,7 @@ class Projection:
 
     def __init__(self, schema: TableSchema, columns: Sequence[str] | None) -> None:
         """All columns for None. Raises SchemaViolation on a name that the schema lacks."""
-        if isinstance(columns, str):
-            raise InvalidRequest("columns are given as a list of names, not as one name")
+        columns = check_columns(columns)
         key_names = schema.key_names
         places = [at for at, it in enumerate(key_names) if columns is None or it in columns]
         self.schema = schema
@@ -152,7 +154,7 @@ def _route(context: Context, path: str, at: ReadAt) -> Protocol[TableRoute]:
 
 def encode_keys(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[Key]:
     """Keys as a user gives them. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
-    if isinstance(keys, Mapping | str | bytes):
+    if isinstance(keys, Mapping | str | bytes) or not isinstance(keys, Iterable):
         raise InvalidRequest(f"keys are given as a list of dicts, not as one {type(keys).__name__}")
     encoded: list[Key] = []
     try:
@@ -289,8 +291,8 @@ def read_arrow(
 def _range(
     schema: TableSchema, lower: Sequence[Any] | None, upper: Sequence[Any] | None
 ) -> tuple[Key, Key]:
-    first = KEY_MIN if lower is None else schema.bound_of(_bound(lower))
-    end = KEY_MAX if upper is None else schema.bound_of(_bound(upper))
+    first = KEY_MIN if lower is None else schema.bound_of(check_prefix(lower, "lower"))
+    end = KEY_MAX if upper is None else schema.bound_of(check_prefix(upper, "upper"))
     return first, end
 
 
@@ -309,12 +311,6 @@ def _scan(
     yield from fan_out(context, [(route, _ScanJob(question, first, end, pages))])
     pages.sort(key=lambda it: it[0])
     return [page for _, page in pages]
-
-
-def _bound(values: Sequence[Any]) -> Sequence[Any]:
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence):
-        raise InvalidRequest("an end of a range is a list of leading key column values")
-    return values
 
 
 class _Question(NamedTuple):

@@ -79,9 +79,9 @@ class Routing:
         self.addresses: dict[CellId, str] = {}
         """Where cells are; drivers read it, only `learn` and `learn_cells` write it."""
 
-    def find(self, path: str) -> TableRoute | None:
+    def find(self, path: object) -> TableRoute | None:
         """The route, unless it is unknown or proved stale."""
-        route = self._tables.get(path)
+        route = self._tables.get(path) if isinstance(path, str) else None
         return None if route is None or route.is_stale else route
 
     def learn(self, table: Table) -> TableRoute:

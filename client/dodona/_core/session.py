@@ -8,11 +8,12 @@ in: the same calls with the same replies give the same steps.
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
 
 from dodona._core import bulk, reading
+from dodona._core.arguments import check_flag, check_number
 from dodona._core.buffer import TableBuffer
 from dodona._core.catalog import CatalogSession
 from dodona._core.committing import ask_until_answered, commit_atomic
@@ -47,6 +48,8 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     Atomicity,
@@ -56,6 +59,8 @@ from dodona.types import (
     Timestamp,
     TransactionId,
 )
+
+CELL_MAX: Final = (1 << 31) - 1
 
 Row = Mapping[str, Any]
 Found = TypeVar("Found")
@@ -119,6 +124,7 @@ class Session:
     ) -> Protocol[list[dict[str, Any]]]:
         """Missing rows are left out, or None with `keep_missing`. Here and below, a transaction
         that reads its own writes sees them too."""
+        check_flag(keep_missing, "keep_missing")
         timestamp = reading.check_timestamp(timestamp)
         retention = reading.check_retention(retention_timestamp, timestamp)
         at = ReadAt(timestamp, retention, _own_writes(transaction, path))
@@ -134,6 +140,7 @@ class Session:
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
     ) -> Protocol[list[VersionedRow]]:
         """All versions up to a timestamp. Missing rows as in `lookup_rows`."""
+        check_flag(keep_missing, "keep_missing")
         at = reading.check_timestamp(timestamp)
         rows = yield from lookup_versions(self._context, path, keys, columns, at)
         return _found(rows, keep_missing)
@@ -204,6 +211,7 @@ class Session:
     ) -> Protocol[TransactionBuffer]:
         """Raises InvalidRequest, Unavailable."""
         check_modes(atomicity, durability)
+        check_flag(read_own_writes, "read_own_writes")
         begun_us = self._context.instant_us()
         start = None
         if atomicity == "full":
@@ -348,6 +356,9 @@ class Session:
     ) -> Protocol[Outcome]:
         """Asking settles it: what was not committed by now never will be. `coordinator` is needed
         where another client committed: CommitOutcomeUnknown carries it. Raises Unavailable."""
+        check_number(transaction, "transaction", MIN_TIMESTAMP, MAX_TIMESTAMP)
+        if coordinator is not None:
+            check_number(coordinator, "coordinator", 0, CELL_MAX)
         known = self._outcomes.get(transaction)
         if isinstance(known, Outcome):
             return known
@@ -386,8 +397,8 @@ class Session:
 
     def rerun(self, attempts_max: int, deadline_ms: int) -> Rerun:
         """The bounds of one `run_in_transaction`."""
-        if attempts_max < 1 or deadline_ms < 1:
-            raise InvalidRequest("attempts_max and deadline_ms are positive numbers")
+        check_number(attempts_max, "attempts_max", 1)
+        check_number(deadline_ms, "deadline_ms", 1)
         return Rerun(
             self._context.instant_us,
             self._context.dice,

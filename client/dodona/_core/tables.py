@@ -3,11 +3,12 @@
 Owns: the translation between those words and the catalog's: key values and encoded keys.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from dodona._core.arguments import check_prefix
 from dodona._core.messages import Table, Tablet
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona.keys import decode_key, encode_key
@@ -79,11 +80,16 @@ def pivots_of(
     if pivot_keys is not None and tablet_count is not None:
         raise InvalidRequest("give either pivot_keys or tablet_count, not both")
     if pivot_keys is not None:
-        return tuple([schema.bound_of(values) for values in pivot_keys])
+        if isinstance(pivot_keys, str | bytes | Mapping) or not isinstance(pivot_keys, Iterable):
+            raise InvalidRequest(
+                f"pivot_keys are a list of pivot keys, not {type(pivot_keys).__name__}"
+            )
+        pivots = [check_prefix(it, "a pivot key") for it in pivot_keys]
+        return tuple([schema.bound_of(it) for it in pivots])
     if tablet_count is None:
         return (Key(b""),)
-    if not 0 < tablet_count <= TABLETS_MAX:
-        raise InvalidRequest(f"a table has 1 to {TABLETS_MAX} tablets", tablet_count=tablet_count)
+    if type(tablet_count) is not int or not 0 < tablet_count <= TABLETS_MAX:
+        raise InvalidRequest(f"a table has 1 to {TABLETS_MAX} tablets, not {tablet_count!r}")
     return _even_pivots(schema.key_columns[0], tablet_count)
 
 

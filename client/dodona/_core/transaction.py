@@ -14,6 +14,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from dodona._core.arguments import check_flag
 from dodona._core.buffer import TableBuffer, merge
 from dodona._core.sizes import write_bytes
 from dodona.errors import (
@@ -173,6 +174,8 @@ class TransactionBuffer:
     ) -> None:
         """Buffer rows, or none of them: raises SchemaViolation, LimitExceeded, InvalidRequest."""
         self._check_active("modify rows in")
+        check_flag(is_update, "update")
+        check_flag(is_aggregate, "aggregate")
         is_shared = lock_type != "exclusive"
         if is_shared:
             self._check_lock_type(lock_type, WRITE_LOCK_TYPES, "write modification")

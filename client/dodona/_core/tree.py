@@ -85,7 +85,7 @@ class TreeSession:
             raise InvalidRequest(
                 "in a master transaction nothing is mounted: do it after its commit"
             )
-        parsed = schema if isinstance(schema, TableSchema) else TableSchema.parse(schema)
+        parsed = TableSchema.parse(schema)
         if atomicity not in ("full", "none"):
             raise InvalidRequest(f'Atomicity must be "full" or "none", not {atomicity!r}')
         pivots = pivots_of(parsed, pivot_keys, tablet_count)

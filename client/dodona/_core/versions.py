@@ -16,7 +16,7 @@ from dodona._core.steps import Protocol
 from dodona.types import Key, Timestamp
 
 
-class VersionedValue(msgspec.Struct, frozen=True):
+class VersionedValue(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """What one commit gave to one column: a value, or with `aggregate` a change of it."""
 
     timestamp: Timestamp

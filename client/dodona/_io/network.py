@@ -48,6 +48,8 @@ _unanswered: Final = Failure("unavailable", "another answer was enough")
 
 def check_url(url: str) -> str:
     """A master's URL as it is used from here on. Raises InvalidRequest."""
+    if not isinstance(url, str):
+        raise InvalidRequest(f"the master's URL is a str, not {type(url).__name__}")
     parts = urlsplit(url if "://" in url else f"http://{url}")
     try:
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

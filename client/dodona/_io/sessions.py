@@ -2,6 +2,7 @@
 database's module. Imports no network library."""
 
 import importlib
+import os
 import random
 import time
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from dodona._core.session import Session
 from dodona.errors import InvalidRequest
 
+FolderPath = str | os.PathLike[str]
 CONNECT_TIMEOUT_MS: Final = 10_000
 SERVER_EXTRA: Final = "an embedded database needs the server extra: pip install 'dodona[server]'"
 
@@ -32,6 +34,20 @@ def load_embedded() -> Any:
         return importlib.import_module("dodona_local.embedded")
     except ImportError as error:
         raise InvalidRequest(SERVER_EXTRA, missing=error.name) from error
+
+
+def check_folder(path: FolderPath) -> str:
+    """The path of a data folder as text. Raises InvalidRequest."""
+    text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise InvalidRequest(f"a data folder's path is a str or a Path, not {type(path).__name__}")
+    if not text or "\0" in text:
+        raise InvalidRequest("a data folder's path is empty or has a NUL in it")
+    if "://" in text:
+        raise InvalidRequest(
+            "this is a URL: `connect` speaks to a cluster", url=hide_password(text)
+        )
+    return text
 
 
 def hide_password(url: str) -> str:

@@ -138,9 +138,15 @@ class Engine:
             text = f"the query needs more than {mib} MiB: {error}"
             raise LimitExceeded(text, memory_mib_max=mib) from error
         except (self._duckdb.Error, pyarrow.ArrowException, OSError) as error:
-            raise InvalidRequest(str(error).strip()) from error
+            raise InvalidRequest(_with_hint(str(error).strip())) from error
         except RecursionError as error:
             raise InvalidRequest("the query is nested too deeply") from error
+
+
+def _with_hint(message: str) -> str:
+    """DuckDB does not know how a table is named here."""
+    is_name_likely = "Table with name" in message or 'near "//"' in message or 'near "["' in message
+    return f"{message}\n\nA table is named as [//path]." if is_name_likely else message
 
 
 def check_size(what: str, row_count: int, size_bytes: int, limits: QueryLimits) -> None:

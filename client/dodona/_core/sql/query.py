@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona._core.arguments import check_text
 from dodona._core.arrow import arrow_type
 from dodona._core.context import Context
 from dodona._core.messages import ArrowPage, ScanPage
@@ -20,7 +21,7 @@ from dodona._core.sql.engine import Engine, QueryLimits, check_size, load_duckdb
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
-from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona.errors import LimitExceeded, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import SYNC_LAST_COMMITTED, Timestamp
 
@@ -57,8 +58,7 @@ def prepare(context: Context, text: str, timestamp: Timestamp) -> Protocol["Quer
     limits = context.limits.query
     at = check_timestamp(timestamp)
     load_duckdb()
-    if not isinstance(text, str):
-        raise InvalidRequest(f"a query is a str, not {type(text).__name__}")
+    check_text(text, "a query")
     if len(text) > limits.text_length_max:
         raise LimitExceeded(f"a query has at most {limits.text_length_max} characters")
     paths, text = find_tables(text)
