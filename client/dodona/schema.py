@@ -304,7 +304,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         key, mask, values = write
         checks = self._value_checks
         if mask != self.full_mask:
-            if not 0 <= mask <= self.full_mask:
+            if type(mask) is not int or not 0 <= mask <= self.full_mask:
                 raise SchemaViolation("a write's column mask does not fit its table")
             checks = tuple([it for bit, it in enumerate(checks) if mask >> bit & 1])
         if len(checks) != len(values):
@@ -312,7 +312,8 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         self.check_key(key)
         for (name, check, is_required), value in zip(checks, values, strict=True):
             if value is not None:
-                check(value, name)
+                if type(check(value, name)) is not type(value):
+                    raise SchemaViolation("a value is not as its column keeps it", column=name)
             elif is_required:
                 raise SchemaViolation("required column is null", column=name)
         if self._may_be_too_long:

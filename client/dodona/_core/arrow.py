@@ -100,7 +100,7 @@ def table_of(stream: bytes) -> Any:
         with pyarrow.ipc.open_stream(stream) as reader:
             table = reader.read_all()
         table.validate(full=True)
-    except (pyarrow.ArrowInvalid, OSError, ValueError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise InvalidRequest(f"not an Arrow IPC stream: {error}") from error
     return table
 

@@ -13,6 +13,7 @@ from dodona._core.messages import Failure, Reply
 from dodona.errors import DodonaError, TabletMoved
 from dodona.types import (
     NULL_TIMESTAMP,
+    TIMESTAMP_COUNTER_BITS,
     CellId,
     Now,
     Revision,
@@ -65,6 +66,8 @@ class Cell:
         self.effects: list[Effect] = []
         self.woken: list[Any] = []
         self.committed_count = 0
+        self.misfit_count = 0
+        """Decisions of other cells that can't be: see `participant`."""
         self.refused_count_by_kind: dict[str, int] = {}
 
     def reply(self, route: Any, body: Reply) -> None:
@@ -79,6 +82,11 @@ class Cell:
         if outcome is None:
             return State.NONE
         return State.REFUSED if isinstance(outcome, Failure) else State.COMMITTED
+
+    def may_be_issued(self, timestamp: Timestamp) -> bool:
+        """Whether the oracle may have issued it, as far as we know. A little behind is usual."""
+        ahead = timestamp - self.latest
+        return ahead <= self.limits.client_clock_difference_s_max << TIMESTAMP_COUNTER_BITS
 
     def tablet(self, tablet: TabletId, revision: Revision) -> Tablet:
         """A tablet that is served here now. Raises TabletMoved: the client's route is stale."""

@@ -55,7 +55,8 @@ ORACLE_TIME: Final = "oracle time"
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
-    """What a cell counts, since its start; `alive`, `waiting` and `rows` are of now."""
+    """What a cell counts, since its start; `alive`, `waiting` and `rows` are of now. `misfits` are
+    decisions of other cells that can't be: some client lied, or something is broken."""
 
     tablets: int
     rows: int
@@ -65,6 +66,7 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     reads_waited: int
     outcomes_remembered: int
     committed: int
+    misfits: int
     refused_by_kind: dict[str, int]
     non_atomic_rows: int
     latest_timestamp: Timestamp
@@ -205,6 +207,7 @@ class NodeCore:
             reads_waited=self._reads.waited_count,
             outcomes_remembered=len(cell.outcomes),
             committed=cell.committed_count,
+            misfits=cell.misfit_count,
             refused_by_kind=dict(cell.refused_count_by_kind),
             non_atomic_rows=self._writes.row_count,
             latest_timestamp=cell.latest,
@@ -277,6 +280,8 @@ class NodeCore:
     def _nag(self) -> None:
         now_us, limits = self.cell.now.instant_us, self.cell.limits
         for alive in list(self.cell.transactions.values()):
+            if alive.waiters:  # they may have given up
+                alive.waiters = [it for it in alive.waiters if it.is_waiting]
             waited_us = now_us - alive.since_us
             if alive.state is State.WAITING:
                 if waited_us > limits.blocked_wait_ms_max * 1000:
@@ -317,5 +322,5 @@ class NodeCore:
             for waiter in woken:
                 if isinstance(waiter, WaitingRead):
                     self._reads.retry(waiter)
-                elif waiter.state is State.WAITING:
+                elif waiter.is_waiting:
                     self._participant.retry(waiter)

@@ -2,11 +2,12 @@
 
 Owns: locking, preparing, one-cell commit, and obeying decisions. Source: `docs/commit-protocol.md`
 in full; rule numbers below are its. Knows nothing of who decides (see `coordinator`) but for
-whom to answer. "Cannot be" entries were never reached in the model and stop the process.
+whom to answer. "Misfit" entries were never reached in the model: only a client that lies to several
+cells about one transaction gets there, and harms nobody's transaction but its own.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dodona._core.effects import Append, AskTimestamps, SendToCell
@@ -120,7 +121,8 @@ class Participant:
             cell.reply(route, failure_of(error))
             return
         try:
-            self._check_admission(transaction, participants, modifications, tablets)
+            self._check_admission(transaction, participants)
+            self._check_parts(transaction, modifications, tablets)
         except DodonaError as error:
             failure = failure_of(error)
             cell.refuse(transaction, failure)
@@ -133,11 +135,7 @@ class Participant:
         self.lock(begun)
 
     def _check_admission(
-        self,
-        transaction: TransactionId,
-        participants: tuple[CellId, ...],
-        modifications: tuple[TabletModifications, ...],
-        tablets: tuple[Tablet, ...],
+        self, transaction: TransactionId, participants: tuple[CellId, ...]
     ) -> None:
         cell, limits = self._cell, self._cell.limits
         is_alone = len(participants) == 1
@@ -145,18 +143,28 @@ class Participant:
             raise InvalidRequest("this cell is not a participant", cell=cell.id)
         if len(cell.transactions) >= limits.transactions_alive_max:
             raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
+        if transaction <= cell.fence:  # rule 9
+            raise SnapshotTooOld("the transaction began before the cell restarted", cell=cell.id)
         if cell.latest - transaction > limits.transaction_life_s_max << TIMESTAMP_COUNTER_BITS:
             raise SnapshotTooOld(f"the transaction is older than {limits.transaction_life_s_max} s")
+
+    def _check_parts(
+        self,
+        transaction: TransactionId,
+        modifications: tuple[TabletModifications, ...],
+        tablets: tuple[Tablet, ...],
+    ) -> None:
+        limits = self._cell.limits
+        if len(modifications) > 1 and not are_distinct([part.tablet for part in modifications]):
+            raise InvalidRequest("a transaction names a tablet twice", cell=self._cell.id)
         rows_left, bytes_left = limits.transaction_rows_max, limits.transaction_bytes_max
         for tablet, part in zip(tablets, modifications, strict=True):
             rows_left -= len(part.writes) + len(part.locks)
             if rows_left < 0:
                 raise LimitExceeded(f"a transaction has at most {limits.transaction_rows_max} rows")
-            if transaction <= cell.fence or transaction <= tablet.fence:  # rule 9
-                raise SnapshotTooOld(
-                    "the transaction began before the tablet was mounted or its cell restarted",
-                    table=tablet.assignment.path,
-                )
+            if transaction <= tablet.fence:  # rule 9
+                text = "the transaction began before the tablet was mounted"
+                raise SnapshotTooOld(text, table=tablet.assignment.path)
             tablet.check_open()
             if not tablet.is_atomic:
                 raise atomicity_mismatch("full", "none", tablet)
@@ -295,8 +303,14 @@ class Participant:
     def _commit(self, source: CellId, transaction: TransactionId, at: Timestamp) -> None:
         cell = self._cell
         alive = cell.transactions[transaction]
-        assert alive.coordinator == source, "told by one who does not decide"
-        assert at >= alive.prepare_timestamp, "committed below our prepare timestamp"
+        if alive.coordinator != source:
+            self._misfit(source, transaction, at)
+            return
+        if not cell.may_be_issued(at):
+            return  # we are behind, or it is a lie: whoever has decided so says it again
+        if at < alive.prepare_timestamp:  # a lie: our readers have seen what was before
+            cell.misfit_count += 1
+            at = alive.prepare_timestamp
         cell.effects.append(Append(CommitDecided(transaction, at)))
         cell.apply(alive, at)
         cell.finish_committed(alive)
@@ -304,7 +318,9 @@ class Participant:
 
     def _abort_prepared(self, source: CellId, transaction: TransactionId, at: Timestamp) -> None:
         alive = self._cell.transactions[transaction]
-        assert alive.coordinator == source, "told by one who does not decide"
+        if alive.coordinator != source:
+            self._misfit(source, transaction, at)
+            return
         self._cell.effects.append(Append(AbortDecided(transaction)))
         self._cell.finish_refused(alive, ABORTED)
         self._acknowledge(source, transaction, at)
@@ -321,9 +337,11 @@ class Participant:
     def _acknowledge(self, source: CellId, transaction: TransactionId, _: Timestamp) -> None:
         self._cell.effects.append(SendToCell(source, Acknowledge(self._cell.id, transaction)))
 
-    def _cannot_be(self, source: CellId, transaction: TransactionId, _: Timestamp) -> None:
-        state = self._cell.state_of(transaction)
-        raise AssertionError(f"{transaction}: cell {source} decided against our {state}")
+    def _misfit(self, source: CellId, transaction: TransactionId, at: Timestamp) -> None:
+        """Decided by one who does not decide this, or against what we said. It is not obeyed, and
+        need not be said again."""
+        self._cell.misfit_count += 1
+        self._acknowledge(source, transaction, at)
 
 
 Handler = Callable[[Participant, CellId, TransactionId, Timestamp], None]
@@ -337,16 +355,16 @@ TABLE: dict[tuple[Event, State], Handler] = {
     (Event.QUERY_STATUS, State.COMMITTED): Participant._status_committed,
     (Event.QUERY_STATUS, State.REFUSED): Participant._status_refused,
     (Event.TELL_COMMIT, State.NONE): Participant._acknowledge,
-    (Event.TELL_COMMIT, State.WAITING): Participant._cannot_be,
-    (Event.TELL_COMMIT, State.LOCKED): Participant._cannot_be,
+    (Event.TELL_COMMIT, State.WAITING): Participant._misfit,
+    (Event.TELL_COMMIT, State.LOCKED): Participant._misfit,
     (Event.TELL_COMMIT, State.PREPARED): Participant._commit,
     (Event.TELL_COMMIT, State.COMMITTED): Participant._acknowledge,
-    (Event.TELL_COMMIT, State.REFUSED): Participant._cannot_be,
+    (Event.TELL_COMMIT, State.REFUSED): Participant._misfit,
     (Event.TELL_ABORT, State.NONE): Participant._acknowledge,
     (Event.TELL_ABORT, State.WAITING): Participant._abort_unprepared,
     (Event.TELL_ABORT, State.LOCKED): Participant._abort_unprepared,
     (Event.TELL_ABORT, State.PREPARED): Participant._abort_prepared,
-    (Event.TELL_ABORT, State.COMMITTED): Participant._cannot_be,
+    (Event.TELL_ABORT, State.COMMITTED): Participant._misfit,
     (Event.TELL_ABORT, State.REFUSED): Participant._acknowledge,
 }
 
@@ -399,8 +417,8 @@ def shared_groups(special: SpecialWrites, key: Key) -> int:
     return special[key][1] if key in special else 0
 
 
-def are_distinct(participants: tuple[CellId, ...]) -> bool:
-    return len(set(participants)) == len(participants)
+def are_distinct(numbers: Sequence[int]) -> bool:
+    return len(set(numbers)) == len(numbers)
 
 
 def atomicity_mismatch(given: str, wanted: str, tablet: Tablet) -> DodonaError:

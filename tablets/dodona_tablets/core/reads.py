@@ -37,12 +37,13 @@ class ProofToken(NamedTuple):
 class WaitingRead:
     """A read that met a prepared row."""
 
-    __slots__ = ("deadline_us", "request", "route")
+    __slots__ = ("deadline_us", "is_waiting", "request", "route")
 
     def __init__(self, route: Any, request: Read, deadline_us: int) -> None:
         self.route = route
         self.request = request
         self.deadline_us = deadline_us
+        self.is_waiting = True
 
 
 class Reads:
@@ -99,8 +100,8 @@ class Reads:
 
     def retry(self, waiting: WaitingRead) -> None:
         """What it waited for has moved on. Its deadline stays."""
-        if waiting in self._waiting:
-            del self._waiting[waiting]
+        if waiting.is_waiting:
+            self._end(waiting)
             self._attempt(waiting.route, waiting.request, waiting.deadline_us)
 
     def tick(self) -> None:
@@ -108,7 +109,7 @@ class Reads:
         now_us = self._cell.now.instant_us
         self._repeat_questions(now_us)
         for waiting in [w for w in self._waiting if w.deadline_us <= now_us]:
-            del self._waiting[waiting]
+            self._end(waiting)
             self._refuse(waiting.route, self._blocked(waiting.request))
 
     def _blocked(self, request: Read) -> RowBlocked:
@@ -120,6 +121,10 @@ class Reads:
             tablet=request.tablet,
             cell=self._cell.id,
         )
+
+    def _end(self, waiting: WaitingRead) -> None:
+        waiting.is_waiting = False
+        del self._waiting[waiting]
 
     def _repeat_questions(self, now_us: int) -> None:
         """The oracle may be restarting: ask again, but no longer than a read may wait."""

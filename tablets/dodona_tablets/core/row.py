@@ -1,12 +1,13 @@
 """One row: its versions, who holds its locks, and the times of locks that left no version.
 
-Owns: what a read at a timestamp sees, per column. Invariant: versions rise strictly by timestamp.
+Owns: what a read at a timestamp sees, per column. Invariant: versions rise by timestamp, strictly
+unless a client lied about a commit timestamp.
 A version is `(timestamp, column mask, values of the masked columns)`; mask 0 is a deletion. One
 with changes of aggregates, or written under shared locks, says so in two more masks. Lock state is
 a list of holders with lock masks (bit per lock group), empty almost always.
 """
 
-from bisect import bisect_left
+from bisect import insort_right
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +68,7 @@ class Row:
         if not versions or versions[-1][0] < version[0]:
             versions.append(version)
             return
-        at = bisect_left(versions, version[0], key=_timestamp_of)
-        assert versions[at][0] != version[0], "two versions at one timestamp"
-        versions.insert(at, version)
+        insort_right(versions, version, key=_timestamp_of)
 
     def remember(self, lock_type: LockType, groups: int, timestamp: Timestamp) -> None:
         """A lock without data was committed."""

@@ -77,7 +77,7 @@ class Transaction:
         self.asked_routes: tuple[Any, ...] = ()
         """Who asked the coordinator for the outcome before there was one."""
         self.waiters: list[Any] = []
-        """Reads and writers that wait for this transaction to move on."""
+        """Reads and writers that wait for this transaction to move on, or did until lately."""
         self.since_us = since_us
         self.nag_at_us = since_us
         self.is_recovering = False
@@ -88,6 +88,10 @@ class Transaction:
     @property
     def is_one_cell(self) -> bool:
         return len(self.participants) == 1
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state is State.WAITING
 
     @property
     def coordinator(self) -> CellId:

@@ -13,7 +13,7 @@ from dodona._core.messages import (
     RowLock,
     TabletModifications,
 )
-from dodona.types import Revision, TransactionId
+from dodona.types import CellId, Revision, TransactionId
 from dodona_tablets.core import coordinator, participant
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.participant import Event
@@ -266,7 +266,7 @@ def test_a_transaction_has_bounds_in_rows_and_in_bytes() -> None:
         ((changes(put(1, 1), put(2, 2)),), True),
         ((changes(put(1, 1), put(2, 2), locks=(lock,)),), False),
         ((changes(put(1, 1, text)),), True),
-        ((changes(put(1, 1, text)), changes(put(2, 2, text))), False),
+        ((changes(put(1, 1, text), put(2, 2, text)),), False),
     ):
         route = bench.ask(CommitOne(bench.begin(), modifications))
         bench.answer_oracle()
@@ -297,3 +297,18 @@ def test_what_does_not_fit_is_refused(
     assert reply.kind == expected
     assert words in reply.message
     assert not bench.asked
+
+
+def test_who_gave_up_waiting_is_not_kept() -> None:
+    bench = Bench(2)
+    start = bench.begin()
+    bench.prepare(start, put(1, 1), cell=1)
+    bench.answer_oracle()
+    bench.nodes.pop(CellId(0))  # the coordinator
+    (stuck,) = bench.nodes[CellId(1)].cell.transactions.values()
+    for _ in range(3):
+        bench.lookup(1, cell=1)
+        bench.commit_one(bench.begin(), put(1, 2), cell=1)
+        assert len(stuck.waiters) == 2
+        bench.pass_time(6)
+        bench.answer_oracle()

@@ -1,0 +1,311 @@
+"""Whatever clients send, a cell goes on, answers everything, and its log tells the same story.
+
+Two cells get well-typed messages whose every field may be anything, as they come off the wire:
+mostly near enough to sense to go through, in any order, with lost cell messages, time and restarts
+between. Not the answers are looked at here but that there is one, and that it can be sent.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dodona._core.arrow import arrow_from_rows
+from dodona._core.codec import decode_requests, encode_frame
+from dodona._core.messages import (
+    AskOutcome,
+    CommitOne,
+    DataRequest,
+    Decide,
+    Lookup,
+    LookupVersions,
+    Prepare,
+    RowLock,
+    Scan,
+    ScanArrow,
+    TabletAssignment,
+    TabletModifications,
+    WriteArrow,
+    WriteNonAtomic,
+)
+from dodona.schema import TableSchema
+from dodona.types import (
+    ASYNC_LAST_COMMITTED,
+    KEY_MAX,
+    MAX_TIMESTAMP,
+    SYNC_LAST_COMMITTED,
+    CellId,
+    Key,
+    LockType,
+    Revision,
+    SpecialWrites,
+    TableSettings,
+    TabletId,
+    WireMask,
+    WireWrite,
+)
+from dodona_tablets.core.records import Record
+from unit.tablets.cells import SECOND, Bench, assignment
+
+COLUMNS = [
+    {"name": "id", "type": "int64", "sort_order": "ascending"},
+    {"name": "a", "type": "int64"},
+    {"name": "b", "type": "string", "lock": "group_b", "aggregate": "max"},
+    {"name": "c", "type": "double", "lock": "group_c", "aggregate": "sum"},
+    {"name": "d", "type": "any"},
+]
+NARROW = TableSchema.parse(COLUMNS)
+WIDE = TableSchema.parse([*COLUMNS, *({"name": f"v{i}", "type": "int64"} for i in range(70))])
+SCHEMAS = {1: NARROW, 2: NARROW, 3: WIDE, 4: WIDE}
+BATCH = arrow_from_rows(
+    NARROW, NARROW.full_mask, [NARROW.key_of({"id": 1})], [(1, b"b", 0.5, {"x": [None]})]
+)
+BASE = 1_000_000 * SECOND
+CELLS = (CellId(0), CellId(1))
+
+KEYS = [
+    *[NARROW.key_of({"id": number}) for number in (1, 2, 3, 1000)],
+    NARROW.key_of({}),
+    Key(b""),
+    Key(b"\x03nonsense"),
+    KEY_MAX,
+]
+ODD_NUMBERS = [-(1 << 63), -1, 0, 1, 1 << 62, (1 << 63) - 1, (1 << 64) - 1]
+ODD_TIMESTAMPS = [*ODD_NUMBERS, SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED, MAX_TIMESTAMP]
+ODD_VALUES: list[Any] = [
+    *ODD_NUMBERS, None, True, 0.5, float("nan"), float("inf"), "a", "\x00é", b"", b"b", b"\xff",
+    [], {}, [[1], "x"], {"x": None}, msgspec.msgpack.Ext(1, b""), {1: 2},
+    datetime(1, 1, 1, tzinfo=UTC),
+]  # fmt: skip
+LOCK_TYPES: list[LockType] = ["shared_weak", "shared_strong", "exclusive", "shared_write"]
+PARTICIPANTS = [(0, 1), (0, 1), (1, 0), (0,), (1,), (0, 1, 7), (7, 0), (0, 0), ()]
+STEPS = ("oracle", "deliver", "lose", "restart", "second", "minute", "remount", "freeze")
+
+
+class Client:
+    """Makes up one request: each field fits mostly, and now and then is anything of its type."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def step(self) -> str | DataRequest:
+        if self._is_seldom(4):
+            return self._random.choice(STEPS)
+        request: DataRequest = self._random.choice([*[self._commit] * 5, self._write, self._read])()
+        return request
+
+    def _is_seldom(self, one_in: int = 12) -> bool:
+        return self._random.randrange(one_in) == 0
+
+    def _of(self, usual: Sequence[Any], odd: Sequence[Any]) -> Any:
+        return self._random.choice(odd if self._is_seldom() else usual)
+
+    def _some(self, make: Callable[[], Any], count_max: int) -> tuple[Any, ...]:
+        return tuple([make() for _ in range(self._random.randrange(count_max + 1))])
+
+    def _commit(self) -> DataRequest:
+        transaction = self._of(range(BASE + 14, BASE + 40), [*range(BASE, BASE + 90), *ODD_NUMBERS])
+        cells = tuple(map(CellId, self._random.choice(PARTICIPANTS)))
+        match self._random.randrange(6):
+            case 0 | 1:
+                return CommitOne(transaction, self._parts(), self._is_seldom(3))
+            case 2 | 3:
+                return Prepare(transaction, cells, self._parts())
+            case 4:
+                at = self._of([None, *range(BASE + 20, BASE + 60)], ODD_NUMBERS)
+                return Decide(transaction, cells, at)
+            case _:
+                return AskOutcome(transaction)
+
+    def _parts(self) -> tuple[TabletModifications, ...]:
+        return self._some(self._part, 2)
+
+    def _part(self) -> TabletModifications:
+        tablet, revision = self._tablet(), self._revision()
+        writes = self._some(lambda: self._a_write(tablet), 2)
+        return TabletModifications(
+            tablet, revision, writes, self._some(self._lock, 1), self._special(writes)
+        )
+
+    def _tablet(self, usual: Sequence[int] = (1, 1, 3)) -> TabletId:
+        return TabletId(self._of(usual, [*SCHEMAS, 9, -1]))
+
+    def _revision(self) -> Revision:
+        return Revision(self._of([1], ODD_NUMBERS))
+
+    def _key(self) -> Key:
+        return Key(self._of(KEYS[:3], KEYS))
+
+    def _mask(self) -> WireMask:
+        odd = self._random.choice([ODD_NUMBERS, range(32)])
+        return cast("WireMask", self._of(range(16), [*odd, b"", b"\x01", b"\xff" * 200]))
+
+    def _a_write(self, tablet: int) -> WireWrite:
+        mask = self._random.randrange(16)
+        usual = [range(-5, 5), [b"", b"a", b"b"], [0.5, -1.0], ODD_VALUES[:-4]]
+        values = [self._of(usual[bit], ODD_VALUES) for bit in range(4) if mask >> bit & 1]
+        packed = SCHEMAS.get(tablet, NARROW).pack_mask(mask)
+        return self._key(), self._of([packed], [self._mask()]), tuple(values)
+
+    def _special(self, writes: tuple[WireWrite, ...]) -> SpecialWrites | None:
+        if not writes or not self._is_seldom(3):
+            return None
+        marks = self._of([0, 2, 4, 6, b"\x02"], [self._mask()]), self._of([0, 2, 4], ODD_NUMBERS)
+        return {self._of([writes[0][0]], KEYS): marks}
+
+    def _lock(self) -> RowLock:
+        groups = self._of(range(1, 8), [*ODD_NUMBERS, 8])
+        return RowLock(self._key(), groups, self._random.choice(LOCK_TYPES))
+
+    def _write(self) -> DataRequest:
+        tablet, revision = self._tablet((2, 2, 4)), self._revision()
+        near = [BASE + seconds * SECOND for seconds in (-70, -1, 0, 0, 1, 59, 70)]
+        stamp = self._of(near, ODD_NUMBERS)
+        is_durable = self._is_seldom(2)
+        if self._is_seldom(3):
+            return WriteArrow(tablet, revision, stamp, is_durable, self._batch())
+        writes = self._some(lambda: self._a_write(tablet), 3)
+        return WriteNonAtomic(tablet, revision, stamp, is_durable, writes, self._special(writes))
+
+    def _batch(self) -> bytes:
+        batch = bytearray(BATCH)
+        for _ in range(self._random.randrange(3)):
+            batch[self._random.randrange(len(batch))] = self._random.randrange(256)
+        return bytes(batch)
+
+    def _read(self) -> DataRequest:
+        newest = [SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED]
+        at = self._of([*newest, *range(BASE + 20, BASE + 60)], [*ODD_TIMESTAMPS, BASE + 9 * SECOND])
+        oldest = self._of([0, 0, *range(BASE + 20, BASE + 60)], ODD_TIMESTAMPS)
+        tablet, revision = self._tablet((1, 2, 3, 4)), self._revision()
+        mask = self._mask()
+        keys = self._some(self._key, 3)
+        limits = self._random.choice(KEYS), self._of([KEY_MAX], KEYS)
+        count = self._of([1, 2, 1000], ODD_NUMBERS)
+        match self._random.randrange(4):
+            case 0:
+                return Lookup(tablet, revision, at, keys, mask, oldest)
+            case 1:
+                return LookupVersions(tablet, revision, at, keys, mask)
+            case 2:
+                return Scan(tablet, revision, at, *limits, mask, count, oldest)
+            case _:
+                return ScanArrow(tablet, revision, at, *limits, mask, count, oldest)
+
+
+class Fuzz(Bench):
+    """Two cells with a narrow and a wide table of each atomicity, on wire and disk as in life."""
+
+    def __init__(self) -> None:
+        self.routes: dict[CellId, list[object]] = {cell: [] for cell in CELLS}
+        self._stored_count = dict.fromkeys(CELLS, 0)
+        super().__init__(0)
+        self.tables = self.assignments("mounted")
+        for cell in CELLS:
+            self.add(cell)
+        self.oracle = BASE + 20
+
+    def assignments(self, mode: Any) -> list[TabletAssignment]:
+        shared = TableSettings(enable_shared_write_locks=True, min_data_ttl=0, max_data_ttl=0)
+        return [
+            msgspec.structs.replace(
+                assignment(TabletId(tablet), "full" if tablet & 1 else "none"),
+                columns=schema.columns,
+                settings=shared,
+                lower=NARROW.key_of({}),
+                upper=NARROW.key_of({"id": 900}),
+                mode=mode,
+            )
+            for tablet, schema in SCHEMAS.items()
+        ]
+
+    def send(self, cell: int, request: DataRequest) -> None:
+        ((_, body),) = decode_requests(encode_frame([(1, request)]))
+        self.routes[CellId(cell)].append(self.ask(body, cell))  # type: ignore[arg-type]
+
+    def carry_out(self, cell: CellId) -> None:
+        super().carry_out(cell)
+        self.in_flight = [it for it in self.in_flight if it[0] in CELLS]
+        new = self.logs[cell][self._stored_count[cell] :]
+        self.logs[cell][self._stored_count[cell] :] = [as_on_disk(record) for record in new]
+        self._stored_count[cell] = len(self.logs[cell])
+
+    def take(self, cell: CellId, step: str) -> None:
+        match step:
+            case "oracle":
+                self.answer_oracle()
+            case "deliver":
+                self.deliver()
+            case "lose":
+                self.in_flight.clear()
+            case "restart":
+                self.asked = [it for it in self.asked if it[0] != cell]
+                self.routes[cell].clear()  # their connections are gone
+                self.start(cell)
+                self.assign(cell, self.tables)
+            case "second" | "minute":
+                self.pass_time(1 if step == "second" else 60)
+            case "freeze":
+                self.assign(cell, self.assignments("frozen"))
+            case "remount":
+                self.assign(cell, [])
+                self.assign(cell, self.tables)
+
+    def settle_for_good(self) -> None:
+        for cell in CELLS:
+            self.assign(cell, self.tables)
+        for _ in range(12):
+            self.pass_time(1)
+            self.settle()
+
+    def state(self, cell: CellId) -> bytes:
+        """What a restart must not change."""
+        core = self.nodes[cell].cell
+        known = [
+            (
+                number,
+                tablet.assignment,
+                tablet.retained_timestamp,
+                [(key, row.versions) for key, row in walk(tablet) if row.versions],
+                [key for key, row in walk(tablet) if row.holders],
+            )
+            for number, tablet in core.tablets.items()
+        ]
+        return msgspec.msgpack.encode(known)
+
+
+def walk(tablet: Any) -> Any:
+    return tablet.store.walk(Key(b""), KEY_MAX)
+
+
+def as_on_disk(record: Record) -> Record:
+    decoded: Record = msgspec.msgpack.decode(msgspec.msgpack.encode(record), type=Record)
+    return decoded
+
+
+@pytest.mark.filterwarnings("error")
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1 << 32)), max_size=40))
+@settings(max_examples=200, deadline=None)
+def test_no_message_stops_a_cell_and_its_log_agrees(story: list[tuple[int, int]]) -> None:
+    bench = Fuzz()
+    for cell, seed in story:
+        step = Client(seed).step()
+        if isinstance(step, str):
+            bench.take(CellId(cell), step)
+        else:
+            bench.send(cell, step)
+    bench.settle_for_good()
+    for route in itertools.chain(*bench.routes.values()):
+        reply = bench.answer(route)
+        assert reply is not None
+        encode_frame([(1, reply)])
+    for cell in CELLS:
+        before = bench.state(cell)
+        bench.start(cell)
+        assert bench.state(cell) == before
