@@ -143,8 +143,6 @@ class Participant:
             raise InvalidRequest("this cell is not a participant", cell=cell.id)
         if len(cell.transactions) >= limits.transactions_alive_max:
             raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
-        if transaction <= cell.fence:  # rule 9
-            raise SnapshotTooOld("the transaction began before the cell restarted", cell=cell.id)
         if cell.latest - transaction > limits.transaction_life_s_max << TIMESTAMP_COUNTER_BITS:
             raise SnapshotTooOld(f"the transaction is older than {limits.transaction_life_s_max} s")
 
@@ -163,7 +161,7 @@ class Participant:
             if rows_left < 0:
                 raise LimitExceeded(f"a transaction has at most {limits.transaction_rows_max} rows")
             if transaction <= tablet.fence:  # rule 9
-                text = "the transaction began before the tablet was mounted"
+                text = "the transaction began before the tablet was mounted or its cell restarted"
                 raise SnapshotTooOld(text, table=tablet.assignment.path)
             tablet.check_open()
             if not tablet.is_atomic:
@@ -173,6 +171,9 @@ class Participant:
             if bytes_left < 0:
                 text = f"a transaction writes at most {limits.transaction_bytes_max} bytes"
                 raise LimitExceeded(text, table=tablet.assignment.path)
+        if transaction <= self._cell.fence:  # one that touches no tablet
+            text = "the transaction began before the cell restarted"
+            raise SnapshotTooOld(text, cell=self._cell.id)
 
     def lock(self, transaction: Transaction) -> None:
         """Check everything, then take everything (so that a refusal has nothing to undo)."""
