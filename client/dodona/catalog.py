@@ -280,8 +280,8 @@ class MasterTransaction(Tree, RowsRefused):
         self._run(self._catalog.ping())
 
     def commit(self) -> None:
-        """Have all of it take effect. Raises CommitOutcomeUnknown, and others: then nothing of it
-        has."""
+        """Have all of it take effect. Raises CommitOutcomeUnknown (call it again to find out), and
+        others: then nothing of it has."""
         self._run(self._catalog.commit())
 
     def abort(self) -> None:

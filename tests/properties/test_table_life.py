@@ -227,6 +227,9 @@ class TableLife(RuleBasedStateMachine):
             reply = self.ask(CommitOne(start, (part,)), tablet.cell)
             if isinstance(reply, Committed):
                 self.model[table.path][key] = write[2]
+                # Who was prepared there has committed by itself: it holds no lock any more.
+                own = (table.path, key)
+                self.pending = [it for it in self.pending if (it.table, it.key) != own]
             else:
                 assert isinstance(reply, Failure) or reply is None, reply
                 self.give_up(start, tablet.cell)

@@ -27,7 +27,16 @@ PINGS_AT_ONCE_MAX: Final = 16
 class Lease:
     """One master transaction. Those inside it hold on to it."""
 
-    __slots__ = ("__weakref__", "id", "is_lost", "parent", "ping_due_us", "state", "timeout_ms")
+    __slots__ = (
+        "__weakref__",
+        "id",
+        "is_in_doubt",
+        "is_lost",
+        "parent",
+        "ping_due_us",
+        "state",
+        "timeout_ms",
+    )
 
     def __init__(self, begun: TreeTransaction, parent: "Lease | None", instant_us: int) -> None:
         self.id: TreeTransactionId = begun.transaction
@@ -36,6 +45,8 @@ class Lease:
         self.state = TransactionState.ACTIVE
         self.is_lost = False
         """Whether the master ended it of its own accord."""
+        self.is_in_doubt = False
+        """Whether a commit has ended, and how is not known."""
         self.ping_due_us = instant_us
         self.put_off_ping(instant_us)
 

@@ -256,12 +256,22 @@ class MasterTransactionSession(TreeSession):
         yield from self._ask_patiently(request, Done)
 
     def commit(self) -> Protocol[None]:
-        """Asked for again while the master is away: a second commit changes nothing. Raises
-        CommitOutcomeUnknown, and others: then nothing was committed, and it is still active
-        unless it is lost."""
-        request, patience = CommitTreeTransaction(self._id()), self._context.patience()
-        self.lease.state = TransactionState.COMMITTING
-        is_in_doubt = False
+        """Asked for again while the master is away: a second commit changes nothing, and the
+        master remembers the first. Raises CommitOutcomeUnknown: then this may be called again, and
+        finds out; and others: then nothing was committed, and it is still active unless it is
+        lost."""
+        lease = self.lease
+        is_in_doubt = lease.is_in_doubt
+        request = CommitTreeTransaction(lease.id if is_in_doubt else self._id())
+        lease.state, lease.is_in_doubt = TransactionState.COMMITTING, False
+        try:
+            yield from self._ask_to_commit(request, is_in_doubt)
+        finally:  # also if whoever waits for it is interrupted
+            lease.is_in_doubt = lease.state is TransactionState.COMMITTING
+        self._context.routing.forget("//")  # which tables it moved is not known here
+
+    def _ask_to_commit(self, request: CommitTreeTransaction, is_in_doubt: bool) -> Protocol[None]:
+        patience = self._context.patience()
         while True:
             (reply,) = yield Calls(((MASTER, request),))
             if isinstance(reply, Done):
@@ -275,17 +285,17 @@ class MasterTransactionSession(TreeSession):
                 raise self._uncommitted(error, is_in_doubt)
             yield pause
         self.lease.state = TransactionState.COMMITTED
-        self._context.routing.forget("//")  # which tables it moved is not known here
 
     def _uncommitted(self, error: DodonaError, is_in_doubt: bool) -> DodonaError:
-        if is_in_doubt:
+        is_lost = isinstance(error, TransactionNotFound)
+        if is_in_doubt and not is_lost:  # what was sent first may still come
             return CommitOutcomeUnknown(
-                f"whether master transaction {self.lease.id} was committed is not known: look at "
-                f"what it was to change. {error.message}",
+                f"whether master transaction {self.lease.id} was committed is not known: commit it "
+                f"again to find out. {error.message}",
                 transaction=self.lease.id,
             )
         self.lease.state = TransactionState.ACTIVE
-        if not isinstance(error, TransactionNotFound):
+        if not is_lost:
             return error
         self.lease.lose()
         return self.lease.lost_error()

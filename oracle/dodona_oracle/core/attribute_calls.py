@@ -114,14 +114,12 @@ class AttributeCalls:
         return parsed, view, self._calls.find(view, parsed)
 
     def _facts(self, path: TreePath, view: View, node: StoredNode) -> Facts:
-        is_table = node.kind == "table"
-        return Facts(
-            node,
-            path.node_path,
-            self._calls.table_of(view, node) if is_table else None,
-            0 if is_table else len(view.children(node.node)),
-            tuple(self._tree.locks.on_node(node.node)),
-        )
+        locks = tuple(self._tree.locks.on_node(node.node))
+        if node.kind == "directory":
+            return Facts(node, path.node_path, None, len(view.children(node.node)), locks)
+        table = self._calls.table_of(view, node)
+        retained = self._calls.retained_timestamps(table)
+        return Facts(node, path.node_path, table, 0, locks, retained)
 
 
 def _no_attribute(path: str) -> NodeNotFound:

@@ -15,7 +15,7 @@ from dodona._core.messages import NodeKind
 from dodona.errors import DataCorrupted, InvalidRequest, LimitExceeded
 from dodona.keys import decode_key
 from dodona.schema import TableSchema
-from dodona.types import Key, TableSettings
+from dodona.types import Key, TableSettings, Timestamp
 from dodona_oracle.core import life
 from dodona_oracle.core.paths import check_name
 from dodona_oracle.core.records import StoredLock, StoredNode, StoredTable, StoredTablet
@@ -38,6 +38,8 @@ class Facts(NamedTuple):
     table: StoredTable | None
     child_count: int
     locks: Sequence[StoredLock]
+    retained_timestamps: Sequence[Timestamp] = ()
+    """Of the table's tablets."""
 
 
 # Values
@@ -113,14 +115,16 @@ def sort_out(values: Mapping[str, Any], kind: NodeKind, path: str) -> Wanted:
     """Raises InvalidRequest for what can't be set, LimitExceeded."""
     wanted = Wanted({}, {})
     for name, value in values.items():
-        if kind == "table" and name in SETTABLE:
-            wanted.settings[name] = value
-        elif name in system_names(kind):
+        is_setting = kind == "table" and name in SETTABLE
+        if not is_setting and name in system_names(kind):
             raise InvalidRequest(
                 f"attribute {name!r} can't be set: the catalog itself says it", path=path, name=name
             )
+        packed = pack(name, value, path)  # settings too: errors show values, but none without end
+        if is_setting:
+            wanted.settings[name] = value
         else:
-            wanted.own[name] = pack(name, value, path)
+            wanted.own[name] = packed
     return wanted
 
 
@@ -182,7 +186,9 @@ def value_of(facts: Facts, name: str) -> Any:
     assert facts.table is not None
     if name in SETTINGS:
         return getattr(facts.table.settings, name)
-    return _table_values[name](facts.table)
+    if name in _table_values:
+        return _table_values[name](facts.table)
+    return _tablet_values[name](facts.table, facts.retained_timestamps)
 
 
 def _parent_path(facts: Facts) -> str | None:
@@ -232,11 +238,14 @@ def _shown(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _tablets(table: StoredTable) -> list[dict[str, Any]]:
-    return [_tablet(table, index, tablet) for index, tablet in enumerate(table.tablets)]
+def _tablets(table: StoredTable, retained: Sequence[Timestamp]) -> list[dict[str, Any]]:
+    each = zip(table.tablets, retained, strict=True)
+    return [_tablet(table, index, *tablet) for index, tablet in enumerate(each)]
 
 
-def _tablet(table: StoredTable, index: int, tablet: StoredTablet) -> dict[str, Any]:
+def _tablet(
+    table: StoredTable, index: int, tablet: StoredTablet, retained: Timestamp
+) -> dict[str, Any]:
     return {
         "index": index,
         "id": tablet.tablet,
@@ -244,6 +253,7 @@ def _tablet(table: StoredTable, index: int, tablet: StoredTablet) -> dict[str, A
         "cell": tablet.cell,
         "pivot_key": _pivot_values(table, tablet.pivot_key),
         "revision": tablet.revision,
+        "retained_timestamp": retained,
     }
 
 
@@ -268,12 +278,15 @@ _table_values: Final[dict[str, Callable[[StoredTable], Any]]] = {
     "tablet_state": life.tablet_state,
     "tablet_count": lambda table: len(table.tablets),
     "pivot_keys": _pivot_keys,
+}
+_tablet_values: Final[dict[str, Callable[[StoredTable, Sequence[Timestamp]], Any]]] = {
     "tablets": _tablets,
+    "retained_timestamp": lambda table, retained: max(retained),
 }
 _common: Final = tuple(name for name in _node_values if name != "count")
 _names: Final[dict[NodeKind, tuple[str, ...]]] = {
     "directory": tuple(_node_values),
-    "table": (*_common, *_table_values, *SETTINGS),
+    "table": (*_common, *_table_values, *_tablet_values, *SETTINGS),
 }
 
 

@@ -262,11 +262,12 @@ class Catalog:
     def _take_heartbeat(self, request: Heartbeat, now: Now) -> Assignment:
         self._presence.check_cell(request.cell, request.address, now)
         self._presence.see_cell(request.cell, request.address, now)
-        self._tables.take_heartbeat(request.cell, request.mounted)
+        self._tables.take_heartbeat(request.cell, request.mounted, request.revision)
         return Assignment(
             tablets=self._tables.assignment(request.cell),
             addresses=self._presence.addresses(),
             sequence=request.sequence,
+            revision=self._journal.last_revision,
         )
 
     def _register_proxy(self, request: RegisterProxy, now: Now) -> Done:

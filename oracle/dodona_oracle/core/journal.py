@@ -41,6 +41,11 @@ class Journal:
         return self._last_id + 1
 
     @property
+    def last_revision(self) -> Revision:
+        """The last that was given."""
+        return Revision(self._last_revision)
+
+    @property
     def next_revision(self) -> Revision:
         """The revision that `take_revision` will give."""
         return Revision(self._last_revision + 1)

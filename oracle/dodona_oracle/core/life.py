@@ -13,6 +13,7 @@ Invariants:
   are, may it be mounted again: the cell takes over the rows first.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -348,36 +349,44 @@ def reshard(
 def _sources_of(
     old: Sequence[StoredTablet], pivot_keys: Sequence[Key], upper: Key
 ) -> Iterable[tuple[TabletSource, ...]]:
-    """For each new tablet those whose rows may be in its range."""
+    """For each new tablet those whose rows may be in its range. The ranges of all sources are in
+    key order and apart, so that each new one finds its own among thousands."""
     old_uppers = [*(tablet.pivot_key for tablet in old[1:]), upper]
-    ranges = list(zip(old, old_uppers, strict=True))
+    sources = [
+        source
+        for tablet, old_upper in zip(old, old_uppers, strict=True)
+        for source in _own_sources(tablet, tablet.pivot_key, old_upper)
+    ]
+    lowers, uppers = [it.lower for it in sources], [it.upper for it in sources]
     for lower, end in zip(pivot_keys, [*pivot_keys[1:], upper], strict=True):
-        yield tuple(
-            source
-            for tablet, old_upper in ranges
-            if tablet.pivot_key < end and lower < old_upper
-            for source in _own_sources(tablet, max(lower, tablet.pivot_key), min(end, old_upper))
-        )
+        touched = slice(bisect_right(uppers, lower), bisect_left(lowers, end))
+        yield tuple(_clipped(source, lower, end) for source in sources[touched])
 
 
 def _own_sources(tablet: StoredTablet, lower: Key, upper: Key) -> tuple[TabletSource, ...]:
-    """Where a tablet's rows of this range are: in itself, or where it would take them from. (Beyond
-    its range others may have taken rows from there already, and changed them since.)"""
+    """Where the rows of a tablet of this range are: in itself, or where it would take them from.
+    (Beyond its range others may have taken rows from there already, and changed them since.)"""
     if not tablet.sources and tablet.cell is not None:
-        return (TabletSource(tablet.tablet, tablet.cell),)
+        return (TabletSource(tablet.tablet, tablet.cell, lower, upper),)
     return tuple(
-        replace(source, lower=max(source.lower, lower), upper=min(source.upper, upper))
+        _clipped(source, lower, upper)
         for source in tablet.sources
         if source.lower < upper and lower < source.upper
     )
 
 
-def copied(table: StoredTable, path: str, first_id: int) -> StoredTable:
+def _clipped(source: TabletSource, lower: Key, upper: Key) -> TabletSource:
+    return replace(source, lower=max(source.lower, lower), upper=min(source.upper, upper))
+
+
+def copied(table: StoredTable, path: str, first_id: int, *, is_seen: bool = True) -> StoredTable:
     """A table of its own with the same rows, unmounted: `first_id` is its id, and its tablets have
-    the next ones. Each is in the cell of its source, which takes over the rows at once. Raises
-    InvalidTabletState, Unavailable."""
+    the next ones. Each is in the cell of its source, which takes over the rows at once. What nobody
+    has seen yet takes over its rows together with its copy: its sources stay as they are until
+    then. Raises InvalidTabletState, Unavailable."""
     check_all_unmounted(table, "copy table")
-    _check_rows_are_there(table, table.tablets)
+    if is_seen:
+        _check_rows_are_there(table, table.tablets)
     uppers = [*(tablet.pivot_key for tablet in table.tablets[1:]), KEY_MAX]
     tablets = tuple(
         replace(

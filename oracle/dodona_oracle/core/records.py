@@ -37,6 +37,8 @@ LOCKS: Final = "locks"
 """Bucket: transaction, node id, what of the node → `StoredLock`."""
 TRANSACTIONS: Final = "transactions"
 """Bucket: transaction → `StoredTransaction`, as long as it is alive."""
+COMMITS: Final = "commits"
+"""Bucket: revision → the transaction that was committed with it, of the last ones."""
 
 CEILING: Final = b"ceiling"
 LAST_ID: Final = b"id"
@@ -88,7 +90,8 @@ class StoredTablet(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One table with all its tablets: a change of any of them is one record. Tablets go by
-    `settings_mounted`: the settings as they were at the last mount or remount."""
+    `settings_mounted`: the settings as they were at the last mount or remount. `revision` is that
+    of the last command on its life: what cells said before they knew of it ends nothing."""
 
     table: int
     path: str
@@ -97,6 +100,7 @@ class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tablets: tuple[StoredTablet, ...]
     settings: TableSettings = TableSettings()
     settings_mounted: TableSettings = TableSettings()
+    revision: Revision = Revision(0)
 
 
 class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -154,6 +158,8 @@ class MasterState(msgspec.Struct, frozen=True):
     nodes: tuple[tuple[TreeTransactionId, StoredNode], ...] = ()
     locks: tuple[StoredLock, ...] = ()
     transactions: tuple[StoredTransaction, ...] = ()
+    commits: tuple[tuple[Revision, TreeTransactionId], ...] = ()
+    """In their order."""
 
 
 def changes_of(record: Record) -> tuple[Change, ...]:
@@ -231,13 +237,26 @@ def remove_transaction(transaction: TreeTransactionId) -> Remove:
     return Remove(TRANSACTIONS, encode_number(transaction))
 
 
+def put_commit(revision: Revision, transaction: TreeTransactionId) -> Put:
+    """The record of a transaction's commit."""
+    return Put(COMMITS, encode_number(revision), encode_number(transaction))
+
+
+def remove_commit(revision: Revision) -> Remove:
+    """The record that a commit is remembered no more."""
+    return Remove(COMMITS, encode_number(revision))
+
+
 def state_from_items(items: Iterable[Item]) -> MasterState:
     """What a store's items say. Raises DataCorrupted on any that is not understood."""
     numbers = {(ORACLE, CEILING): 0, (COUNTERS, LAST_ID): 0, (COUNTERS, LAST_REVISION): 0}
     stored: Mapping[str, dict[bytes, Any]] = {bucket: {} for bucket in _kinds}
+    commits: list[tuple[Revision, TreeTransactionId]] = []
     for bucket, key, value in items:
         if (bucket, key) in numbers:
             numbers[bucket, key] = decode_number(value)
+        elif bucket == COMMITS:
+            commits.append((Revision(decode_number(key)), TreeTransactionId(decode_number(value))))
         elif bucket in stored:
             stored[bucket][key] = _decode(value, _kinds[bucket])
         else:
@@ -251,6 +270,7 @@ def state_from_items(items: Iterable[Item]) -> MasterState:
         nodes=tuple((_transaction_of(key), node) for key, node in in_order[NODES].items()),
         locks=tuple(in_order[LOCKS].values()),
         transactions=tuple(in_order[TRANSACTIONS].values()),
+        commits=tuple(sorted(commits)),
     )
 
 

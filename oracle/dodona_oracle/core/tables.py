@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from dodona._core.messages import (
     AlterTable,
     FreezeTable,
@@ -26,11 +28,19 @@ from dodona._core.messages import (
     UnfreezeTable,
 )
 from dodona.errors import LimitExceeded, Unavailable
-from dodona.types import CellId, Now, TabletId
+from dodona.types import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    CellId,
+    Now,
+    Revision,
+    TabletId,
+    Timestamp,
+)
 from dodona_oracle.core import life
 from dodona_oracle.core.cells import Presence
 from dodona_oracle.core.journal import Journal
-from dodona_oracle.core.records import StoredTable, put_table, remove_table
+from dodona_oracle.core.records import StoredTable, StoredTablet, put_table, remove_table
 
 TABLES_MAX: Final = 10_000
 TABLETS_MAX: Final = 100_000
@@ -49,6 +59,7 @@ class Tables:
         # Per cell, the tables with tablets there that are under way. (A dict for its order: what a
         # core does must not depend on how a set happens to be laid out.)
         self._moving: dict[CellId, dict[int, None]] = {}
+        self._retained: dict[TabletId, Timestamp] = {}
         self._assignments: dict[CellId, tuple[TabletAssignment, ...]] = {}
         for table in stored:
             self.count(table, 1)
@@ -81,6 +92,7 @@ class Tables:
     def remove(self, table: StoredTable) -> None:
         """There is no such table any more."""
         self._forget(table)
+        self._know_tablets(table.tablets, ())
         del self.by_id[table.table]
         self._journal.add(remove_table(table))
 
@@ -95,11 +107,12 @@ class Tables:
         else:
             changed = _change_range(table, request)
         if changed is not table:
+            changed = replace(changed, revision=self._journal.take_revision())
             self.store(changed)
         return changed
 
     def _mount(self, table: StoredTable, request: MountTable, now: Now) -> StoredTable:
-        mounted = life.mount(
+        return life.mount(
             table,
             request.first_tablet,
             request.last_tablet,
@@ -107,9 +120,6 @@ class Tables:
             revision=self._journal.next_revision,
             place=partial(self._choose_cells, table, now),
         )
-        if mounted is not table:
-            self._journal.take_revision()
-        return mounted
 
     def _choose_cells(self, table: StoredTable, now: Now, count: int) -> list[CellId]:
         """The least loaded come first. Raises Unavailable."""
@@ -135,14 +145,23 @@ class Tables:
 
     # Cells
 
-    def take_heartbeat(self, cell: CellId, mounted: Iterable[MountedTablet]) -> None:
-        """A cell says what it serves: let its word end what is under way there."""
+    def take_heartbeat(
+        self, cell: CellId, mounted: Iterable[MountedTablet], revision: Revision
+    ) -> None:
+        """A cell says what it serves: let its word end what is under way there, so far as it was
+        said after the command, to which the cell's last assignment was of `revision`."""
+        for each in mounted:
+            known = self._retained.get(each.tablet)
+            if known is not None and known < each.retained_timestamp <= MAX_TIMESTAMP:
+                self._retained[each.tablet] = each.retained_timestamp
         moving = self._moving.get(cell)
         if not moving:
             return
         reports: Mapping[TabletId, MountedTablet] = {each.tablet: each for each in mounted}
         for table_id in list(moving):
             table = self.by_id[table_id]
+            if revision < table.revision:
+                continue
             moved = life.take_heartbeat(table, cell, reports)
             if moved is not table:
                 self.store(moved)
@@ -158,6 +177,11 @@ class Tables:
             )
             self._assignments[cell] = known
         return known
+
+    def retained_timestamps(self, table: StoredTable) -> list[Timestamp]:
+        """Of each tablet, as far as its cell has said since the start: what was before may be
+        gone."""
+        return [self._retained.get(each.tablet, MIN_TIMESTAMP) for each in table.tablets]
 
     def placed_count(self, cell: CellId) -> int:
         """How many tablets the cell has."""
@@ -187,6 +211,7 @@ class Tables:
         if was is not None:
             self._forget(was)
         self.by_id[table.table] = table
+        self._know_tablets(() if was is None else was.tablets, table.tablets)
         self._count_places(table, 1)
         self._assignments.clear()
         for tablet in table.tablets:
@@ -199,6 +224,12 @@ class Tables:
         self._assignments.clear()
         for moving in self._moving.values():
             moving.pop(table.table, None)
+
+    def _know_tablets(self, old: Iterable[StoredTablet], new: Iterable[StoredTablet]) -> None:
+        kept = {each.tablet: self._retained.get(each.tablet, MIN_TIMESTAMP) for each in new}
+        for each in old:
+            del self._retained[each.tablet]
+        self._retained |= kept
 
     def _count_places(self, table: StoredTable, change: int) -> None:
         for tablet in table.tablets:

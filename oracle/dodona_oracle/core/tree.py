@@ -38,9 +38,11 @@ from dodona_oracle.core.records import (
     StoredLock,
     StoredNode,
     StoredTransaction,
+    put_commit,
     put_lock,
     put_node,
     put_transaction,
+    remove_commit,
     remove_lock,
     remove_node,
     remove_transaction,
@@ -63,7 +65,7 @@ class Tree:
         self._journal = journal
         self._tables = tables
         self.locks = LockTable(state.locks)
-        self.transactions = Transactions(state.transactions, now)
+        self.transactions = Transactions(state.transactions, state.commits, now)
         self._bottom = Layer()
         self._layers: dict[TreeTransactionId, Layer] = {NO_TREE_TRANSACTION: self._bottom}
         self._bottom.nodes[ROOT] = ROOT_NODE
@@ -249,10 +251,11 @@ class Tree:
         parent = self.transactions.get(transaction).parent
         *inside, _ = self.transactions.with_nested(transaction)
         for nested in inside:
-            self._end(nested, is_committed=False)
+            self._end(nested)
         layer = self._layers[transaction]
         changes = tuple(layer.nodes.values())
-        locks = self._end(transaction, is_committed=True)
+        locks = self._end(transaction)
+        self._remember(transaction)
         self._readmit(changes)
         self.apply(parent, changes)
         if parent != NO_TREE_TRANSACTION:
@@ -271,14 +274,20 @@ class Tree:
         self.transactions.check_not_committed(transaction)
         if self.transactions.is_alive(transaction):
             for each in self.transactions.with_nested(transaction):
-                self._end(each, is_committed=False)
+                self._end(each)
 
     def expire(self, now: Now) -> None:
         """Abort those that were not pinged in time."""
         for transaction in self.transactions.expired(now):
             self.abort(transaction)
 
-    def _end(self, transaction: TreeTransactionId, *, is_committed: bool) -> list[StoredLock]:
+    def _remember(self, transaction: TreeTransactionId) -> None:
+        revision = self._journal.take_revision()
+        self._journal.add(put_commit(revision, transaction))
+        for forgotten in self.transactions.remember(transaction, revision):
+            self._journal.add(remove_commit(forgotten))
+
+    def _end(self, transaction: TreeTransactionId) -> list[StoredLock]:
         """Forget it with its changes. → the locks that it held."""
         layer = self._layers[transaction]
         for node_id in list(layer.nodes):
@@ -286,7 +295,7 @@ class Tree:
         locks = self.locks.drop(transaction)
         for lock in locks:
             self._journal.add(remove_lock(lock))
-        self.transactions.end(transaction, is_committed=is_committed)
+        self.transactions.end(transaction)
         del self._layers[transaction]
         self._journal.add(remove_transaction(transaction))
         return locks

@@ -24,7 +24,7 @@ from dodona.errors import (
     TableExists,
     TableNotFound,
 )
-from dodona.types import NO_TREE_TRANSACTION, Now, TreeTransactionId
+from dodona.types import NO_TREE_TRANSACTION, Now, Timestamp, TreeTransactionId
 from dodona_oracle.core import life
 from dodona_oracle.core.attributes import changed_table, own_attributes, pending_settings
 from dodona_oracle.core.journal import Journal
@@ -205,7 +205,7 @@ class TreeCalls:
         tablet_count = sum(len(table.tablets) for table in tables.values())
         self._tables.check_room(len(tables), tablet_count)
         for table in tables.values():  # so that what can't be copied is found before any id is used
-            life.copied(table, table.path, 0)
+            self._copied(table, 0)
         changes, parent = self._touched_site(site, now)
         self._copy_into(changes, parent, site.names[-1], carried, tables, now)
         self._tree.take(claims)
@@ -230,10 +230,15 @@ class TreeCalls:
                 node_id, copies[node.parent], name if is_top else node.name, node.kind, now
             )
             if table is not None:
-                table = life.copied(table, table.path, node_id)
+                table = self._copied(table, node_id)
                 self._tables.count(table, 1)
             copies[node.node] = node_id
             changes[node_id] = replace(copied, attributes=own_attributes(node), table=table)
+
+    def _copied(self, table: StoredTable, first_id: int) -> StoredTable:
+        """A copy of a copy that is not committed: the lock on the first source is held for both."""
+        is_seen = table.table in self._tables.by_id
+        return life.copied(table, table.path, first_id, is_seen=is_seen)
 
     def _carry(
         self, request: MoveNode | CopyNode, verb: str
@@ -333,6 +338,10 @@ class TreeCalls:
             raise TableNotFound(text, path=path.node_path)
         table = self.table_of(view, node)
         return table if table.path == path.node_path else replace(table, path=path.node_path)
+
+    def retained_timestamps(self, table: StoredTable) -> Sequence[Timestamp]:
+        """As `Tables.retained_timestamps`."""
+        return self._tables.retained_timestamps(table)
 
     def table_of(self, view: View, node: StoredNode) -> StoredTable:
         """The table of a node, with the settings that a transaction gave it."""

@@ -5,10 +5,11 @@ ended. Leases are kept in memory: after a restart of the master each begins anew
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from dodona.errors import InvalidRequest, LimitExceeded, TransactionClosed, TransactionNotFound
-from dodona.types import NO_TREE_TRANSACTION, Now, TreeTransactionId
+from dodona.types import NO_TREE_TRANSACTION, Now, Revision, TreeTransactionId
 from dodona_oracle.core.records import StoredTransaction
 
 TRANSACTIONS_MAX: Final = 1_000
@@ -17,17 +18,23 @@ TIMEOUT_MS_MIN: Final = 1_000
 TIMEOUT_MS_MAX: Final = 3_600_000
 TITLE_LENGTH_MAX: Final = 1024
 COMMITTED_MAX: Final = 10_000
-"""How many of the last commits are remembered, so that each may be repeated."""
+"""How many of the last commits are remembered, so that each may be repeated, also after a restart
+of the master."""
 
 
 class Transactions:
     """By id, with their leases."""
 
-    def __init__(self, stored: Iterable[StoredTransaction], now: Now) -> None:
+    def __init__(
+        self,
+        stored: Iterable[StoredTransaction],
+        commits: Iterable[tuple[Revision, TreeTransactionId]],
+        now: Now,
+    ) -> None:
         self._alive: dict[TreeTransactionId, StoredTransaction] = {}
         self._deadlines_us: dict[TreeTransactionId, int] = {}
         self._nested: dict[TreeTransactionId, dict[TreeTransactionId, None]] = {}
-        self._committed: dict[TreeTransactionId, None] = {}
+        self._committed = {transaction: revision for revision, transaction in commits}
         # No lease ends before this. (A later one may have been renewed since.)
         self._deadline_us: int | None = None
         for transaction in stored:
@@ -99,7 +106,7 @@ class Transactions:
         for each in self.kin(transaction):
             self._renew(self._alive[each], now)
 
-    def end(self, transaction: TreeTransactionId, *, is_committed: bool) -> None:
+    def end(self, transaction: TreeTransactionId) -> None:
         """It has ended, and nothing is inside it."""
         ended = self._alive.pop(transaction)
         del self._deadlines_us[transaction]
@@ -108,10 +115,12 @@ class Transactions:
         del siblings[transaction]
         if not siblings:
             del self._nested[ended.parent]
-        if is_committed:
-            self._committed[transaction] = None
-            if len(self._committed) > COMMITTED_MAX:
-                del self._committed[next(iter(self._committed))]
+
+    def remember(self, transaction: TreeTransactionId, revision: Revision) -> list[Revision]:
+        """It was committed. → the revisions of those that are forgotten for that."""
+        self._committed[transaction] = revision
+        surplus = len(self._committed) - COMMITTED_MAX
+        return [self._committed.pop(it) for it in list(islice(self._committed, max(0, surplus)))]
 
     def was_committed(self, transaction: TreeTransactionId) -> bool:
         """Whether it is one of the last that were committed."""

@@ -39,6 +39,8 @@ class Mounting:
         self._address = address
         self._importing = Importing(cell)
         self._sequence = 0
+        self._revision = Revision(0)
+        """Of the last assignment that was taken."""
         self._heartbeat_at_us = 0
         self._copies: tuple[MountedTablet, ...] = ()
         """Of the last assignment, those that were only to take over rows, and have them."""
@@ -63,11 +65,18 @@ class Mounting:
         self._heartbeat_at_us = cell.now.instant_us + cell.limits.heartbeat_period_ms * 1000
         self._sequence += 1
         mounted = [
-            MountedTablet(it.assignment.tablet, it.assignment.revision, it.assignment.mode)
+            MountedTablet(
+                it.assignment.tablet,
+                it.assignment.revision,
+                it.assignment.mode,
+                it.retained_timestamp,
+            )
             for it in cell.tablets.values()
             if it.is_mounted and it.fence != NULL_TIMESTAMP
         ]
-        body = Heartbeat(cell.id, self._address, (*mounted, *self._copies), self._sequence)
+        body = Heartbeat(
+            cell.id, self._address, (*mounted, *self._copies), self._sequence, self._revision
+        )
         cell.effects.append(SendHeartbeat(body))
 
     def handle_assignment(self, assignment: Assignment) -> None:
@@ -76,6 +85,7 @@ class Mounting:
         older heartbeat is stale."""
         if assignment.sequence != self._sequence:
             return
+        self._revision = assignment.revision
         wanted_by_id = {wanted.tablet: wanted for wanted in assignment.tablets}
         for number, tablet in self._cell.tablets.items():
             wanted = wanted_by_id.get(number)

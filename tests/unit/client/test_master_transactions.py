@@ -21,6 +21,7 @@ from dodona._core.messages import (
 )
 from dodona._core.steps import MASTER
 from dodona._core.transaction import TransactionState
+from dodona._core.tree import MasterTransactionSession
 from dodona.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
@@ -99,16 +100,73 @@ def test_a_commit_is_asked_for_again_while_the_master_is_away() -> None:
     assert tx.lease.state is TransactionState.COMMITTED
 
 
-@pytest.mark.parametrize("answers", [[LOST, GONE], [LOST, LOCKED], [LOST, NEVER_SENT, GONE]])
-def test_a_lost_commit_that_was_not_answered_after_all_is_unknown(answers: list[Reply]) -> None:
+@pytest.mark.parametrize("answers", [[LOST, GONE], [LOST, NEVER_SENT, GONE]])
+def test_a_lost_commit_that_the_master_knows_nothing_of_never_was(answers: list[Reply]) -> None:
+    """It remembers those that were."""
     clock, left = Clock(), list(answers)
     tx = begin_master(clock, new_session(clock).catalog)
-    with pytest.raises(CommitOutcomeUnknown) as caught:
+    with pytest.raises(TransactionNotFound, match="nothing of it is left"):
+        play(clock, tx.commit(), lambda target, body: left.pop(0))
+    assert tx.lease.is_lost
+    assert tx.lease.state is TransactionState.ABORTED
+
+
+def in_doubt(clock: Clock) -> MasterTransactionSession:
+    """A transaction whose commit was lost, and refused when it was repeated: the lost one may
+    still come."""
+    left = [LOST, LOCKED]
+    tx = begin_master(clock, new_session(clock).catalog)
+    with pytest.raises(CommitOutcomeUnknown, match="commit it again") as caught:
         play(clock, tx.commit(), lambda target, body: left.pop(0))
     assert caught.value.attributes == {"transaction": 7}
     assert not caught.value.is_retryable
     assert tx.lease.state is TransactionState.COMMITTING
+    return tx
+
+
+def test_a_lost_commit_that_was_not_answered_after_all_is_unknown() -> None:
+    clock = Clock()
+    tx = in_doubt(clock)
     play(clock, tx.leave(has_failed=True), nobody)
+    for call in (tx.get("//a"), tx.ping(), tx.begin(), tx.abort()):
+        with pytest.raises(TransactionClosed, match="committing"):
+            play(clock, call, nobody)
+
+
+def test_committing_again_finds_out_what_became_of_a_commit() -> None:
+    clock = Clock()
+    tx = in_doubt(clock)
+    with pytest.raises(CommitOutcomeUnknown):
+        play(clock, tx.commit(), lambda target, body: NEVER_SENT)
+    again = Play(clock, tx.commit())
+    assert again.call == (MASTER, CommitTreeTransaction(SEVEN))
+    again.answer(Done())
+    assert tx.lease.state is TransactionState.COMMITTED
+    with pytest.raises(TransactionClosed, match="committed"):
+        play(clock, tx.commit(), nobody)
+    tx = in_doubt(clock)
+    with pytest.raises(TransactionNotFound, match="nothing of it is left"):
+        Play(clock, tx.commit()).answer(GONE)
+    assert tx.lease.state is TransactionState.ABORTED
+
+
+def test_a_commit_that_was_interrupted_may_be_committed_again() -> None:
+    clock = Clock()
+    tx = begin_master(clock, new_session(clock).catalog)
+    interrupted = tx.commit()
+    next(interrupted)
+    interrupted.close()
+    play(clock, tx.commit(), lambda target, body: Done())
+    assert tx.lease.state is TransactionState.COMMITTED
+
+
+def test_two_threads_do_not_commit_at_the_same_time() -> None:
+    clock = Clock()
+    tx = begin_master(clock, new_session(clock).catalog)
+    first = Play(clock, tx.commit())
+    with pytest.raises(TransactionClosed, match="committing"):
+        play(clock, tx.commit(), nobody)
+    first.answer(Done())
 
 
 def test_a_commit_that_gives_up_is_unknown_unless_it_never_left() -> None:

@@ -151,13 +151,10 @@ def test_a_schema_that_changed_meanwhile_asks_for_a_new_transaction() -> None:
 
 ids = st.integers(98, 102)
 values = st.dictionaries(
-    st.sampled_from(["a", "b"]), st.none() | st.integers(0, 5), min_size=1, max_size=2
+    st.sampled_from(["a", "b", "sum"]), st.none() | st.integers(0, 5), min_size=1, max_size=3
 )
-steps = st.lists(
-    st.tuples(st.sampled_from(["put", "update"]), ids, values)
-    | st.tuples(st.just("delete"), ids, st.none()),
-    max_size=8,
-)
+flags = st.fixed_dictionaries({"update": st.booleans(), "aggregate": st.booleans()})
+steps = st.lists(st.tuples(flags, ids, values) | st.tuples(st.none(), ids, st.just({})), max_size=8)
 
 
 @settings(
@@ -170,13 +167,79 @@ def test_what_is_seen_before_the_commit_is_there_after_it(
     db = shared_db
     renew(db, [{"id": number, **given} for number, given in there])
     with db.begin(read_own_writes=True) as tx:
-        for kind, number, given in taken:
-            if kind == "delete":
+        for flags, number, given in taken:
+            if flags is None:
                 tx.delete_rows(PATH, [{"id": number}])
             else:
-                tx.insert_rows(PATH, [{"id": number, **given}], update=kind == "update")
+                tx.insert_rows(PATH, [{"id": number, **given}], **flags)
         keys = [{"id": number} for number in range(97, 104)]
         seen = tx.select(PATH), tx.lookup_rows(PATH, keys, ["b"], keep_missing=True)
         arrow = tx.read_arrow(PATH)
     assert (db.select(PATH), db.lookup_rows(PATH, keys, ["b"], keep_missing=True)) == seen
     assert db.read_arrow(PATH) == arrow
+
+
+# ---- SQL
+
+WIDE: list[dict[str, Any]] = [
+    {"name": "k", "type": "int64", "sort_order": "ascending"},
+    {"name": "part", "type": "utf8", "sort_order": "ascending"},
+    {"name": "big", "type": "uint64"},
+    {"name": "share", "type": "double"},
+    {"name": "is_new", "type": "boolean"},
+    {"name": "raw", "type": "string"},
+    {"name": "note", "type": "utf8"},
+    {"name": "more", "type": "any"},
+    {"name": "total", "type": "int64", "aggregate": "sum"},
+]
+QUERIES = [
+    "select * from [//wide] order by k, part",
+    "select count(*) as n from [//wide]",
+    "select count(*) as n from [//wide] where k >= 2",
+    "select k, total from [//wide] where k = 1 order by part",
+    "select sum(total) as total, max(big) as big from [//wide] where k > 0 and k < 4",
+    "select a.k, b.note from [//wide] a join [//wide] b on a.total = b.total order by 1, 2",
+    "select w.note, n.name from [//wide] w join [//names] n using (k) order by 1, 2",
+    "select raw, more, share, is_new from [//wide] where part = 'x' order by k",
+]
+
+
+def fill(tx: dodona.Transaction) -> None:
+    tx.insert_rows("//wide", [{"k": 1, "part": "x", "note": "both", "total": 50}], update=True)
+    tx.insert_rows("//wide", [{"k": 1, "part": "y", "total": 5}], update=True, aggregate=True)
+    tx.delete_rows("//wide", [{"k": 2, "part": "x"}])
+    new = {"big": (1 << 64) - 1, "raw": b"\xff\x00", "more": {"a": [1, None]}, "share": 0.5}
+    tx.insert_rows("//wide", [{"k": 3, "part": "x", "is_new": True, "total": 7, **new}])
+    tx.delete_rows("//wide", [{"k": 4, "part": "x"}])
+    tx.insert_rows("//wide", [{"k": 4, "part": "x", "total": 2}], aggregate=True)
+    tx.insert_rows("//wide", [{"k": k, "part": "ä", "more": k} for k in (6, 7)])
+    tx.lock_rows("//wide", [{"k": 9, "part": "x"}])
+
+
+@pytest.fixture
+def wide(db: dodona.Client) -> Iterator[dodona.Client]:
+    db.create_table("//wide", WIDE, pivot_keys=[[], [2], [3]], mount=True)
+    db.create_table("//names", [WIDE[0], {"name": "name", "type": "utf8"}], mount=True)
+    db.insert_rows("//names", [{"k": at, "name": f"n{at}"} for at in range(5)])
+    rows = [(1, "x"), (1, "y"), (2, "x"), (4, "x"), (5, "z")]
+    db.insert_rows("//wide", [{"k": k, "part": it, "note": "old", "total": k} for k, it in rows])
+    yield db
+    for path in ("//wide", "//names"):
+        db.remove_table(path)
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_a_query_sees_what_it_would_see_after_the_commit(wide: dodona.Client, text: str) -> None:
+    db = wide
+    before = db.query(text)
+    plain = db.begin()
+    fill(plain)
+    assert plain.query(text) == before
+    plain.abort()
+    tx = db.begin(read_own_writes=True)
+    fill(tx)
+    db.insert_rows("//wide", [{"k": 0, "part": "x", "note": "other"}])
+    db.delete_rows("//wide", [{"k": 0, "part": "x"}])
+    seen = tx.query(text)
+    tx.commit()
+    assert seen == db.query(text) != before

@@ -13,9 +13,19 @@ from dodona._core.messages import (
 )
 from dodona.keys import encode_key
 from dodona.schema import Column
-from dodona.types import KEY_MIN, CellId, Key, Now
+from dodona.types import KEY_MIN, CellId, Key, Now, Revision
 from dodona_oracle.core.catalog import Catalog
-from dodona_oracle.core.records import Item, Put, Record, changes_of, state_from_items
+from dodona_oracle.core.records import (
+    COUNTERS,
+    LAST_REVISION,
+    Item,
+    Put,
+    Record,
+    changes_of,
+    decode_number,
+    encode_number,
+    state_from_items,
+)
 
 COLUMNS = (
     Column("k", "int64", sort_order="ascending"),
@@ -62,11 +72,24 @@ class Realm:
         reply: CatalogReply = self.catalog.handle(request, self.now())
         return reply
 
-    def beat(self, cell: int, *mounted: MountedTablet, port: int = 9000) -> Assignment:
+    def beat(
+        self,
+        cell: int,
+        *mounted: MountedTablet,
+        port: int = 9000,
+        revision: Revision | None = None,
+    ) -> Assignment:
+        """The cell has taken all that was commanded, unless `revision` says otherwise."""
         address = f"http://127.0.0.1:{port + cell}"
-        reply = self.ask(Heartbeat(CellId(cell), address, mounted, 7))
+        revision = self.catalog_revision() if revision is None else revision
+        reply = self.ask(Heartbeat(CellId(cell), address, mounted, 7, revision))
         assert isinstance(reply, Assignment)
         return reply
+
+    def catalog_revision(self) -> Revision:
+        """The last that was given out."""
+        stored = self.values.get((COUNTERS, LAST_REVISION), encode_number(0))
+        return Revision(decode_number(stored))
 
     def serve(self, cell: int) -> Assignment:
         """The cell takes up its assignment and says so."""

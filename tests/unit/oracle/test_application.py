@@ -89,6 +89,7 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
         "tablets": [],
         "addresses": {"0": "http://c"},
         "sequence": 1,
+        "revision": 0,
     }
     mounted = (await rest.send("POST", "/v1/table/mount?path=//a")).json()
     assert mounted["tablets"][0]["state"] == "mounting"
@@ -96,9 +97,11 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
     assert [(each["tablet"], each["path"]) for each in assigned] == [(2, "//a")]
     assert (await rest.problem("DELETE", "/v1/node?path=//b"))["status"] == 404
     served = [{"tablet": 2, "revision": 1}]
-    await rest.send("POST", "/v1/cells/heartbeat", {**beat, "mounted": served})
+    await rest.send("POST", "/v1/cells/heartbeat", {**beat, "mounted": served, "revision": 1})
     await rest.send("POST", "/v1/table/unmount?path=//a")
-    await rest.send("POST", "/v1/cells/heartbeat", beat)
+    await rest.send("POST", "/v1/cells/heartbeat", {**beat, "revision": 2})
+    unmounted = (await rest.send("GET", "/v1/table?path=//a")).json()["tablets"]
+    assert [each["state"] for each in unmounted] == ["unmounted"]
     gone = await rest.send("DELETE", "/v1/node?path=//a")
     assert (gone.status_code, gone.json()) == (200, {})
     assert (await rest.send("GET", "/v1/tables?prefix=//")).json() == {"paths": []}

@@ -11,15 +11,18 @@ from dodona._core.messages import (
     GetNode,
     GetTable,
     ListNodes,
+    MountedTablet,
     MountTable,
     NodeExists,
     RemoveNode,
+    ReshardTable,
     SetNode,
+    UnmountTable,
 )
 from dodona.errors import InvalidRequest, InvalidTabletState, LimitExceeded, NodeNotFound
 from dodona.keys import encode_key
 from dodona.schema import Column
-from dodona.types import KEY_MIN, TableSettings
+from dodona.types import KEY_MIN, Revision, TableSettings, TabletId, Timestamp
 from dodona_oracle.core.attributes import instant_text
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
@@ -77,8 +80,54 @@ def test_a_table_says_how_it_is_made_and_where_its_tablets_are(realm: Realm) -> 
     assert get(realm, "//t/@tablet_state") == "unmounted"
     realm.ask(MountTable("//t"))
     assert get(realm, "//t/@tablet_state") == "mounting"
-    tablet = {"index": 1, "id": 3, "state": "mounting", "cell": 0, "pivot_key": [1], "revision": 1}
-    assert get(realm, "//t/@tablets")[1] == tablet
+    assert get(realm, "//t/@tablets")[1] == {
+        "index": 1,
+        "id": 3,
+        "state": "mounting",
+        "cell": 0,
+        "pivot_key": [1],
+        "revision": 1,
+        "retained_timestamp": 1,
+    }
+
+
+def retained(realm: Realm) -> list[int]:
+    """Of the table, then of its tablets."""
+    tablets = [it["retained_timestamp"] for it in get(realm, "//t/@tablets")]
+    return [get(realm, "//t/@retained_timestamp"), *tablets]
+
+
+def test_a_table_says_from_when_on_it_can_be_read_in_all_tablets(realm: Realm) -> None:
+    realm.beat(0)
+    realm.ask(create("//t", tablet_count=2))
+    assert retained(realm) == [1, 1, 1]
+    first, second = realm.ask(MountTable("//t")).tablets
+    old, new = Timestamp(70 << 30), Timestamp(80 << 30)
+    realm.beat(0, MountedTablet(first.tablet, first.revision, "mounted", new))
+    realm.beat(
+        0,
+        MountedTablet(first.tablet, first.revision, "mounted", old),  # comes late
+        MountedTablet(second.tablet, second.revision, "mounted", old),
+    )
+    assert retained(realm) == [new, new, old]
+    realm.ask(UnmountTable("//t"))
+    realm.beat(0)
+    assert retained(realm) == [new, new, old]
+    realm.restart()
+    assert retained(realm) == [1, 1, 1]  # until its cell is heard
+
+
+def test_nobody_makes_the_master_keep_timestamps_that_can_not_be(realm: Realm) -> None:
+    realm.beat(0)
+    realm.ask(create("//t"))
+    for tablet, timestamp in ((2, 1 << 70), (2, -1), (99, 5)):
+        word = MountedTablet(TabletId(tablet), Revision(1), "mounted", Timestamp(timestamp))
+        realm.beat(0, word)
+    assert retained(realm) == [1, 1]
+    pivots = (KEY_MIN, pivot(1))
+    realm.ask(ReshardTable("//t", pivots))
+    realm.beat(0, MountedTablet(TabletId(2), Revision(1), "mounted", Timestamp(5)))
+    assert retained(realm) == [1, 1, 1]
 
 
 def test_pivot_keys_are_shown_as_values_that_json_knows(realm: Realm) -> None:
@@ -104,6 +153,20 @@ def test_users_keep_what_they_like(realm: Realm, value: Any) -> None:
     assert msgspec.msgpack.decode(realm.ask(NodeExists("//a/@mine")).value) is False
     with pytest.raises(NodeNotFound, match="//a/@mine"):
         get(realm, "//a/@mine")
+
+
+@pytest.mark.parametrize("name", ["in_memory_mode", "max_data_ttl", "atomicity", "mine"])
+def test_a_value_that_is_nested_too_deeply_is_refused_however_deep_it_is(
+    realm: Realm, name: str
+) -> None:
+    realm.ask(create("//t"))
+    for depth in (*range(33, 60), *range(900, 1100)):
+        value = b"\x91" * depth + b"\x01"
+        with pytest.raises((LimitExceeded, InvalidRequest), match=r"nested|MessagePack"):
+            realm.ask(SetNode(f"//t/@{name}", value))
+        attributes = b"\x81" + msgspec.msgpack.encode(name) + value
+        with pytest.raises((LimitExceeded, InvalidRequest), match=r"nested|MessagePack"):
+            realm.ask(msgspec.structs.replace(create("//u"), attributes=attributes))
 
 
 def test_attributes_are_given_at_once_or_when_a_node_is_made(realm: Realm) -> None:

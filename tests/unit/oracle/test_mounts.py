@@ -7,6 +7,7 @@ from dodona._core.messages import (
     Cell,
     Cluster,
     Done,
+    FreezeTable,
     GetCluster,
     GetTable,
     Heartbeat,
@@ -16,6 +17,7 @@ from dodona._core.messages import (
     RegisterProxy,
     RemoveNode,
     TableList,
+    UnfreezeTable,
     UnmountTable,
 )
 from dodona.errors import (
@@ -115,6 +117,33 @@ def test_word_of_an_earlier_mount_does_not_end_this_one(cluster: Realm) -> None:
     assert cluster.states() == ["mounting"]
     cluster.serve(0)
     assert cluster.states() == ["mounted"]
+
+
+@pytest.mark.parametrize("command", [FreezeTable, UnmountTable])
+def test_word_from_before_a_command_does_not_end_it(
+    cluster: Realm, command: type[FreezeTable | UnmountTable]
+) -> None:
+    """Though it says what the command asked for: it may be from long ago."""
+    path = "//bank/accounts"
+    cluster.beat(0)
+    cluster.ask(create())
+    (tablet,) = cluster.ask(MountTable(path)).tablets
+    cluster.serve(0)
+    cluster.ask(FreezeTable(path))
+    frozen = MountedTablet(tablet.tablet, tablet.revision, "frozen")
+    late = cluster.beat(0, frozen).revision
+    assert cluster.states() == ["frozen"]
+    cluster.ask(UnfreezeTable(path))
+    cluster.beat(0, MountedTablet(tablet.tablet, tablet.revision))
+    assert cluster.states() == ["mounted"]
+    (under_way,) = cluster.ask(command(path)).tablets
+    words = [frozen] if command is FreezeTable else []
+    cluster.restart()
+    cluster.beat(0, *words, revision=late)
+    assert cluster.states() == [under_way.state]
+    known = cluster.beat(0, MountedTablet(tablet.tablet, tablet.revision)).revision
+    cluster.beat(0, *words, revision=known)
+    assert cluster.states() == ["frozen" if words else "unmounted"]
 
 
 def test_word_of_another_cell_ends_nothing(cluster: Realm) -> None:

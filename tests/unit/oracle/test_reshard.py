@@ -1,12 +1,14 @@
 """Tablets divided anew, copied, and tables altered: what the catalog makes of them."""
 
+import time
+
 import pytest
 from msgspec.structs import replace
 
 from dodona._core.messages import TabletSource
 from dodona.errors import InvalidTabletState, LimitExceeded, SchemaViolation, Unavailable
 from dodona.schema import Column
-from dodona.types import KEY_MIN, CellId, Revision, TableSettings, TabletId
+from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Revision, TableSettings, TabletId
 from dodona_oracle.core import definitions, life
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from unit.oracle.realm import COLUMNS, pivot
@@ -27,8 +29,8 @@ def table(count: int, *, cell: int | None = 0, state: str = "unmounted") -> Stor
     return StoredTable(9, "//t", COLUMNS, "full", tablets, TableSettings(min_data_versions=2))
 
 
-def source(number: int) -> TabletSource:
-    return TabletSource(TabletId(10 + number), CellId(number))
+def source(number: int, lower: Key = KEY_MIN, upper: Key = KEY_MAX) -> TabletSource:
+    return TabletSource(TabletId(10 + number), CellId(number), lower, upper)
 
 
 def test_new_tablets_take_over_from_all_that_they_overlap() -> None:
@@ -39,9 +41,9 @@ def test_new_tablets_take_over_from_all_that_they_overlap() -> None:
     assert [it.pivot_key for it in after.tablets] == [KEY_MIN, *pivots, pivot(30)]
     assert [it.sources for it in after.tablets] == [
         (),
-        (source(1),),
-        (source(1), source(2)),
-        (source(2),),
+        (source(1, pivot(10), pivot(15)),),
+        (source(1, pivot(15), pivot(20)), source(2, pivot(20), pivot(25))),
+        (source(2, pivot(25), pivot(30)),),
         (),
     ]
     new = after.tablets[1]
@@ -60,10 +62,10 @@ def test_resharding_again_before_a_mount_keeps_the_first_sources() -> None:
     twice = life.reshard(once, (KEY_MIN,), None, None, 200)
     (tablet,) = twice.tablets
     assert tablet.sources == (
-        replace(source(0), upper=pivot(15)),
-        replace(source(1), upper=pivot(15)),
-        replace(source(1), lower=pivot(15)),
-        replace(source(2), lower=pivot(15)),
+        source(0, upper=pivot(10)),
+        source(1, pivot(10), pivot(15)),
+        source(1, pivot(15), pivot(20)),
+        source(2, pivot(20)),
     )
 
 
@@ -74,9 +76,9 @@ def test_rows_that_one_of_them_took_over_are_taken_from_it_only() -> None:
     once = replace(once, tablets=(once.tablets[0], had, once.tablets[2]))
     (tablet,) = life.reshard(once, (KEY_MIN,), None, None, 200).tablets
     assert tablet.sources == (
-        replace(source(0), upper=pivot(5)),
-        TabletSource(TabletId(101), CellId(4)),
-        replace(source(0), lower=pivot(7)),
+        source(0, upper=pivot(5)),
+        TabletSource(TabletId(101), CellId(4), pivot(5), pivot(7)),
+        source(0, lower=pivot(7)),
     )
 
 
@@ -92,8 +94,8 @@ def test_resharded_tablets_are_placed_anew_and_taken_over_once() -> None:
     )
     assert [it.cell for it in mounted.tablets] == [7, 7]
     first, second = life.assignments(mounted, CellId(7))
-    assert first.sources == (source(0),)
-    assert second.sources == (source(0), source(1))
+    assert first.sources == (source(0, upper=pivot(5)),)
+    assert second.sources == (source(0, pivot(5), pivot(10)), source(1, pivot(10)))
     assert first.upper == second.lower == pivot(5)
 
 
@@ -139,6 +141,26 @@ def test_a_table_has_so_many_tablets_and_no_more(monkeypatch: pytest.MonkeyPatch
 # Copies
 
 
+def test_thousands_of_tablets_are_divided_anew_in_no_time() -> None:
+    """The master hands out timestamps meanwhile."""
+    count = definitions.TABLETS_PER_TABLE_MAX
+    tablets = tuple(
+        StoredTablet(
+            TabletId(10 + at), pivot(at) if at else KEY_MIN, "unmounted", CellId(0), Revision(5)
+        )
+        for at in range(count)
+    )
+    once = replace(table(1), tablets=tablets)
+    between = (KEY_MIN, *(pivot(at, "m") for at in range(1, count)))
+    started_s = time.process_time()
+    once = life.reshard(once, between, None, None, 100_000)
+    assert sum(len(it.sources) for it in once.tablets) == 2 * count - 1
+    merged = life.reshard(once, (KEY_MIN,), None, None, 200_000)
+    again = life.reshard(merged, tuple(it.pivot_key for it in tablets), None, None, 300_000)
+    assert [it.sources[0].tablet for it in again.tablets] == [it.tablet for it in tablets]
+    assert time.process_time() - started_s < 1.5
+
+
 def test_a_copy_lives_where_its_source_does_and_takes_over_its_rows() -> None:
     original = table(2)
     copy = life.copied(original, "//copy", 50)
@@ -150,7 +172,10 @@ def test_a_copy_lives_where_its_source_does_and_takes_over_its_rows() -> None:
         (0, "unmounted", 0),
         (1, "unmounted", 0),
     ]
-    assert [it.sources for it in copy.tablets] == [(source(0),), (source(1),)]
+    assert [it.sources for it in copy.tablets] == [
+        (source(0, upper=pivot(10)),),
+        (source(1, lower=pivot(10)),),
+    ]
 
 
 def test_a_copy_of_a_table_that_never_was_mounted_is_empty() -> None:
@@ -162,7 +187,7 @@ def test_a_copy_of_resharded_tablets_takes_over_from_the_old_ones_when_it_is_mou
     resharded = life.reshard(table(2), (KEY_MIN,), None, None, 100)
     (tablet,) = life.copied(resharded, "//copy", 50).tablets
     assert tablet.cell is None
-    assert tablet.sources == (source(0), source(1))
+    assert tablet.sources == (source(0, upper=pivot(10)), source(1, lower=pivot(10)))
 
 
 def test_what_still_waits_for_its_rows_can_not_be_passed_on() -> None:

@@ -23,6 +23,7 @@ from dodona.errors import (
     LimitExceeded,
     TransactionClosed,
     TransactionNotFound,
+    Unavailable,
 )
 from dodona.types import TreeTransactionId
 from dodona_oracle.core import tree_transactions
@@ -156,6 +157,27 @@ def test_copying_under_a_transaction_keeps_the_source_unmounted(tree: Tree) -> N
     tree.ask(MountTable("//t"))
 
 
+def test_a_copy_may_be_copied_before_it_is_committed(tree: Tree) -> None:
+    tree.beat(0)
+    tree.make_table("//t")
+    tree.ask(MountTable("//t"))
+    (source,) = tree.serve(0).tablets
+    tree.ask(UnmountTable("//t"))
+    tree.beat(0)
+    mine = tree.begin()
+    tree.ask(CopyNode("//t", "//u", transaction=mine))
+    nested = tree.begin(mine)
+    tree.ask(CopyNode("//u", "//v", transaction=nested))
+    tree.commit(nested)
+    tree.refused(MountTable("//t"))
+    tree.commit(mine)
+    assigned = tree.beat(0).tablets
+    assert [(it.path, it.mode) for it in assigned] == [("//u", "unmounted"), ("//v", "unmounted")]
+    assert [[its.tablet for its in it.sources] for it in assigned] == [[source.tablet]] * 2
+    with pytest.raises(Unavailable, match="still being copied"):
+        tree.ask(CopyNode("//u", "//w"))
+
+
 # Beginning and ending
 
 
@@ -188,6 +210,24 @@ def test_a_commit_may_be_repeated(tree: Tree, monkeypatch: pytest.MonkeyPatch) -
         tree.abort(transactions[2])
     with pytest.raises(TransactionNotFound):
         tree.commit(transactions[0])
+
+
+def test_a_commit_may_be_repeated_after_a_restart(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_transactions, "COMMITTED_MAX", 2)
+    transactions = [tree.begin() for _ in range(3)]
+    for transaction in reversed(transactions):
+        tree.commit(transaction)
+    tree.restart()
+    with pytest.raises(TransactionNotFound):
+        tree.commit(transactions[2])
+    tree.commit(transactions[0])
+    tree.commit(tree.begin())
+    tree.restart()
+    tree.commit(transactions[0])  # the older id, and the later commit
+    with pytest.raises(TransactionNotFound):
+        tree.commit(transactions[1])
 
 
 def test_one_that_is_not_pinged_ends_with_all_inside(tree: Tree) -> None:

@@ -90,6 +90,27 @@ def test_an_answer_to_an_older_heartbeat_is_ignored() -> None:
     assert ATOMIC in mounted(bench)
 
 
+def test_a_heartbeat_says_which_commands_the_cell_knows_of() -> None:
+    bench = Bench()
+    sequence = bench.heartbeats[CELL].sequence
+    assigned = tuple(BOTH)
+    node = bench.nodes[CELL]
+    node.handle_assignment(Assignment(assigned, {}, sequence, Revision(7)), bench.now)
+    node.handle_assignment(Assignment(assigned, {}, sequence - 1, Revision(8)), bench.now)
+    bench.pass_time(0.5)
+    assert bench.heartbeats[CELL].revision == 7
+    bench.start(CELL)
+    assert bench.heartbeats[CELL].revision == 0
+
+
+def test_a_heartbeat_says_from_when_on_each_tablet_can_be_read() -> None:
+    bench = Bench()
+    bench.nodes[CELL].cell.tablets[ATOMIC].retained_timestamp = Timestamp(9)
+    bench.pass_time(0.5)
+    retained = {it.tablet: it.retained_timestamp for it in bench.heartbeats[CELL].mounted}
+    assert retained == {ATOMIC: 9, NON_ATOMIC: 1}
+
+
 def test_a_fence_that_never_came_is_asked_for_again() -> None:
     bench = Bench()
     bench.assign(CELL, [assignment(ATOMIC, "full", Revision(2)), *ONLY_NON_ATOMIC])

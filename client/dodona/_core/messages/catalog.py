@@ -6,6 +6,7 @@ from dodona.schema import Column
 from dodona.types import (
     KEY_MAX,
     KEY_MIN,
+    MIN_TIMESTAMP,
     NO_TREE_TRANSACTION,
     Atomicity,
     CellId,
@@ -13,6 +14,7 @@ from dodona.types import (
     Revision,
     TableSettings,
     TabletId,
+    Timestamp,
     TreeTransactionId,
 )
 
@@ -136,20 +138,23 @@ class Done(Message, frozen=True, array_like=True, gc=False, tag=78):
 
 class MountedTablet(Message, frozen=True, array_like=True, gc=False):
     """`mode` is what it is served for: see `TabletAssignment`. A tablet is here once it has all of
-    its rows."""
+    its rows. What was before `retained_timestamp` may be gone."""
 
     tablet: TabletId
     revision: Revision
     mode: str = "mounted"
+    retained_timestamp: Timestamp = MIN_TIMESTAMP
 
 
 class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
-    """A cell says where it is and which tablets it serves. → Assignment with this `sequence`."""
+    """A cell says where it is and which tablets it serves. → Assignment with this `sequence`.
+    `revision` is that of the last assignment it took: its word is on no command after that."""
 
     cell: CellId
     address: str
     mounted: tuple[MountedTablet, ...]
     sequence: int
+    revision: Revision = Revision(0)
 
 
 class TabletSource(Message, frozen=True, array_like=True, gc=False):
@@ -181,11 +186,13 @@ class TabletAssignment(Message, frozen=True, array_like=True, gc=False):
 class Assignment(Message, frozen=True, array_like=True, gc=False, tag=81):
     """All tablets that the cell is to serve: it unmounts any other. And where all cells are.
     `sequence` is the heartbeat's that it answers: an answer to an older one is stale. Tablets that
-    have yet to take over rows come first: their sources may follow."""
+    have yet to take over rows come first: their sources may follow. `revision` is the last that
+    was given out: commands up to it are in here."""
 
     tablets: tuple[TabletAssignment, ...]
     addresses: dict[CellId, str]
     sequence: int
+    revision: Revision = Revision(0)
 
 
 class RegisterProxy(Message, frozen=True, array_like=True, gc=False, tag=82):
