@@ -111,6 +111,7 @@ class AsyncClient(AsyncCatalog):
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> list[dict[str, Any]]:
+        """As `dodona.Client.lookup_rows`."""
         lookup = self._session.lookup_rows
         read = lookup(path, keys, columns, keep_missing, timestamp, retention_timestamp)
         return await self._run(read)
@@ -123,6 +124,7 @@ class AsyncClient(AsyncCatalog):
         keep_missing: bool = False,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
     ) -> list[VersionedRow]:
+        """As `dodona.Client.lookup_versions`."""
         lookup = self._session.lookup_versions
         return await self._run(lookup(path, keys, columns, keep_missing, timestamp))
 
@@ -135,6 +137,7 @@ class AsyncClient(AsyncCatalog):
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Rows:
+        """As `dodona.Client.select`."""
         select = self._session.select
         return await self._run(select(path, lower, upper, columns, timestamp, retention_timestamp))
 
@@ -147,6 +150,7 @@ class AsyncClient(AsyncCatalog):
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Any:
+        """As `dodona.Client.read_arrow`."""
         read = self._session.read_arrow
         return await self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
 
@@ -164,12 +168,14 @@ class AsyncClient(AsyncCatalog):
         aggregate: bool = False,
         durability: Durability = "sync",
     ) -> Timestamp | None:
+        """As `dodona.Client.insert_rows`."""
         write = self._session.write_rows
         return await self._run(write(path, rows, update, durability, aggregate))
 
     async def delete_rows(
         self, path: str, keys: Iterable[Row], durability: Durability = "sync"
     ) -> Timestamp | None:
+        """As `dodona.Client.delete_rows`."""
         return await self._run(self._session.erase_rows(path, keys, durability))
 
     async def write_arrow(
@@ -179,6 +185,7 @@ class AsyncClient(AsyncCatalog):
         durability: Durability = "sync",
         stamp: Timestamp | None = None,
     ) -> int:
+        """As `dodona.Client.write_arrow`."""
         return await self._run(self._session.write_arrow(path, data, durability, stamp))
 
     # ---- transactions
@@ -199,6 +206,7 @@ class AsyncClient(AsyncCatalog):
         attempts_max: int = RERUN_ATTEMPTS_MAX,
         deadline_ms: int = RERUN_DEADLINE_MS,
     ) -> Result:
+        """As `dodona.Client.run_in_transaction`."""
         session = self._session
         rerun = session.rerun(attempts_max, deadline_ms)
         if not callable(function):
@@ -220,6 +228,7 @@ class AsyncClient(AsyncCatalog):
     async def outcome(
         self, transaction: TransactionId, coordinator: CellId | None = None
     ) -> Outcome:
+        """As `dodona.Client.outcome`."""
         return await self._run(self._session.outcome(transaction, coordinator))
 
 
@@ -233,18 +242,22 @@ class AsyncTransaction:
 
     @property
     def id(self) -> TransactionId | None:
+        """As `dodona.Transaction.id`."""
         return self._buffer.id
 
     @property
     def start_timestamp(self) -> Timestamp | None:
+        """As `dodona.Transaction.start_timestamp`."""
         return self._buffer.start_timestamp
 
     @property
     def commit_timestamp(self) -> Timestamp | None:
+        """As `dodona.Transaction.commit_timestamp`."""
         return self._buffer.commit_timestamp
 
     @property
     def state(self) -> TransactionState:
+        """As `dodona.Transaction.state`."""
         return self._buffer.state
 
     def __repr__(self) -> str:
@@ -272,6 +285,7 @@ class AsyncTransaction:
         columns: Sequence[str] | None = None,
         keep_missing: bool = False,
     ) -> list[dict[str, Any]]:
+        """As `dodona.Transaction.lookup_rows`."""
         at, lookup = self._buffer.read_timestamp(), self._session.lookup_rows
         return await self._run(
             lookup(path, keys, columns, keep_missing, at, transaction=self._buffer)
@@ -284,6 +298,7 @@ class AsyncTransaction:
         columns: Sequence[str] | None = None,
         keep_missing: bool = False,
     ) -> list[VersionedRow]:
+        """As `dodona.Transaction.lookup_versions`."""
         at, lookup = self._buffer.read_timestamp(), self._session.lookup_versions
         return await self._run(lookup(path, keys, columns, keep_missing, at))
 
@@ -294,6 +309,7 @@ class AsyncTransaction:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Rows:
+        """As `dodona.Transaction.select`."""
         at = self._buffer.read_timestamp()
         select = self._session.select
         return await self._run(select(path, lower, upper, columns, at, transaction=self._buffer))
@@ -305,11 +321,13 @@ class AsyncTransaction:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Any:
+        """As `dodona.Transaction.read_arrow`."""
         at = self._buffer.read_timestamp()
         read = self._session.read_arrow
         return await self._run(read(path, lower, upper, columns, at, transaction=self._buffer))
 
     async def query(self, sql: str) -> Any:
+        """As `dodona.Transaction.query`."""
         at, buffer = self._buffer.read_timestamp(), self._buffer
         return await _answer(self._run, self._session, sql, at, buffer)
 
@@ -321,10 +339,12 @@ class AsyncTransaction:
         aggregate: bool = False,
         lock_type: LockType = "exclusive",
     ) -> None:
+        """As `dodona.Transaction.insert_rows`."""
         insert = self._session.insert_rows
         await self._run(insert(self._buffer, path, rows, update, aggregate, lock_type))
 
     async def delete_rows(self, path: str, keys: Iterable[Row]) -> None:
+        """As `dodona.Transaction.delete_rows`."""
         await self._run(self._session.delete_rows(self._buffer, path, keys))
 
     async def lock_rows(
@@ -334,13 +354,16 @@ class AsyncTransaction:
         locks: Sequence[str] | None = None,
         lock_type: LockType = "shared_strong",
     ) -> None:
+        """As `dodona.Transaction.lock_rows`."""
         lock = self._session.lock_rows
         await self._run(lock(self._buffer, path, keys, locks, lock_type))
 
     async def commit(self) -> Timestamp | None:
+        """As `dodona.Transaction.commit`."""
         return await self._run(self._session.commit(self._buffer))
 
     async def abort(self) -> None:
+        """As `dodona.Transaction.abort`."""
         self._buffer.abort()
 
 

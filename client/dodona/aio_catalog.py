@@ -64,15 +64,18 @@ class AsyncTree:
         mount: bool = False,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
+        """As `dodona.Client.create_table`."""
         create = self._catalog.create_table
         await self._run(
             create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes)
         )
 
     async def remove_table(self, path: str) -> None:
+        """As `dodona.Client.remove_table`."""
         await self._run(self._catalog.remove_table(path))
 
     async def get_table(self, path: str) -> TableInfo:
+        """As `dodona.Client.get_table`."""
         return await self._run(self._catalog.get_table(path))
 
     async def create_directory(
@@ -82,28 +85,36 @@ class AsyncTree:
         recursive: bool = False,
         ignore_existing: bool = False,
     ) -> None:
+        """As `dodona.Client.create_directory`."""
         create = self._catalog.create_directory
         await self._run(create(path, attributes, recursive, ignore_existing))
 
     async def remove(self, path: str, recursive: bool = False, force: bool = False) -> None:
+        """As `dodona.Client.remove`."""
         await self._run(self._catalog.remove(path, recursive, force))
 
     async def move(self, source: str, destination: str, recursive: bool = False) -> None:
+        """As `dodona.Client.move`."""
         await self._run(self._catalog.move(source, destination, recursive))
 
     async def copy(self, source: str, destination: str, recursive: bool = False) -> None:
+        """As `dodona.Client.copy`."""
         await self._run(self._catalog.copy(source, destination, recursive))
 
     async def list(self, path: str) -> Names:
+        """As `dodona.Client.list`."""
         return await self._run(self._catalog.list(path))
 
     async def exists(self, path: str) -> bool:
+        """As `dodona.Client.exists`."""
         return await self._run(self._catalog.exists(path))
 
     async def get(self, path: str) -> Any:
+        """As `dodona.Client.get`."""
         return await self._run(self._catalog.get(path))
 
     async def set(self, path: str, value: Any) -> None:
+        """As `dodona.Client.set`."""
         await self._run(self._catalog.set(path, value))
 
     async def _begin(self, timeout_ms: int, title: str) -> "AsyncMasterTransaction":
@@ -125,6 +136,7 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> None:
+        """As `dodona.Client.mount_table`."""
         first, last = first_tablet_index, last_tablet_index
         await self._run(self._catalog.mount_table(path, freeze, first, last, timeout_ms))
 
@@ -135,6 +147,7 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> None:
+        """As `dodona.Client.unmount_table`."""
         first, last = first_tablet_index, last_tablet_index
         await self._run(self._catalog.unmount_table(path, first, last, timeout_ms))
 
@@ -145,6 +158,7 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> None:
+        """As `dodona.Client.freeze_table`."""
         first, last = first_tablet_index, last_tablet_index
         await self._run(self._catalog.freeze_table(path, first, last, timeout_ms))
 
@@ -155,6 +169,7 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> None:
+        """As `dodona.Client.unfreeze_table`."""
         first, last = first_tablet_index, last_tablet_index
         await self._run(self._catalog.unfreeze_table(path, first, last, timeout_ms))
 
@@ -165,6 +180,7 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> None:
+        """As `dodona.Client.remount_table`."""
         first, last = first_tablet_index, last_tablet_index
         await self._run(self._catalog.remount_table(path, first, last, timeout_ms))
 
@@ -176,18 +192,22 @@ class AsyncCatalog(AsyncTree):
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
     ) -> None:
+        """As `dodona.Client.reshard_table`."""
         first, last = first_tablet_index, last_tablet_index
         await self._run(self._catalog.reshard_table(path, pivot_keys, tablet_count, first, last))
 
     async def alter_table(
         self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
     ) -> None:
+        """As `dodona.Client.alter_table`."""
         await self._run(self._catalog.alter_table(path, schema))
 
     async def list_tables(self, prefix: str = "//") -> Names:
+        """As `dodona.Client.list_tables`."""
         return await self._run(self._catalog.list_tables(prefix))
 
     async def get_cluster(self) -> Cluster:
+        """As `dodona.Client.get_cluster`."""
         return await self._run(self._catalog.get_cluster())
 
     def begin_master(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "BeginningMaster":
@@ -202,10 +222,12 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
 
     @property
     def id(self) -> TreeTransactionId:
+        """As `dodona.MasterTransaction.id`."""
         return self._catalog.lease.id
 
     @property
     def state(self) -> TransactionState:
+        """As `dodona.MasterTransaction.state`."""
         return self._catalog.lease.state_known
 
     def __repr__(self) -> str:
@@ -229,18 +251,23 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
         child: str | None = None,
         attribute: str | None = None,
     ) -> int:
+        """As `dodona.MasterTransaction.lock`."""
         return await self._run(self._catalog.lock(path, mode, child, attribute))
 
     def begin(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "BeginningMaster":
+        """As `dodona.MasterTransaction.begin`."""
         return BeginningMaster(self, timeout_ms, title)
 
     async def ping(self) -> None:
+        """As `dodona.MasterTransaction.ping`."""
         await self._run(self._catalog.ping())
 
     async def commit(self) -> None:
+        """As `dodona.MasterTransaction.commit`."""
         await self._run(self._catalog.commit())
 
     async def abort(self) -> None:
+        """As `dodona.MasterTransaction.abort`."""
         await self._run(self._catalog.abort())
 
 

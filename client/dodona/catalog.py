@@ -56,19 +56,25 @@ class Tree:
         mount: bool = False,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make a sorted table, of one tablet unless `pivot_keys` (leading key column values, the
-        first is empty) or `tablet_count` say otherwise, and the directories above it. `attributes`
-        are settings (see `TableSettings`) and whatever else is to be kept there. With `mount` (not
-        in a master transaction) it is mounted too. Raises NodeExists, SchemaViolation."""
+        """Make a sorted table, and the directories above it. `schema` is a list of columns, as
+        `Column` or as dicts of its fields.
+
+        It has one tablet, or one for each of `pivot_keys` (lists of leading key column values,
+        rising, the first is empty), or `tablet_count`, which divide all values of the first key
+        column evenly. `attributes` are settings (see `TableSettings`) and whatever else is to be
+        kept there. With `mount` (not in a master transaction) it is mounted too: should that fail,
+        the table is there. Raises NodeExists, SchemaViolation, InvalidRequest, LimitExceeded,
+        NodeLocked, Unavailable."""
         create = self._catalog.create_table
         self._run(create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes))
 
     def remove_table(self, path: str) -> None:
-        """Remove a table and all its rows; it is unmounted first. Raises TableNotFound."""
+        """Remove a table and all its rows, mounted or not. Raises TableNotFound, NodeLocked."""
         self._run(self._catalog.remove_table(path))
 
     def get_table(self, path: str) -> TableInfo:
-        """The table's schema, atomicity, settings and tablets. Raises TableNotFound."""
+        """The table's schema, atomicity, settings and tablets, as the master knows them now. Raises
+        TableNotFound."""
         return self._run(self._catalog.get_table(path))
 
     def create_directory(
@@ -79,28 +85,29 @@ class Tree:
         ignore_existing: bool = False,
     ) -> None:
         """Make a directory; with `recursive` those above it too. Raises NodeExists (unless
-        `ignore_existing` and it is a directory), NodeNotFound."""
+        `ignore_existing` and it is a directory), NodeNotFound, InvalidRequest, NodeLocked."""
         create = self._catalog.create_directory
         self._run(create(path, attributes, recursive, ignore_existing))
 
     def remove(self, path: str, recursive: bool = False, force: bool = False) -> None:
-        """Remove a table, a directory (an empty one, unless `recursive`) or an attribute. Raises
-        NodeNotFound, unless `force`; InvalidRequest."""
+        """Remove a table (a mounted one too), a directory (an empty one, unless `recursive`) or an
+        attribute. Raises NodeNotFound, unless `force`; InvalidRequest, NodeLocked."""
         self._run(self._catalog.remove(path, recursive, force))
 
     def move(self, source: str, destination: str, recursive: bool = False) -> None:
         """Move a table or a directory to a path where nothing is; with `recursive` the directories
         above that are made. Tables must be unmounted. Raises NodeNotFound, NodeExists,
-        InvalidTabletState."""
+        InvalidTabletState, NodeLocked."""
         self._run(self._catalog.move(source, destination, recursive))
 
     def copy(self, source: str, destination: str, recursive: bool = False) -> None:
-        """As `move`, and the source stays. Copies of tables have their rows of now."""
+        """As `move`, and the source stays. Copies of tables have their rows of now (in a master
+        transaction: of its commit), settings and attributes, and are unmounted."""
         self._run(self._catalog.copy(source, destination, recursive))
 
     def list(self, path: str) -> Names:
         """The names in a directory, sorted; of `//name/@` those of all attributes. Raises
-        NodeNotFound."""
+        NodeNotFound, and InvalidRequest for a table."""
         return self._run(self._catalog.list(path))
 
     def exists(self, path: str) -> bool:
@@ -114,7 +121,8 @@ class Tree:
 
     def set(self, path: str, value: Any) -> None:
         """Set an attribute to any value that JSON has; `//name/@` to a dict of all attributes that
-        users may set. Raises NodeNotFound, InvalidRequest, InvalidTabletState."""
+        are the user's own. Settings of tables are attributes (see `TableSettings`), where None is
+        the default. Raises NodeNotFound, InvalidRequest, InvalidTabletState, NodeLocked."""
         self._run(self._catalog.set(path, value))
 
     def _begin(self, timeout_ms: int, title: str) -> "MasterTransaction":
@@ -127,7 +135,10 @@ class Catalog(Tree):
     """What there is outside of master transactions only: the life of tables.
 
     Where a range of tablets can be given, its ends are places in the table from 0, both included;
-    without one it begins with the first or ends with the last. `timeout_ms` is how long to wait.
+    without one it begins with the first or ends with the last. `timeout_ms` is how long to wait,
+    after which Unavailable is raised and what was asked for goes on. What is so already, or on its
+    way to be, is no error. While a master transaction has a lock on the table all of them raise
+    NodeLocked.
     """
 
     _catalog: CatalogSession
@@ -153,7 +164,8 @@ class Catalog(Tree):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> None:
-        """Have it served no more, and wait until it is not. Raises as `mount_table`."""
+        """Have it served no more, and wait until it is not: until the transactions that are
+        committing there have ended. Raises as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
         self._run(self._catalog.unmount_table(path, first, last, timeout_ms))
 
@@ -208,8 +220,10 @@ class Catalog(Tree):
     def alter_table(
         self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
     ) -> None:
-        """Give an unmounted table another schema, which its rows must fit. Raises TableNotFound,
-        InvalidTabletState, SchemaViolation."""
+        """Give an unmounted table another schema, which its rows must fit: all its columns and new
+        ones that are not required. A column may become not required, change its lock, get an
+        aggregate, or become string from utf8. Raises TableNotFound, InvalidTabletState,
+        SchemaViolation."""
         self._run(self._catalog.alter_table(path, schema))
 
     def list_tables(self, prefix: str = "//") -> Names:
@@ -222,8 +236,9 @@ class Catalog(Tree):
 
     def begin_master(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "MasterTransaction":
         """Begin a transaction on the tree. Used in a `with` block it commits at the end, or aborts
-        on an exception. The master ends it if it hears nothing from this client for `timeout_ms`.
-        Raises Unavailable, InvalidRequest."""
+        on an exception. The master ends it if it hears nothing from this client for `timeout_ms`
+        (1,000 to 3,600,000). Others who meet its locks see its `title`. Raises Unavailable,
+        InvalidRequest, LimitExceeded. ("Creating a transaction")"""
         return self._begin(timeout_ms, title)
 
 
@@ -272,16 +287,18 @@ class MasterTransaction(Tree, RowsRefused):
         return self._run(self._catalog.lock(path, mode, child, attribute))
 
     def begin(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "MasterTransaction":
-        """Begin one inside this one: its commit hands over to this one what it did."""
+        """Begin one inside this one: its commit hands over to this one what it did, and the end of
+        this one aborts it. Raises as `Client.begin_master`, and TransactionClosed."""
         return self._begin(timeout_ms, title)
 
     def ping(self) -> None:
-        """Tell the master that this client is alive, now. Raises TransactionNotFound."""
+        """Tell the master that this client is alive, now; it is told from time to time anyway.
+        Raises TransactionNotFound, TransactionClosed, Unavailable."""
         self._run(self._catalog.ping())
 
     def commit(self) -> None:
-        """Have all of it take effect. Raises CommitOutcomeUnknown (call it again to find out), and
-        others: then nothing of it has."""
+        """Have all of it take effect; those inside it that are still open are aborted. Raises
+        CommitOutcomeUnknown (call it again to find out), and others: then nothing of it has."""
         self._run(self._catalog.commit())
 
     def abort(self) -> None:

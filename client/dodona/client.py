@@ -60,10 +60,11 @@ def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "Client":
 
 
 def open(path: FolderPath) -> "Client":
-    """A database in this process, kept in the folder `path`. No server; same API.
+    """A database in this process, kept in the folder `path`, which is made if it is not there. No
+    server; same API.
 
-    One process at a time may have it open. Raises FolderInUse, DataCorrupted, InvalidRequest if
-    the server extra is not installed.
+    One client at a time may have it open. Raises FolderInUse, DataCorrupted; InvalidRequest, also
+    if the server extra is not installed.
     """
     folder, session = check_folder(path), new_session()
     return Client(load_embedded().open_blocking(folder, session.routing), session, folder)
@@ -92,14 +93,16 @@ class Client(Catalog):
         self.close()
 
     def close(self) -> None:
-        """Let go of all connections. Calls that are under way fail."""
+        """Let go of all connections. Calls that are under way fail, later ones raise
+        InvalidRequest. Repeating it is harmless."""
         self._driver.close()
         self._pinger.close()
 
     # ---- timestamps
 
     def generate_timestamp(self) -> Timestamp:
-        """A fresh timestamp of the oracle. Raises Unavailable."""
+        """A fresh timestamp of the oracle: larger than any that anybody had before. Raises
+        Unavailable. ("Timestamps")"""
         return self._run(self._session.generate_timestamp())
 
     # ---- reads
@@ -113,10 +116,17 @@ class Client(Catalog):
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> list[dict[str, Any]]:
-        """The rows of these keys, in their order. Missing ones are left out, or None with
-        `keep_missing`. Without a timestamp each row is the newest; for one snapshot of several
+        """The rows of these keys, in their order, as dicts of the `columns` named, or of all.
+
+        A key is a dict of key columns; absent ones are null. Missing rows are left out, or None
+        with `keep_missing`. Without a timestamp each row is the newest; for one snapshot of several
         rows give a timestamp, or read in a transaction. What was written or deleted before
-        `retention_timestamp`, here and below, is as if it had never been."""
+        `retention_timestamp` (included in what is seen; 0 for none), here and below, is as if it
+        had never been.
+
+        Raises InvalidRequest, SchemaViolation, LimitExceeded (1,000,000 keys), TableNotFound,
+        TableNotMounted, SnapshotTooOld, RowBlocked, Unavailable, and so do the other reads.
+        """
         lookup = self._session.lookup_rows
         read = lookup(path, keys, columns, keep_missing, timestamp, retention_timestamp)
         return self._run(read)
@@ -143,8 +153,9 @@ class Client(Catalog):
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Rows:
-        """The rows of lower ≤ key < upper (leading key column values), in key order, at one
-        snapshot: a fresh one without a timestamp."""
+        """The rows of lower ≤ key < upper, in key order, at one snapshot: a fresh one without a
+        timestamp. The ends are lists of leading key column values; None is no end. Of tables of
+        atomicity none the newest is read, which is no snapshot. Raises as `lookup_rows`."""
         select = self._session.select
         return self._run(select(path, lower, upper, columns, timestamp, retention_timestamp))
 
@@ -157,7 +168,8 @@ class Client(Catalog):
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Any:
-        """As `select`, as a `pyarrow.Table`: for many rows."""
+        """As `select`, as a `pyarrow.Table`: for many rows. Columns of type any hold
+        MessagePack."""
         read = self._session.read_arrow
         return self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
 
@@ -189,7 +201,8 @@ class Client(Catalog):
         aggregate: bool = False,
         durability: Durability = "sync",
     ) -> Timestamp | None:
-        """Insert in a transaction of its own, of the table's atomicity. → its commit timestamp.
+        """Insert in a transaction of its own, of the table's atomicity. → its commit timestamp,
+        None for no rows. `durability="async"` is for tables of atomicity none. ("Writing rows")
 
         It reads nothing: what others committed meanwhile is no conflict, and rows that are locked
         are waited for, as long as all rows are in one cell. (In several cells it is an ordinary
@@ -201,7 +214,8 @@ class Client(Catalog):
     def delete_rows(
         self, path: str, keys: Iterable[Row], durability: Durability = "sync"
     ) -> Timestamp | None:
-        """Delete in a transaction of its own, of the table's atomicity. → its commit timestamp."""
+        """Delete in a transaction of its own, of the table's atomicity. → its commit timestamp,
+        None for no keys. Otherwise as `insert_rows`."""
         return self._run(self._session.erase_rows(path, keys, durability))
 
     def write_arrow(
@@ -212,8 +226,11 @@ class Client(Catalog):
         stamp: Timestamp | None = None,
     ) -> int:
         """Write a `pyarrow.Table`, a record batch, or an iterable of these, to a table of
-        atomicity none. → rows written. Raises SchemaViolation; other errors' attributes say what
-        had been written."""
+        atomicity none. → rows written. Absent columns become null. `stamp` is the rows' timestamp:
+        this client's clock unless given. Raises InvalidRequest, SchemaViolation, TableNotMounted,
+        Overloaded, Unavailable; attributes say what had been written: `row_count` before the part
+        that failed, and of that the tablets `applied`, `not_applied`, `unknown`.
+        ("Non-atomic transactions")"""
         return self._run(self._session.write_arrow(path, data, durability, stamp))
 
     # ---- transactions
@@ -224,8 +241,9 @@ class Client(Catalog):
         durability: Durability = "sync",
         read_own_writes: bool = False,
     ) -> "Transaction":
-        """Begin a transaction. Used in a `with` block it commits at the end, or aborts on an
-        exception. Raises Unavailable, InvalidRequest."""
+        """Begin a transaction, which lives at most 60 s. Used in a `with` block it commits at the
+        end, or aborts on an exception. `durability="async"` goes with atomicity none only. Raises
+        Unavailable, InvalidRequest. ("Creating a transaction")"""
         begin = self._session.begin
         return Transaction(self, self._run(begin(atomicity, durability, read_own_writes)))
 
@@ -237,7 +255,9 @@ class Client(Catalog):
     ) -> Result:
         """Run `function(transaction)` and commit, again and again until that succeeds, and return
         what the function returned. It is run again only after errors that are gone with a new
-        transaction; after an unknown outcome, only once it is known not to have been committed."""
+        transaction (`is_retryable`); after an unknown outcome, only once it is known not to have
+        been committed. At most `attempts_max` times, and no attempt begins after `deadline_ms`:
+        then the last error is raised."""
         session = self._session
         rerun = session.rerun(attempts_max, deadline_ms)
         if not callable(function):
@@ -259,13 +279,14 @@ class Client(Catalog):
     def outcome(self, transaction: TransactionId, coordinator: CellId | None = None) -> Outcome:
         """What became of a transaction. Asking settles it: what was not committed by now never
         will be. `coordinator` is needed if another client committed it; it is among the attributes
-        of CommitOutcomeUnknown. Raises Unavailable."""
+        of CommitOutcomeUnknown. Raises Unavailable, InvalidRequest."""
         return self._run(self._session.outcome(transaction, coordinator))
 
 
 class Transaction:
-    """One transaction. Reads see the state at its start. Its own writes stay in this process until
-    it commits; reads see them only if it was begun with `read_own_writes`."""
+    """One transaction on rows (a *tablet* transaction), of `Client.begin`. Reads see the state at
+    its start. Its own writes stay in this process until it commits; reads see them only if it was
+    begun with `read_own_writes`. For one thread at a time."""
 
     def __init__(self, client: Client, buffer: TransactionBuffer) -> None:
         self._run = client._run
@@ -290,6 +311,7 @@ class Transaction:
 
     @property
     def state(self) -> TransactionState:
+        """Active, committing (also after CommitOutcomeUnknown), committed or aborted."""
         return self._buffer.state
 
     def __repr__(self) -> str:
@@ -369,16 +391,20 @@ class Transaction:
         aggregate: bool = False,
         lock_type: LockType = "exclusive",
     ) -> None:
-        """Buffer rows. Columns that a row lacks become null, or stay as they are with `update`.
-        With `aggregate`, values of aggregate columns are changes (null is none) instead of new
-        values. `lock_type="shared_write"` lets others who say so write the row at the same time:
-        the table must allow it. All rows are taken or none. Raises SchemaViolation, LimitExceeded,
-        InvalidRequest, TransactionClosed."""
+        """Buffer rows: dicts of all key columns (absent ones are null) and at least one other.
+
+        Columns that a row lacks become null, or stay as they are with `update`; required ones must
+        be there. With `aggregate`, values of aggregate columns are changes (null is none) instead
+        of new values. `lock_type="shared_write"` lets others who say so write the row at the same
+        time: the table must allow it, which is checked at commit. All rows are taken or none.
+        Raises SchemaViolation, LimitExceeded (100,000 rows, 32 MiB), InvalidRequest, TableNotFound,
+        TransactionClosed. ("Writing rows")"""
         insert = self._session.insert_rows
         self._run(insert(self._buffer, path, rows, update, aggregate, lock_type))
 
     def delete_rows(self, path: str, keys: Iterable[Row]) -> None:
-        """Buffer deletions; a key that no row has is no error. Raises as `insert_rows`."""
+        """Buffer deletions of rows by their keys, which take the main lock; a key that no row has
+        is no error. Raises as `insert_rows`."""
         self._run(self._session.delete_rows(self._buffer, path, keys))
 
     def lock_rows(

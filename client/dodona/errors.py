@@ -26,7 +26,7 @@ class DodonaError(Exception):
 
     @property
     def is_retryable(self) -> bool:
-        """Whether running the whole transaction again may succeed."""
+        """Whether running the whole transaction again may succeed, with nobody doing anything."""
         return self.action in ("rerun", "begin_again", "repeat")
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class CommitOutcomeUnknown(DodonaError):
 
 
 class SnapshotTooOld(DodonaError):
-    """The start timestamp is older than what can be proved here. Begin a new transaction."""
+    """What this timestamp has to see can't be proved, or is not kept any more. Begin anew."""
 
     kind, code, status, action = "snapshot_too_old", 1729, 410, "begin_again"
 
@@ -85,7 +85,7 @@ class Overloaded(Unavailable):
 
 
 class FolderInUse(Unavailable):
-    """Another process has this data folder open."""
+    """Another process, or another client in this one, has this data folder open."""
 
     kind, code, status, action = "folder_in_use", 11101, 503, "repeat"
 
@@ -139,7 +139,7 @@ class TableExists(NodeExists):
 
 
 class TableNotMounted(InvalidRequest):
-    """The table's tablets are not served by any cell. Mount it."""
+    """A tablet is not served by any cell, or frozen and written to. Mount or unfreeze it."""
 
     kind, code, status, action = "table_not_mounted", 1702, 409, "fix"
 

@@ -55,17 +55,26 @@ class Column(
     """One column. Key columns have `sort_order="ascending"` and come first."""
 
     name: str
+    """1 to 256 characters, of which the first is not $ or @."""
     type: ColumnType
+    """In Python: int (int64, uint64), float, bool, bytes (string; given as str too), str (utf8),
+    or for any: None, numbers, str, bytes, lists and dicts."""
     sort_order: Literal["ascending"] | None = None
+    """Of a key column."""
     required: bool = False
+    """Whether it is never null."""
     lock: str | None = None
+    """The lock group of a value column; None is the main lock. ("Checking transaction
+    conflicts")"""
     aggregate: Literal["sum", "min", "max", "first"] | None = None
+    """How changes of a value column combine: see `AGGREGATE_TYPES` for what can be aggregated."""
 
 
 class TableSchema(msgspec.Struct, frozen=True, dict=True):
     """A checked list of columns. Make it with `TableSchema.parse`."""
 
     columns: tuple[Column, ...]
+    """Key columns first, in their order."""
 
     @classmethod
     def parse(cls, columns: "Iterable[Column | Mapping[str, Any]] | TableSchema") -> Self:

@@ -68,16 +68,23 @@ class TableSettings(
     omit_defaults=True,
     repr_omit_defaults=True,
 ):
-    """What a table's owner may set at any time, and tablets go by from their next mount or remount.
-    Meanings and defaults are YTsaurus's; times are in milliseconds."""
+    """What a table's owner may set, as attributes, and tablets go by from their next mount or
+    remount. Names and defaults are YTsaurus's; times are in milliseconds."""
 
     enable_shared_write_locks: bool = False
+    """Whether rows may be written and locked by `shared_write`."""
     min_data_versions: int = 1
+    """So many of the newest versions stay, however old they are."""
     max_data_versions: int = 1
+    """Of versions older than `min_data_ttl` so many stay, the younger ones counted."""
     min_data_ttl: int = 1_800_000
+    """Versions younger than this stay, in ms."""
     max_data_ttl: int = 1_800_000
+    """Versions older than this go, in ms, but for `min_data_versions`."""
     merge_rows_on_flush: bool = False
+    """Kept, and changes nothing: no rows are flushed here."""
     in_memory_mode: InMemoryMode = "none"
+    """Kept, and changes nothing: rows are always in memory. Set while unmounted only."""
 
 
 class Now(NamedTuple):

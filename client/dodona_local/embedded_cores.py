@@ -259,7 +259,8 @@ class Cores:
 def in_use(folder: Path, error: DodonaError) -> FolderInUse:
     """The same error, about the folder that the user named."""
     return FolderInUse(
-        f"another process has {folder} open: close it there, or use another folder",
+        f"{folder} is open already, in another process or by another client in this one: "
+        "close it there, or use another folder",
         path=str(folder),
         reason=error.message,
     )

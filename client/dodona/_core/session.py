@@ -67,7 +67,8 @@ Found = TypeVar("Found")
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of a transaction. `timestamp` is that of its commit, None otherwise."""
+    """What became of a transaction. `timestamp` is that of its commit, None otherwise. `unknown`
+    is for one so old that it was forgotten."""
 
     state: Literal["committed", "aborted", "unknown"]
     timestamp: Timestamp | None = None

@@ -20,6 +20,7 @@ class VersionedValue(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """What one commit gave to one column: a value, or with `aggregate` a change of it."""
 
     timestamp: Timestamp
+    """Of that commit."""
     value: Any
     aggregate: bool = False
 
@@ -29,9 +30,11 @@ class VersionedRow(msgspec.Struct, frozen=True):
     were asked for; columns that nobody wrote are not among `values`."""
 
     key: dict[str, Any]
+    """All key columns."""
     write_timestamps: list[Timestamp]
     delete_timestamps: list[Timestamp]
     values: dict[str, list[VersionedValue]]
+    """By value column."""
 
 
 def lookup_versions(

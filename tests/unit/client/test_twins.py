@@ -50,6 +50,10 @@ def test_twins_have_the_same_names_and_arguments(blocking: type, twin: type) -> 
 def test_every_public_method_says_what_it_does(blocking: type, twin: type) -> None:
     for name, method in methods_of(blocking).items():
         assert inspect.getdoc(method), name
+        assert inspect.getdoc(getattr(twin, name)), name
+    for name in properties_of(blocking):
+        assert inspect.getdoc(getattr(blocking, name)), name
+        assert inspect.getdoc(getattr(twin, name)), name
     assert inspect.getdoc(twin), "it says whose twin it is"
 
 
@@ -58,3 +62,10 @@ def test_what_is_of_tables_alone_is_not_in_a_master_transaction() -> None:
     only_outside = {*methods_of(Catalog)} - {*methods_of(Tree)}
     assert only_outside >= {"mount_table", "reshard_table", "alter_table", "begin_master"}
     assert not only_outside & {*methods_of(dodona.MasterTransaction)}
+
+
+@pytest.mark.parametrize("name", sorted(dodona.__all__))
+def test_every_exported_name_says_what_it_is(name: str) -> None:
+    exported = getattr(dodona, name)
+    if inspect.isclass(exported) or inspect.isfunction(exported):
+        assert (exported.__doc__ or "").strip()
