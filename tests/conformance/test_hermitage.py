@@ -167,13 +167,13 @@ PREVENTED = {
         lambda run: run.final not in G0_FINALS,
     ),
     "G1a-aborted-read": Case(
-        ((begin, write({X: 101}), abort), (begin, read(X), read(X), commit)),
+        ((begin, write({X: 101}), abort), (begin, read(X), read(X))),
         lambda run: 101 in [*values_read(run.transactions[1]), run.final[X]],
     ),
     "G1b-intermediate-read": Case(
         (
             (begin, write({X: 101}), write({X: 11, Y: 21}), commit),
-            (begin, read(X), read(X), commit),
+            (begin, read(X), read(X)),
         ),
         lambda run: 101 in [*values_read(run.transactions[1]), run.final[X]],
     ),
@@ -195,7 +195,7 @@ PREVENTED = {
     ),
     "PMP-predicate-many-preceders": Case(
         (
-            (begin, read_where(lambda it: it == 30), read_where(lambda it: it % 3 == 0), commit),
+            (begin, read_where(lambda it: it == 30), read_where(lambda it: it % 3 == 0)),
             (begin, write({Z: 30}), commit),
         ),
         _phantom_appears,
@@ -216,14 +216,14 @@ PREVENTED = {
     ),
     "G-single-read-skew": Case(
         (
-            (begin, read(X), read(Y), commit),
+            (begin, read(X), read(Y)),
             (begin, read(X, Y), write({X: 12}), write({Y: 18}), commit),
         ),
         _reads_of_two_snapshots,
     ),
     "G-single-by-predicate": Case(
         (
-            (begin, read_where(lambda it: it % 5 == 0), read_where(lambda it: it % 3 == 0), commit),
+            (begin, read_where(lambda it: it % 5 == 0), read_where(lambda it: it % 3 == 0)),
             (begin, write({X: 12}), commit),
         ),
         _scans_of_two_snapshots,
@@ -295,8 +295,8 @@ def _reader_sees_the_second_alone(run: Run) -> bool:
 def _g2_item(*locks: Step) -> Case:
     return Case(
         (
-            (begin, read(X, Y), *locks, write({X: 11}), commit),
-            (begin, read(X, Y), *locks, write({Y: 21}), commit),
+            (begin, read(X, Y), at_once(*locks, write({X: 11})), commit),
+            (begin, read(X, Y), at_once(*locks, write({Y: 21})), commit),
         ),
         _both_saw_the_beginning,
     )
@@ -307,8 +307,8 @@ def _g2_predicate(*locks: Step) -> Case:
     wanted = read_where(lambda it: it % 3 == 0)
     return Case(
         (
-            (begin, wanted, *locks, write({Z: 30}), commit),
-            (begin, wanted, *locks, write({U: 42}), commit),
+            (begin, wanted, at_once(*locks, write({Z: 30})), commit),
+            (begin, wanted, at_once(*locks, write({U: 42})), commit),
         ),
         _both_saw_nothing,
     )

@@ -37,6 +37,7 @@ from dodona.errors import (
     CommitOutcomeUnknown,
     DodonaError,
     InvalidRequest,
+    Overloaded,
     SnapshotTooOld,
     TableNotMounted,
     TabletMoved,
@@ -82,7 +83,8 @@ def _attempt(
         except TabletMoved as error:
             if not transaction.is_blind:
                 raise
-            return (yield from _begin_anew(context, transaction, tuple(sorted(groups)), error))
+            transaction.id = None  # it is aborted: another is taken
+            return error
     try:
         return (yield from _commit_one(context, transaction, groups))
     except TableNotMounted:  # frozen, says the cell, and it remembers having refused
@@ -93,24 +95,6 @@ def _attempt(
             raise
         context.drop_reserve()
         transaction.id = None  # nothing came of that one, and nothing will: another is taken
-        return error
-
-
-def _begin_anew(
-    context: Context,
-    transaction: TransactionBuffer,
-    cells: tuple[CellId, ...],
-    error: TabletMoved,
-) -> Protocol[Timestamp | DodonaError]:
-    """A blind transaction of several cells met a tablet that was elsewhere. It may take another id
-    once its coordinator has said that it is aborted: a late copy could be prepared until then.
-    → the error, or its commit timestamp."""
-    assert transaction.id is not None
-    try:
-        abort = Decide(transaction.id, cells, None)
-        return (yield from _settle(context, transaction.id, cells[0], abort))
-    except TransactionAborted:
-        transaction.id = None
         return error
 
 
@@ -216,6 +200,11 @@ def _commit_many(
         return (yield from _settle(context, transaction, coordinator, abort))
     if isinstance(refusal, TabletMoved | TableNotMounted):
         _forget(routes)
+    if isinstance(refusal, TabletMoved | Overloaded):  # the cell recorded nothing, so that a late
+        try:  # copy could still be prepared, until the coordinator has said that it is aborted
+            return (yield from _settle(context, transaction, coordinator, abort))
+        except TransactionAborted:
+            raise refusal from None
     yield Post(((coordinator, abort),))  # rule 17: so that the others let go
     raise refusal
 

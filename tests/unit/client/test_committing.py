@@ -371,13 +371,22 @@ def test_an_aborted_answer_is_a_refusal() -> None:
         bench.commit.posted()
 
 
-def test_a_stale_route_at_prepare_aborts_and_is_forgotten() -> None:
+def test_a_stale_route_at_prepare_is_forgotten_and_the_abort_is_settled() -> None:
+    """Who refuses so records nothing: a late copy of the prepare might still be let in."""
     bench = two()
     bench.commit.answer(prepared(60), MOVED)
-    with pytest.raises(TabletMoved) as caught:
-        bench.commit.posted()
-    assert caught.value.is_retryable
+    assert bench.commit.call == ABORT
+    error = bench.refuse(TabletMoved, Aborted(ID))
+    assert error.is_retryable
     assert bench.session.routing.find(PATH) is None
+    assert bench.state == "aborted"
+
+
+def test_a_stale_route_at_prepare_and_a_commit_all_the_same() -> None:
+    bench = two()
+    bench.commit.answer(prepared(60), MOVED)
+    bench.commit.answer(committed(70))
+    assert bench.commit.result == 70
 
 
 def test_a_prepare_that_never_left_proves_the_abort() -> None:
