@@ -321,7 +321,8 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         self.check_key(key)
         for (name, check, is_required), value in zip(checks, values, strict=True):
             if value is not None:
-                if type(check(value, name)) is not type(value):
+                kept = check(value, name)
+                if kept is not value and type(kept) is not type(value):
                     raise SchemaViolation("a value is not as its column keeps it", column=name)
             elif is_required:
                 raise SchemaViolation("required column is null", column=name)
@@ -349,7 +350,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
 
     # Masks of wide tables, which do not fit the numbers of the wire
 
-    @property
+    @cached_property
     def is_wide(self) -> bool:
         """Whether column masks travel as bytes."""
         return len(self.value_columns) > PLAIN_COLUMNS_MAX
@@ -372,10 +373,13 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             return tuple(writes)
         return tuple([(key, self.pack_mask(mask), values) for key, mask, values in writes])
 
-    def plain_writes(self, writes: Sequence[WireWrite]) -> Sequence[Write]:
-        """Writes as they came; their masks are checked by `check_write` or were so before."""
-        if not self.is_wide:
-            return cast("Sequence[Write]", writes)
+    @cached_property
+    def plain_writes(self) -> Callable[[Sequence[WireWrite]], Sequence[Write]]:
+        """Writes as they came; their masks are checked by `check_write` or were so before. Where
+        masks travel as numbers a tuple stays what it is, at no cost."""
+        return self._plain_writes if self.is_wide else cast("Any", tuple)
+
+    def _plain_writes(self, writes: Sequence[WireWrite]) -> Sequence[Write]:
         return [(key, self.plain_mask(mask), values) for key, mask, values in writes]
 
     def columns_of(self, mask: int) -> tuple[Column, ...]:

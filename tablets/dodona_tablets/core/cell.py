@@ -37,7 +37,7 @@ class CellLimits(msgspec.Struct, frozen=True):
     oracle_wait_ms_max: int = 5_000
     transaction_rows_max: int = 100_000
     transaction_bytes_max: int = 33 << 20
-    """A little more than clients allow themselves: they refuse early, and by the same estimate."""
+    """A little more than clients allow themselves: they refuse early, by an estimate."""
     transactions_alive_max: int = 100_000
     reads_waiting_max: int = 10_000
     ask_coordinator_after_ms: int = 1_000

@@ -10,6 +10,7 @@ from typing import Any
 
 from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
 from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
+from dodona._core.sizes import wire_bytes
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
 from dodona.types import TIMESTAMP_COUNTER_BITS, SpecialWrites, Timestamp, WireWrite
 from dodona_tablets.core.cell import Cell, failure_of
@@ -61,7 +62,7 @@ class NonAtomicWrites:
             text = f"a request has at most {limits.transaction_rows_max} rows"
             raise LimitExceeded(text, table=path)
         tablet.check_writes(writes)
-        if tablet.size_bytes(writes) > limits.transaction_bytes_max:
+        if wire_bytes(writes) > limits.transaction_bytes_max:
             text = f"a request writes at most {limits.transaction_bytes_max} bytes"
             raise LimitExceeded(text, table=path)
         if special is not None:

@@ -22,6 +22,7 @@ from dodona._core.messages import (
     Status,
     TabletModifications,
 )
+from dodona._core.sizes import wire_bytes
 from dodona.errors import (
     DodonaError,
     InvalidRequest,
@@ -167,7 +168,7 @@ class Participant:
             if not tablet.is_atomic:
                 raise atomicity_mismatch("full", "none", tablet)
             tablet.check_modifications(part)
-            bytes_left -= tablet.size_bytes(part.writes)
+            bytes_left -= wire_bytes(part.writes)
             if bytes_left < 0:
                 text = f"a transaction writes at most {limits.transaction_bytes_max} bytes"
                 raise LimitExceeded(text, table=tablet.assignment.path)

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from dodona._core.arrow import rows_from_arrow
 from dodona._core.messages import RowLock, TabletAssignment, TabletModifications, TabletSource
-from dodona._core.sizes import write_bytes
 from dodona.errors import (
     InvalidRequest,
     SchemaViolation,
@@ -69,6 +68,7 @@ class Tablet:
         self.assignment = assignment
         self.is_atomic = assignment.atomicity == "full"
         self.is_mounted = assignment.mode != UNMOUNTED
+        self.is_frozen = assignment.mode == FROZEN
         self.is_closing = False
         self.is_freezing = False
         self.fence = NULL_TIMESTAMP
@@ -81,6 +81,7 @@ class Tablet:
     def adjust(self, mode: str, settings: TableSettings) -> None:
         """Go on in the same mount."""
         self.is_freezing = False
+        self.is_frozen = mode == FROZEN
         self.assignment = replace(self.assignment, mode=mode, settings=settings)
 
     def unmount(self) -> None:
@@ -88,10 +89,6 @@ class Tablet:
         self.is_mounted = False
         self.is_closing = False
         self.is_freezing = False
-
-    @property
-    def is_frozen(self) -> bool:
-        return self.assignment.mode == FROZEN
 
     @property
     def is_settled(self) -> bool:
@@ -132,10 +129,6 @@ class Tablet:
         except SchemaViolation as error:
             error.attributes.setdefault("table", self.assignment.path)
             raise
-
-    def size_bytes(self, writes: Sequence[WireWrite]) -> int:
-        """About what writes, checked before, take on the wire and in the log."""
-        return sum(map(write_bytes, self.schema.plain_writes(writes)))
 
     def check_special(self, writes: Sequence[WireWrite], special: SpecialWrites) -> None:
         """Whether these writes, checked before, can be so special. Raises as `check_writes`."""
