@@ -159,7 +159,7 @@ class TreeCalls:
                 path=path.node_path,
                 count=len(gone) - 1,
             )
-        directory = _directory_of(view, node)
+        directory = _directory_of(view, node, path)
         claims = [
             _on_child(transaction, Site(directory, path_of(path.names[:-1]), (node.name,))),
             *_on_all("exclusive", transaction, path, gone),
@@ -175,7 +175,7 @@ class TreeCalls:
         LimitExceeded."""
         transaction = request.transaction
         view, source, node, site, carried = self._carry(request, "move")
-        directory = _directory_of(view, node)
+        directory = _directory_of(view, node, source)
         claims = [
             _on_child(transaction, Site(directory, path_of(source.names[:-1]), (node.name,))),
             _on_child(transaction, site),
@@ -367,10 +367,12 @@ def _with_ids(table: StoredTable, first_id: int) -> StoredTable:
     return replace(table, table=first_id, tablets=tablets)
 
 
-def _directory_of(view: View, node: StoredNode) -> StoredNode:
-    directory = view.node(node.parent)
-    if directory is None:  # only a snapshot is left of the node
-        raise NodeNotFound("the node's directory is not there any more", node=node.node)
+def _directory_of(view: View, node: StoredNode, path: TreePath) -> StoredNode:
+    directory = view.find(path.names[:-1])
+    if directory is None or (directory.node, path.names[-1]) != (node.parent, node.name):
+        raise NodeNotFound(
+            f"{path.node_path} is not there any more: only a snapshot shows it", path=path.node_path
+        )
     return directory
 
 

@@ -154,7 +154,7 @@ values = st.dictionaries(
     st.sampled_from(["a", "b", "sum"]), st.none() | st.integers(0, 5), min_size=1, max_size=3
 )
 flags = st.fixed_dictionaries({"update": st.booleans(), "aggregate": st.booleans()})
-steps: st.SearchStrategy[Any] = st.lists(
+steps: st.SearchStrategy[list[Any]] = st.lists(
     st.tuples(flags, ids, values) | st.tuples(st.none(), ids, st.just({})), max_size=8
 )
 

@@ -250,6 +250,7 @@ def test_a_query_sees_what_was_committed_before_it_and_not_what_came_later(
 
 def test_all_tables_are_read_at_one_timestamp_while_writers_go_on(db: dodona.Client) -> None:
     text = f"select f.day, a.name from [{FLIGHTS}] f full join [{AIRLINES}] a using (carrier)"
+    text = f"{text} order by 1, 2"
     expected = db.query(text)
 
     def write() -> None:
@@ -328,8 +329,13 @@ def test_memory_is_bounded(db: dodona.Client) -> None:
         db.query("select list(range) from range(100000000)")
     db.insert_rows(AIRLINES, [{"carrier": "big", "name": "x" * 2_000_000}])
     bounded(db, QueryLimits(memory_mib_max=1))
+    text = f"select length(name) from [{AIRLINES}]"
     with pytest.raises(LimitExceeded, match="what it reads"):
-        db.query(f"select length(name) from [{AIRLINES}]")
+        db.query(text)
+    tx = db.begin(read_own_writes=True)
+    tx.delete_rows(AIRLINES, [{"carrier": "AA"}])  # now rows are read, and not Arrow
+    with pytest.raises(LimitExceeded, match="what it reads"):
+        tx.query(text)
 
 
 def test_the_text_is_bounded(db: dodona.Client) -> None:

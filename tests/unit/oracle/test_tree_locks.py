@@ -25,6 +25,7 @@ from dodona.errors import (
     InvalidRequest,
     LimitExceeded,
     NodeLocked,
+    NodeNotFound,
     TableNotFound,
 )
 from dodona_oracle.core import tree as tree_module
@@ -213,6 +214,25 @@ def test_a_snapshot_survives_what_was_in_it_moving_elsewhere(tree: Tree) -> None
             tree.ask(request)
     tree.abort(mine)
     tree.ask(RemoveNode("//b", True))
+
+
+def test_what_only_a_snapshot_shows_is_neither_moved_nor_removed(tree: Tree) -> None:
+    """It is somewhere else, where others go on with it."""
+    tree.make("//a")
+    tree.make("//a/b")
+    tree.make("//c")
+    mine = tree.begin()
+    tree.lock("//a", "snapshot", mine)
+    tree.ask(MoveNode("//a/b", "//c/d"))
+    assert tree.ask(ListNodes("//a", mine)).names == ("b",)
+    for request in (
+        MoveNode("//a/b", "//e", transaction=mine),
+        RemoveNode("//a/b", transaction=mine),
+    ):
+        with pytest.raises(NodeNotFound, match="only a snapshot shows it"):
+            tree.ask(request)
+    tree.commit(mine)
+    assert tree.get("/") == {"a": {}, "c": {"d": {}}}
 
 
 @pytest.mark.parametrize("mode", ["exclusive", "shared"])

@@ -17,6 +17,7 @@ from dodona._core.context import Context
 from dodona._core.messages import ArrowPage, ScanPage
 from dodona._core.reading import check_timestamp
 from dodona._core.routing import TableRoute
+from dodona._core.sizes import write_bytes
 from dodona._core.sql.engine import Engine, QueryLimits, check_size, load_duckdb
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
@@ -155,6 +156,8 @@ class _Budget:
                         self._size_bytes += len(reply.batch)
                     elif type(reply) is ScanPage:
                         self._row_count += len(reply.rows)
+                        rows = zip(reply.keys, reply.rows, strict=True)
+                        self._size_bytes += sum(write_bytes((key, 0, row)) for key, row in rows)
                 check_size("what it reads", self._row_count, self._size_bytes, self._limits)
                 step = protocol.send(replies)
         except StopIteration as stop:
