@@ -174,8 +174,10 @@ class TransactionBuffer:
     ) -> None:
         """Buffer rows, or none of them: raises SchemaViolation, LimitExceeded, InvalidRequest."""
         self._check_active("modify rows in")
-        check_flag(is_update, "update")
-        check_flag(is_aggregate, "aggregate")
+        if type(is_update) is not bool:
+            check_flag(is_update, "update")
+        if type(is_aggregate) is not bool:
+            check_flag(is_aggregate, "aggregate")
         is_shared = lock_type != "exclusive"
         if is_shared:
             self._check_lock_type(lock_type, WRITE_LOCK_TYPES, "write modification")
