@@ -344,9 +344,12 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         if len(key) > KEY_BYTES_MAX:
             raise _too_long(key)
         try:
-            decode_key(key, self.key_types)
+            values = decode_key(key, self.key_types)
         except DataCorrupted as error:
             raise SchemaViolation(error.message, key=bytes(key)) from error
+        for column, value in zip(self.key_columns, values, strict=True):
+            if column.required and value is None:
+                raise SchemaViolation("required column is null", column=column.name)
 
     # Masks of wide tables, which do not fit the numbers of the wire
 

@@ -248,6 +248,13 @@ def test_a_key_from_the_wire_with_nan_is_refused() -> None:
         schema.check_key(encoded_nan)
 
 
+def test_a_key_from_the_wire_has_its_required_columns() -> None:
+    schema = TableSchema.parse([{**ID, "required": True}, VALUE])
+    with pytest.raises(SchemaViolation, match="required column is null") as caught:
+        schema.check_key(Key(b"\x02"))
+    assert caught.value.attributes == {"column": "id"}
+
+
 def test_a_key_has_a_longest_length() -> None:
     schema = TableSchema.parse(
         [
