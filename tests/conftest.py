@@ -1,9 +1,9 @@
-"""What every test shares."""
+"""What all tests have in common: examples of properties may take as long as they take.
 
-import pytest
+A deadline would make a slow machine fail tests that say nothing about time.
+"""
 
+from hypothesis import settings
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Tests marked `anyio` run on asyncio, as the product does."""
-    return "asyncio"
+settings.register_profile("untimed", settings(), deadline=None)
+settings.load_profile("untimed")
