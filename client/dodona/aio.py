@@ -7,10 +7,10 @@ was made in: any number of its tasks may use it, a transaction one by one.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from dodona._core import steps
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
@@ -19,6 +19,7 @@ from dodona._core.session import Outcome, Session
 from dodona._core.transaction import TransactionBuffer, TransactionState
 from dodona._core.versions import VersionedRow
 from dodona._io.aio_pinger import AsyncPinger
+from dodona._io.beginning import Beginning
 from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
     FolderPath,
@@ -27,7 +28,7 @@ from dodona._io.sessions import (
     load_embedded,
     new_session,
 )
-from dodona.aio_catalog import AsyncCatalog, AsyncDriver, not_begun
+from dodona.aio_catalog import AsyncCatalog, AsyncDriver
 from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import (
@@ -195,10 +196,15 @@ class AsyncClient(AsyncCatalog):
         atomicity: Atomicity = "full",
         durability: Durability = "sync",
         read_own_writes: bool = False,
-    ) -> "Beginning":
+    ) -> "Beginning[AsyncTransaction]":
         """`async with db.begin() as tx`, or `tx = await db.begin()`."""
-        begin = partial(self._session.begin, atomicity, durability, read_own_writes)
-        return Beginning(self, begin)
+        return Beginning(partial(self._begin_rows, atomicity, durability, read_own_writes))
+
+    async def _begin_rows(
+        self, atomicity: Atomicity, durability: Durability, read_own_writes: bool
+    ) -> "AsyncTransaction":
+        begin = self._session.begin(atomicity, durability, read_own_writes)
+        return AsyncTransaction(self, await self._run(begin))
 
     async def run_in_transaction(
         self,
@@ -365,40 +371,6 @@ class AsyncTransaction:
     async def abort(self) -> None:
         """As `dodona.Transaction.abort`."""
         self._buffer.abort()
-
-
-class Beginning:
-    """A transaction that is about to begin: await it, or enter it."""
-
-    def __init__(
-        self, client: AsyncClient, begin: Callable[[], steps.Protocol[TransactionBuffer]]
-    ) -> None:
-        self._client = client
-        self._begin_buffer = begin
-        self._transaction: AsyncTransaction | None = None
-
-    def __getattr__(self, name: str) -> NoReturn:
-        not_begun(name)
-
-    def __await__(self) -> Generator[Any, None, AsyncTransaction]:
-        return self._begin().__await__()
-
-    async def __aenter__(self) -> AsyncTransaction:
-        self._transaction = await self._begin()
-        return self._transaction
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._transaction is not None
-        await self._transaction.__aexit__(kind, error, trace)
-
-    async def _begin(self) -> AsyncTransaction:
-        buffer = await self._client._run(self._begin_buffer())
-        return AsyncTransaction(self._client, buffer)
 
 
 def _begun(result: Awaitable[Result]) -> Awaitable[Result]:

@@ -4,9 +4,10 @@ Owns: its public names and arguments; `dodona.catalog` is its twin, name by name
 method does. Every method is one line over the same protocols.
 """
 
-from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from dodona._core import steps
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
@@ -16,21 +17,11 @@ from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.tree import MasterTransactionSession, Names, TreeSession
 from dodona._io.aio_pinger import AsyncPinger
-from dodona.errors import InvalidRequest
+from dodona._io.beginning import Beginning
 from dodona.schema import Column, TableSchema
 from dodona.types import Atomicity, Timestamp, TreeTransactionId
 
 Result = TypeVar("Result")
-
-
-def not_begun(name: str) -> NoReturn:
-    """Somebody asks a transaction that has not begun for its `name`. Python itself may: for names
-    that are not public."""
-    if name.startswith("_"):
-        raise AttributeError(name)
-    raise InvalidRequest(
-        f"{name} is of a transaction that has begun: `await` it, or enter it by `async with`"
-    )
 
 
 class AsyncDriver(Protocol):
@@ -210,9 +201,11 @@ class AsyncCatalog(AsyncTree):
         """As `dodona.Client.get_cluster`."""
         return await self._run(self._catalog.get_cluster())
 
-    def begin_master(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "BeginningMaster":
+    def begin_master(
+        self, timeout_ms: int = TIMEOUT_MS, title: str = ""
+    ) -> "Beginning[AsyncMasterTransaction]":
         """`async with db.begin_master() as tx`, or `tx = await db.begin_master()`."""
-        return BeginningMaster(self, timeout_ms, title)
+        return Beginning(partial(self._begin, timeout_ms, title))
 
 
 class AsyncMasterTransaction(AsyncTree, RowsRefused):
@@ -254,9 +247,11 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
         """As `dodona.MasterTransaction.lock`."""
         return await self._run(self._catalog.lock(path, mode, child, attribute))
 
-    def begin(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "BeginningMaster":
+    def begin(
+        self, timeout_ms: int = TIMEOUT_MS, title: str = ""
+    ) -> "Beginning[AsyncMasterTransaction]":
         """As `dodona.MasterTransaction.begin`."""
-        return BeginningMaster(self, timeout_ms, title)
+        return Beginning(partial(self._begin, timeout_ms, title))
 
     async def ping(self) -> None:
         """As `dodona.MasterTransaction.ping`."""
@@ -269,35 +264,3 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
     async def abort(self) -> None:
         """As `dodona.MasterTransaction.abort`."""
         await self._run(self._catalog.abort())
-
-
-class BeginningMaster:
-    """A master transaction that is about to begin: await it, or enter it."""
-
-    def __init__(self, outer: AsyncTree, timeout_ms: int, title: str) -> None:
-        self._outer = outer
-        self._timeout_ms = timeout_ms
-        self._title = title
-        self._transaction: AsyncMasterTransaction | None = None
-
-    def __getattr__(self, name: str) -> NoReturn:
-        not_begun(name)
-
-    def __await__(self) -> Generator[Any, None, AsyncMasterTransaction]:
-        return self._begin().__await__()
-
-    async def __aenter__(self) -> AsyncMasterTransaction:
-        self._transaction = await self._begin()
-        return self._transaction
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._transaction is not None
-        await self._transaction.__aexit__(kind, error, trace)
-
-    async def _begin(self) -> AsyncMasterTransaction:
-        return await self._outer._begin(self._timeout_ms, self._title)

@@ -1,0 +1,57 @@
+"""A transaction of the asyncio API that is about to begin.
+
+Owns: that one may await it or enter it, and what is said to who does neither.
+"""
+
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+from dodona.errors import InvalidRequest
+
+
+class Entered(Protocol):
+    """A transaction: it knows what to do when its block ends."""
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+Begun = TypeVar("Begun", bound=Entered)
+
+
+class Beginning(Generic[Begun]):
+    """A transaction that is about to begin: await it, or enter it."""
+
+    def __init__(self, begin: Callable[[], Awaitable[Begun]]) -> None:
+        self._begin = begin
+        self._transaction: Begun | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Somebody asks it for what only one that has begun has. Python itself may: for names that
+        are not public."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise InvalidRequest(
+            f"{name} is of a transaction that has begun: `await` it, or enter it by `async with`"
+        )
+
+    def __await__(self) -> Generator[Any, None, Begun]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> Begun:
+        self._transaction = await self._begin()
+        return self._transaction
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._transaction is not None
+        await self._transaction.__aexit__(kind, error, trace)
