@@ -25,6 +25,7 @@ from dodona.catalog import Driver
 from dodona.client import Client
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import CellId
+from dodona_loadtest.histories.history import Acquisition
 from dodona_local.embedded import EmbeddedDriver
 from dodona_local.launcher import LocalCluster
 from dodona_tablets.core.cell import CellLimits
@@ -33,7 +34,6 @@ from simulator.cluster import Cluster
 from simulator.disk import DiskOptions
 from simulator.driver import ClientProcess, Task
 from simulator.faults import Options
-from simulator.history import Acquisition
 from simulator.network import NetworkOptions
 from simulator.world import World
 

@@ -7,8 +7,8 @@ import argparse
 import sys
 import time
 
+from dodona_loadtest.workloads import WORKLOADS
 from simulator.simulation import Result, simulate
-from simulator.workloads import WORKLOADS
 
 VIOLATIONS_SHOWN_MAX = 10
 

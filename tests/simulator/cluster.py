@@ -7,12 +7,12 @@ cuts that are under way when the cluster is healed end there.
 from collections.abc import Callable
 
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId
+from dodona_loadtest.histories.history import Acquisition, RowKey, Version
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from simulator.driver import ClientProcess
 from simulator.faults import Fault, Options
-from simulator.history import Acquisition, RowKey, Version
 from simulator.host import Host
 from simulator.network import Network
 from simulator.servers import CoreFactory, MasterHost, NodeHost, ProxyHost

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
+from dodona._core.context import Acknowledgement
 from simulator.disk import DiskOptions
 from simulator.network import NetworkOptions
 
@@ -41,6 +42,7 @@ class Options:
     think_us_mean: int
     patience_ms: int
     """How long a client repeats a call, or asks for an outcome, before its caller is told."""
+    acknowledgement: Acknowledgement
     session_life_us_mean: int
     """How long a session lives before its caller vanishes; 0: for ever."""
     commit_death_rate: float
@@ -80,6 +82,7 @@ def draw_options(random: Random, duration_us: int) -> Options:
         call_timeout_us=random.choice((700_000, 2_000_000, 5_000_000)),
         think_us_mean=random.choice((20_000, 40_000, 100_000)),
         patience_ms=random.choice((300, 2_000, 10_000)),
+        acknowledgement=random.choice(("decided", "prepared")),
         session_life_us_mean=random.choice((0, 2_000_000, 8_000_000)),
         commit_death_rate=random.choice((0.0, 0.02, 0.1)),
         transaction_life_s_max=random.choice((60, 60, 3)),

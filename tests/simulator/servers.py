@@ -23,6 +23,7 @@ from dodona._core.messages import (
     TimestampRange,
 )
 from dodona.types import CellId, Timestamp
+from dodona_loadtest.histories.history import Acquisition
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.proxy import ProxyCore
@@ -31,7 +32,6 @@ from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Record
 from simulator.disk import Disk, DiskOptions
-from simulator.history import Acquisition
 from simulator.host import Host
 from simulator.transport import Route, Transport
 

@@ -14,17 +14,18 @@ from dodona._core.session import Session
 from dodona._core.steps import Pause, Protocol
 from dodona._core.transaction import TransactionLimits
 from dodona.errors import DodonaError, TableExists
+from dodona_loadtest.checkers.sweep import check
+from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.history import History, RowKey, Version
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.shape import TableShape
+from dodona_loadtest.workloads import WORKLOADS
 from dodona_tablets.core.node import NodeCore
-from simulator.checkers.sweep import check
-from simulator.checkers.violation import Violation
 from simulator.cluster import Cluster
 from simulator.driver import ClientProcess, Task
 from simulator.faults import Options, draw_options
-from simulator.history import History, RowKey, Version
 from simulator.host import CoreStopped
-from simulator.recorder import Recorder, TableShape
 from simulator.servers import CoreFactory
-from simulator.workloads import WORKLOADS
 from simulator.world import World
 
 SECOND_US: Final = 1_000_000
@@ -147,6 +148,7 @@ class Simulation:
             dice=client.random.random,
             routing=client.routing,
             limits=self._session_limits(),
+            acknowledgement=self.options.acknowledgement,
         )
 
     def _session_limits(self) -> SessionLimits:
@@ -163,7 +165,11 @@ class Simulation:
         self._session_count += 1
         name = f"s{self._session_count}"
         client = self.cluster.clients[at]
-        return client, Recorder(client, self._client_sessions[at], name, self.history)
+        random = self.world.stream(f"session/{name}")
+        recorder = Recorder(
+            self._client_sessions[at], name, self.history, random, lambda: self.world.now_us
+        )
+        return client, recorder
 
     def _start_session(self, index: int) -> None:
         """A session lives until its caller vanishes; another takes its place."""

@@ -20,13 +20,13 @@ from dodona._core.reserve import Reserve
 from dodona._core.steps import Calls, Protocol
 from dodona.schema import TableSchema
 from dodona.types import MAX_TIMESTAMP, CellId, Key, Timestamp, TransactionId
+from dodona_loadtest.checkers.violation import Promise
 from dodona_tablets.core.locks import check_row
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.participant import Participant
 from dodona_tablets.core.row import Row
 from dodona_tablets.core.transaction import Transaction
 from simulator.__main__ import main
-from simulator.checkers.violation import Promise
 from simulator.servers import CoreFactory
 from simulator.simulation import simulate
 

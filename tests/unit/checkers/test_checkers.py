@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from simulator.history import (
+from dodona_loadtest.histories.history import (
     Acquisition,
     Conflict,
     History,
@@ -16,7 +16,7 @@ from simulator.history import (
     Version,
     Write,
 )
-from unit.simulator.script import TABLE, A, B, C, Script, value
+from unit.checkers.script import TABLE, A, B, C, Script, value
 
 
 @pytest.fixture

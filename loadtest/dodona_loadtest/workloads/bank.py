@@ -12,8 +12,9 @@ from typing import Any, Final
 from dodona._core.steps import Protocol
 from dodona.errors import DodonaError
 from dodona.schema import Column
-from simulator.recorder import Attempt, Recorder, TableShape
-from simulator.workloads.workload import Workload
+from dodona_loadtest.histories.recorder import Attempt, Recorder
+from dodona_loadtest.histories.shape import TableShape
+from dodona_loadtest.workloads.workload import Workload
 
 BALANCE_AT_START: Final = 100
 ACCOUNTS_PER_TABLET: Final = 4

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from dodona.schema import Column
+from dodona_loadtest.histories.history import RowKey, Transaction, Write
+from dodona_loadtest.histories.shape import TableShape
+from dodona_loadtest.workloads import Bank, Blind, Cycle
+from dodona_loadtest.workloads.blind import ROWS_PER_TABLET
 from dodona_tablets.core.node import NodeCore
 from simulator.faults import FAULTS_MAX, Options, draw_options
-from simulator.history import RowKey, Transaction, Write
-from simulator.recorder import TableShape
 from simulator.simulation import Simulation
-from simulator.workloads import Bank, Blind, Cycle
-from simulator.workloads.blind import ROWS_PER_TABLET
 
 SHAPE = TableShape(
     "//t",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulator.checkers.sweep import check
-from unit.simulator.model_database import BUGS, Run
+from dodona_loadtest.checkers.sweep import check
+from unit.checkers.model_database import BUGS, Run
 
 SEEDS_CLEAN = 120
 SEEDS_PER_BUG_MAX = 12

@@ -5,22 +5,17 @@ ok, fail or info. It records what was *asked*, not what the client made of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import Any, Final, cast
-
-import msgspec
 
 from dodona._core.messages import CommitOne, Prepare
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Pause, Protocol, Step
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
-from dodona.keys import encode_key
-from dodona.schema import MAIN_LOCK, Column
 from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Timestamp
-from simulator.driver import ClientProcess
-from simulator.history import (
+from dodona_loadtest.histories.history import (
     Acquisition,
-    Columns,
     Conflict,
     History,
     LatestRead,
@@ -29,55 +24,8 @@ from simulator.history import (
     Scan,
     Transaction,
     Write,
-    visible,
 )
-
-Row = Mapping[str, Any]
-
-
-class TableShape(msgspec.Struct, frozen=True):
-    """A table as a workload defines it."""
-
-    path: str
-    columns: tuple[Column, ...]
-    pivot_keys: tuple[tuple[Any, ...], ...]
-
-    @property
-    def key_columns(self) -> list[Column]:
-        return [column for column in self.columns if column.sort_order is not None]
-
-    @property
-    def value_columns(self) -> list[Column]:
-        return [column for column in self.columns if column.sort_order is None]
-
-    def row_key(self, row: Row) -> RowKey:
-        columns = self.key_columns
-        values = [row[column.name] for column in columns]
-        return RowKey(self.path, bytes(encode_key(values, [column.type for column in columns])))
-
-    def key_text(self, row: Row) -> str:
-        """The key as a refusal names it."""
-        return repr({column.name: row[column.name] for column in self.key_columns})
-
-    def bound(self, values: Sequence[Any] | None, default: bytes) -> bytes:
-        if values is None:
-            return default
-        return bytes(encode_key(values, [column.type for column in self.key_columns]))
-
-    def columns_read(self, row: Row | None) -> Columns | None:
-        names = [column.name for column in self.value_columns]
-        return visible(None if row is None else {name: row.get(name) for name in names})
-
-    def write(self, row: Row, *, is_update: bool) -> Write:
-        """What inserting this row comes to: an overwrite sets absent columns to null."""
-        columns = [it for it in self.value_columns if not is_update or it.name in row]
-        values = tuple(sorted((column.name, row.get(column.name)) for column in columns))
-        return Write(self.row_key(row), values, self._groups(columns))
-
-    def _groups(self, columns: list[Column]) -> tuple[int, ...]:
-        names = [MAIN_LOCK, *dict.fromkeys(it.lock for it in self.value_columns if it.lock)]
-        return tuple(sorted({names.index(column.lock or MAIN_LOCK) for column in columns}))
-
+from dodona_loadtest.histories.shape import Row, TableShape
 
 ASK_RATE: Final = 0.7
 """How often a caller that was told nothing sure asks what became of its transaction."""
@@ -89,20 +37,26 @@ class Recorder:
     """One session. At most one transaction at a time."""
 
     def __init__(
-        self, process: ClientProcess, session: Session, name: str, history: History
+        self,
+        session: Session,
+        name: str,
+        history: History,
+        random: Random,
+        instant_us: Callable[[], int],
     ) -> None:
+        """`instant_us` is one clock for all sessions of a history."""
         self.name = name
-        self.random = process.world.stream(f"session/{name}")
+        self.random = random
         self.session = session
         self._history = history
-        self._world = process.world
+        self._instant_us = instant_us
         self._value_count = 0
         self.on_commit: Callable[[], None] | None = None
         """Told when a commit begins."""
 
     @property
     def now_us(self) -> int:
-        return self._world.now_us
+        return self._instant_us()
 
     def unique_value(self) -> str:
         """A value that nobody else ever writes."""

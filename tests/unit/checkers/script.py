@@ -3,9 +3,9 @@
 Owns: `Script`, which writes down who did what and what is there in the end, instant by instant.
 """
 
-from simulator.checkers.sweep import check
-from simulator.checkers.violation import Promise, Violation
-from simulator.history import (
+from dodona_loadtest.checkers.sweep import check
+from dodona_loadtest.checkers.violation import Promise, Violation
+from dodona_loadtest.histories.history import (
     Columns,
     History,
     Lock,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulator.history import Acquisition, Conflict, Lock, Read, Version, Write
-from unit.simulator.script import A, B, C, Script, value
+from dodona_loadtest.histories.history import Acquisition, Conflict, Lock, Read, Version, Write
+from unit.checkers.script import A, B, C, Script, value
 
 
 @pytest.fixture

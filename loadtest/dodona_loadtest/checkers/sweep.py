@@ -10,11 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulator.checkers.attribution import attribute
-from simulator.checkers.real_time import check_false_conflicts, check_latest_reads
-from simulator.checkers.timestamps import Committed, check_timestamps
-from simulator.checkers.violation import Promise, Violation
-from simulator.history import History, Read, RowKey, Scan, Transaction, Version, visible
+from dodona_loadtest.checkers.attribution import attribute
+from dodona_loadtest.checkers.real_time import check_false_conflicts, check_latest_reads
+from dodona_loadtest.checkers.timestamps import Committed, check_timestamps
+from dodona_loadtest.checkers.violation import Promise, Violation
+from dodona_loadtest.histories.history import (
+    History,
+    Read,
+    RowKey,
+    Scan,
+    Transaction,
+    Version,
+    visible,
+)
 
 VIOLATIONS_MAX = 100
 """Of one promise: a broken database breaks the same promise again and again."""

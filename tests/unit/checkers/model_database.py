@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
 
-from simulator.history import (
+from dodona_loadtest.histories.history import (
     Columns,
     Conflict,
     History,

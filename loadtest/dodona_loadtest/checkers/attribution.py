@@ -10,9 +10,9 @@ Must not import: any core.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from simulator.checkers.timestamps import Committed
-from simulator.checkers.violation import Promise, Violation
-from simulator.history import Columns, RowKey, Transaction, Version, Write
+from dodona_loadtest.checkers.timestamps import Committed
+from dodona_loadtest.checkers.violation import Promise, Violation
+from dodona_loadtest.histories.history import Columns, RowKey, Transaction, Version, Write
 
 
 @dataclass(slots=True)

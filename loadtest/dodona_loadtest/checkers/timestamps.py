@@ -9,8 +9,8 @@ Must not import: any core.
 
 from collections.abc import Iterable
 
-from simulator.checkers.violation import Violation
-from simulator.history import Acquisition, Transaction
+from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.history import Acquisition, Transaction
 
 NEVER_US = 1 << 62
 """The instant of an answer that did not come."""

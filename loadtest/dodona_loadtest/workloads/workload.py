@@ -11,8 +11,9 @@ from typing import Any, Final
 from dodona._core.steps import Protocol
 from dodona.errors import DodonaError
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX
-from simulator.checkers.violation import Violation
-from simulator.recorder import Attempt, Recorder, TableShape
+from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.recorder import Attempt, Recorder
+from dodona_loadtest.histories.shape import TableShape
 
 SNAPSHOTS_MAX: Final = 100
 """Timestamps remembered, to be looked at again."""

@@ -8,9 +8,16 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
-from simulator.checkers.timestamps import NEVER_US, Committed
-from simulator.checkers.violation import Violation
-from simulator.history import Columns, Conflict, LatestRead, RowKey, Transaction, visible
+from dodona_loadtest.checkers.timestamps import NEVER_US, Committed
+from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.history import (
+    Columns,
+    Conflict,
+    LatestRead,
+    RowKey,
+    Transaction,
+    visible,
+)
 
 
 def check_latest_reads(reads: Iterable[LatestRead], committed: Committed) -> list[Violation]:

@@ -1,0 +1,60 @@
+"""A table as a workload defines it, and its rows in the words of a history.
+
+Owns: which columns, lock groups and keys a write of a row comes to, worked out from the users'
+documents and not by the client's code. Must not import: any core.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dodona.keys import encode_key
+from dodona.schema import MAIN_LOCK, Column
+from dodona_loadtest.histories.history import Columns, RowKey, Write, visible
+
+Row = Mapping[str, Any]
+
+
+class TableShape(msgspec.Struct, frozen=True):
+    """A table as a workload defines it."""
+
+    path: str
+    columns: tuple[Column, ...]
+    pivot_keys: tuple[tuple[Any, ...], ...]
+
+    @property
+    def key_columns(self) -> list[Column]:
+        return [column for column in self.columns if column.sort_order is not None]
+
+    @property
+    def value_columns(self) -> list[Column]:
+        return [column for column in self.columns if column.sort_order is None]
+
+    def row_key(self, row: Row) -> RowKey:
+        columns = self.key_columns
+        values = [row[column.name] for column in columns]
+        return RowKey(self.path, bytes(encode_key(values, [column.type for column in columns])))
+
+    def key_text(self, row: Row) -> str:
+        """The key as a refusal names it."""
+        return repr({column.name: row[column.name] for column in self.key_columns})
+
+    def bound(self, values: Sequence[Any] | None, default: bytes) -> bytes:
+        if values is None:
+            return default
+        return bytes(encode_key(values, [column.type for column in self.key_columns]))
+
+    def columns_read(self, row: Row | None) -> Columns | None:
+        names = [column.name for column in self.value_columns]
+        return visible(None if row is None else {name: row.get(name) for name in names})
+
+    def write(self, row: Row, *, is_update: bool) -> Write:
+        """What inserting this row comes to: an overwrite sets absent columns to null."""
+        columns = [it for it in self.value_columns if not is_update or it.name in row]
+        values = tuple(sorted((column.name, row.get(column.name)) for column in columns))
+        return Write(self.row_key(row), values, self._groups(columns))
+
+    def _groups(self, columns: list[Column]) -> tuple[int, ...]:
+        names = [MAIN_LOCK, *dict.fromkeys(it.lock for it in self.value_columns if it.lock)]
+        return tuple(sorted({names.index(column.lock or MAIN_LOCK) for column in columns}))
