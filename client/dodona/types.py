@@ -19,6 +19,9 @@ TreeTransactionId = NewType("TreeTransactionId", int)
 
 CellId = NewType("CellId", int)
 TabletId = NewType("TabletId", int)
+ClusterId = NewType("ClusterId", int)
+"""Of a cluster, for good: so that nobody mixes up two of them, or one with what is left of it."""
+NO_CLUSTER: Final = ClusterId(0)
 Revision = NewType("Revision", int)
 """Of a tablet's mount: rises with each mount, so that a stale route or schema is noticed."""
 

@@ -44,7 +44,7 @@ from dodona.types import (
 from dodona_oracle.core import life
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from dodona_tablets.core.cell import CellLimits
-from unit.tablets.cells import Bench
+from unit.tablets.cells import CLUSTER, Bench
 
 CELLS = (CellId(0), CellId(1))
 COLUMNS = (Column("k", "int64", sort_order="ascending"), Column("v", "int64"))
@@ -292,7 +292,10 @@ class TableLife(RuleBasedStateMachine):
         assigned = life.in_order(
             it for path in sorted(self.tables) for it in life.assignments(self.tables[path], cell)
         )
-        assignment = Assignment(assigned, {}, heartbeat.sequence)
+        self.cells.revision = max([self.cells.revision, *[it.revision for it in assigned]])
+        assignment = Assignment(
+            assigned, {}, heartbeat.sequence, self.cells.revision, cluster=CLUSTER
+        )
         if is_crash:
             self.cells.crash_under(cell, assignment)
         else:

@@ -7,6 +7,10 @@ Owns: which timestamps are given out, and the ceiling below which they stay. Inv
 - `next_unused <= appended`, and a range is *told* to anybody only once `durable` covers it (the
   caller's business: see `Grant.is_durable`). After a crash the allocator goes on from the last
   durable ceiling, above all that was told, at once.
+- A range is told at once only within a *lease*, which begins when an append is made and counts once
+  it is durable. Whoever takes the store over waits for longer than that, so that two masters
+  never tell timestamps at the same time. Without a lease, after a pause or with a disk that
+  hangs, the answer waits for an append: one that has lost its store can't make any.
 - The clock only ever pulls `next_unused` forward. A clock that steps back is waited out by nobody:
   the counter goes on from where it was.
 
@@ -16,6 +20,7 @@ that no number of restarts in a row drives timestamps away from physical time. P
 argument.
 """
 
+from collections import deque
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,6 +35,9 @@ from dodona.types import (
 
 LAST_UNIX_US: Final = (1 << 32) * 1_000_000 - 1
 """The last microsecond that a timestamp has bits for, in the year 2106."""
+
+NEVER_US: Final = -1
+"""Before every instant."""
 
 ROUNDING_US: Final = 1000
 """Two clocks and a timer never agree to the microsecond."""
@@ -47,6 +55,11 @@ class AllocatorSettings(msgspec.Struct, frozen=True):
     """The same distance in timestamps, for a counter that runs ahead of the clock."""
     demand_us: int = 5_000_000
     """Renewed by the clock, without a request, while the last request is younger than this."""
+    lease_us: int = 1_000_000
+    """How long after an append it is certain that nobody else has the store."""
+    takeover_us: int = 1_200_000
+    """How long a master waits before its first timestamp if its predecessor may still be running:
+    the lease, and what two clocks may differ by meanwhile."""
 
 
 class Grant(NamedTuple):
@@ -65,10 +78,14 @@ class Allocator:
         self._settings = settings or AllocatorSettings()
         assert 0 < self._settings.renew_us < self._settings.window_us
         assert self._settings.margin_count >= TIMESTAMPS_PER_REQUEST_MAX
+        assert self._settings.window_us < self._settings.lease_us < self._settings.takeover_us
         # All below the ceiling may have been given out by an earlier process, nothing above it.
         self._next_unused: int = max(ceiling, 1)
         self._appended: int = ceiling
         self._durable: int = ceiling
+        self._on_the_way: deque[tuple[int, int]] = deque()
+        """Ceilings that were appended and are not durable yet, each with the end of its lease."""
+        self._leased_until_us = NEVER_US
         self._last_demand_us: int | None = None
         self._renew_at_us = 0
 
@@ -96,9 +113,16 @@ class Allocator:
             return None
         self._next_unused = end
         self._last_demand_us = now.instant_us
-        append = self._raise_ceiling(now) if end > self._appended else None
+        is_proof_coming = now.instant_us <= self._newest_lease_us()
+        must_append = end > self._appended or not is_proof_coming
+        append = self._raise_ceiling(now) if must_append else None
         assert end <= self._appended, "a timestamp above the ceiling"
-        return Grant(Timestamp(first), append, end <= self._durable)
+        is_leased = now.instant_us <= self._leased_until_us
+        return Grant(Timestamp(first), append, is_leased and end <= self._durable)
+
+    def _newest_lease_us(self) -> int:
+        """The end of the lease as soon as all is durable that was appended."""
+        return self._on_the_way[-1][1] if self._on_the_way else self._leased_until_us
 
     def renew(self, now: Now) -> Timestamp | None:
         """A new ceiling to append ahead of need, if little is left and no append is under way."""
@@ -112,7 +136,8 @@ class Allocator:
             self._last_demand_us = None  # nobody asks any more: let the window lapse
             return None
         spare = self._appended - _physical(now) - _ticks(settings.renew_us)
-        if not is_near_counter and spare > _ticks(ROUNDING_US):
+        is_lease_long = self._leased_until_us - now.instant_us > settings.lease_us // 2
+        if is_lease_long and not is_near_counter and spare > _ticks(ROUNDING_US):
             self._renew_at_us = now.instant_us + settings.renew_us  # the clock stepped back
             return None
         return self._raise_ceiling(now)
@@ -125,8 +150,11 @@ class Allocator:
     def acknowledge(self, ceiling: Timestamp) -> None:
         """This ceiling is durable."""
         assert self._durable < ceiling, "ceilings become durable in order"
-        assert ceiling <= self._appended, "a ceiling that was never appended"
+        assert self._on_the_way, "a ceiling that was never appended"
+        appended, leased_until_us = self._on_the_way.popleft()
+        assert ceiling == appended, "a ceiling that was never appended"
         self._durable = ceiling
+        self._leased_until_us = leased_until_us
 
     def next_deadline(self) -> int | None:
         """When to call `renew`, as an instant in microseconds; None while nobody asks."""
@@ -141,6 +169,7 @@ class Allocator:
         # Never lowered: a clock that stepped back has no say.
         self._appended = max(self._appended + 1, ahead_of_clock, ahead_of_counter)
         self._renew_at_us = now.instant_us + settings.window_us - settings.renew_us
+        self._on_the_way.append((self._appended, now.instant_us + settings.lease_us))
         return Timestamp(self._appended)
 
 

@@ -59,6 +59,7 @@ from dodona_oracle.core.attribute_calls import AttributeCalls
 from dodona_oracle.core.cells import Presence
 from dodona_oracle.core.definitions import check_definition
 from dodona_oracle.core.journal import Journal
+from dodona_oracle.core.membership import Membership
 from dodona_oracle.core.paths import parse_node_path, parse_path
 from dodona_oracle.core.records import MasterState, Record, StoredTable, StoredTablet
 from dodona_oracle.core.tables import Tables
@@ -83,6 +84,7 @@ class Catalog:
     def __init__(self, state: MasterState, append: Callable[[Record], None], now: Now) -> None:
         self._journal = Journal(state, append)
         self._presence = Presence()
+        self._membership = Membership(state, self._journal, now)
         self._tables = Tables(state.tables, self._journal, self._presence)
         self._tree = Tree(state, self._journal, self._tables, now)
         self._calls = TreeCalls(self._tree, self._journal, self._tables)
@@ -261,13 +263,15 @@ class Catalog:
 
     def _take_heartbeat(self, request: Heartbeat, now: Now) -> Assignment:
         self._presence.check_cell(request.cell, request.address, now)
+        has_joined = self._membership.admit(request)
         self._presence.see_cell(request.cell, request.address, now)
         self._tables.take_heartbeat(request.cell, request.mounted, request.revision)
         return Assignment(
-            tablets=self._tables.assignment(request.cell),
+            tablets=self._tables.assignment(request.cell) if has_joined else (),
             addresses=self._presence.addresses(),
             sequence=request.sequence,
             revision=self._journal.last_revision,
+            cluster=self._membership.cluster,
         )
 
     def _register_proxy(self, request: RegisterProxy, now: Now) -> Done:

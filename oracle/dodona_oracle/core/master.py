@@ -37,6 +37,9 @@ from dodona_oracle.core.records import (
 _count_wrong = Failure(
     "invalid_request", f"the count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}"
 )
+_too_early = Failure(
+    "unavailable", "the master has just taken over: it waits until its predecessor must have ended"
+)
 _used_up = Failure("unavailable", "timestamps are used up: the master's clock is, or was, far off")
 
 
@@ -55,20 +58,33 @@ class MasterCore:
     """Takes `GenerateTimestamps` and every catalog request. Start one with `recover`."""
 
     def __init__(
-        self, state: MasterState, now: Now, settings: AllocatorSettings | None = None
+        self,
+        state: MasterState,
+        now: Now,
+        settings: AllocatorSettings | None = None,
+        *,
+        is_takeover: bool = False,
     ) -> None:
+        """`is_takeover`: whoever had the store before may still be running somewhere."""
         self._effects: list[Effect] = []
+        settings = settings or AllocatorSettings()
         self._allocator = Allocator(state.ceiling, settings)
-        self._catalog = Catalog(state, self._append, now)
+        self._silent_until_us = now.instant_us + settings.takeover_us if is_takeover else 0
         self._request_count = self._timestamp_count = self._ceiling_count = 0
         self._raise_ceiling(self._allocator.prepare(now))
+        self._catalog = Catalog(state, self._append, now)
 
     @classmethod
     def recover(
-        cls, items: Iterable[Item], now: Now, settings: AllocatorSettings | None = None
+        cls,
+        items: Iterable[Item],
+        now: Now,
+        settings: AllocatorSettings | None = None,
+        *,
+        is_takeover: bool = False,
     ) -> Self:
         """A master that goes on from what a store holds. Raises DataCorrupted."""
-        return cls(state_from_items(items), now, settings)
+        return cls(state_from_items(items), now, settings, is_takeover=is_takeover)
 
     def handle(self, route: Route, body: GenerateTimestamps | CatalogRequest, now: Now) -> None:
         """One request; a Failure answers whatever is wrong with it."""
@@ -117,6 +133,9 @@ class MasterCore:
     def _generate(self, route: Route, count: int, now: Now) -> None:
         if not 0 < count <= TIMESTAMPS_PER_REQUEST_MAX:
             self._effects.append(ReplyAtOnce(route, _count_wrong))
+            return
+        if now.instant_us < self._silent_until_us:
+            self._effects.append(ReplyAtOnce(route, _too_early))
             return
         grant = self._allocator.take(count, now)
         if grant is None:

@@ -14,8 +14,10 @@ from dodona._core.messages import LockMode, NodeKind, TabletSource
 from dodona.errors import DataCorrupted
 from dodona.schema import Column
 from dodona.types import (
+    NO_CLUSTER,
     Atomicity,
     CellId,
+    ClusterId,
     Key,
     Revision,
     TableSettings,
@@ -25,7 +27,10 @@ from dodona.types import (
 )
 
 ORACLE: Final = "oracle"
-"""Bucket: `ceiling` → the timestamp below which all that were ever issued lie."""
+"""Bucket: `ceiling` → the timestamp below which all that were ever issued lie; `cluster` → its
+name, for good."""
+CELLS: Final = "cells"
+"""Bucket: cell → nothing; the cells whose logs belong to this cluster."""
 COUNTERS: Final = "counters"
 """Bucket: `id` and `revision` → the largest that was ever given out."""
 TABLES: Final = "tables"
@@ -41,6 +46,7 @@ COMMITS: Final = "commits"
 """Bucket: revision → the transaction that was committed with it, of the last ones."""
 
 CEILING: Final = b"ceiling"
+CLUSTER: Final = b"cluster"
 LAST_ID: Final = b"id"
 LAST_REVISION: Final = b"revision"
 
@@ -152,6 +158,9 @@ class MasterState(msgspec.Struct, frozen=True):
     """All that a master knows after a restart."""
 
     ceiling: Timestamp = Timestamp(0)
+    cluster: ClusterId = NO_CLUSTER
+    cells: tuple[CellId, ...] = ()
+    """Those that have joined."""
     last_id: int = 0
     last_revision: int = 0
     tables: tuple[StoredTable, ...] = ()
@@ -182,6 +191,16 @@ def decode_number(value: bytes) -> int:
 def put_ceiling(ceiling: Timestamp) -> Put:
     """The record of a new ceiling."""
     return Put(ORACLE, CEILING, encode_number(ceiling))
+
+
+def put_cluster(cluster: ClusterId) -> Put:
+    """The record of the cluster's name."""
+    return Put(ORACLE, CLUSTER, encode_number(cluster))
+
+
+def put_cell(cell: CellId) -> Put:
+    """The record that a cell has joined."""
+    return Put(CELLS, encode_number(cell), b"")
 
 
 def put_table(table: StoredTable) -> Put:
@@ -249,12 +268,16 @@ def remove_commit(revision: Revision) -> Remove:
 
 def state_from_items(items: Iterable[Item]) -> MasterState:
     """What a store's items say. Raises DataCorrupted on any that is not understood."""
-    numbers = {(ORACLE, CEILING): 0, (COUNTERS, LAST_ID): 0, (COUNTERS, LAST_REVISION): 0}
+    names = (ORACLE, CEILING), (ORACLE, CLUSTER), (COUNTERS, LAST_ID), (COUNTERS, LAST_REVISION)
+    numbers = dict.fromkeys(names, 0)
     stored: Mapping[str, dict[bytes, Any]] = {bucket: {} for bucket in _kinds}
     commits: list[tuple[Revision, TreeTransactionId]] = []
+    cells: list[CellId] = []
     for bucket, key, value in items:
         if (bucket, key) in numbers:
             numbers[bucket, key] = decode_number(value)
+        elif bucket == CELLS:
+            cells.append(CellId(decode_number(key)))
         elif bucket == COMMITS:
             commits.append((Revision(decode_number(key)), TreeTransactionId(decode_number(value))))
         elif bucket in stored:
@@ -264,6 +287,8 @@ def state_from_items(items: Iterable[Item]) -> MasterState:
     in_order = {bucket: dict(sorted(stored[bucket].items())) for bucket in _kinds}
     return MasterState(
         ceiling=Timestamp(numbers[ORACLE, CEILING]),
+        cluster=ClusterId(numbers[ORACLE, CLUSTER]),
+        cells=tuple(sorted(cells)),
         last_id=numbers[COUNTERS, LAST_ID],
         last_revision=numbers[COUNTERS, LAST_REVISION],
         tables=tuple(in_order[TABLES].values()),

@@ -12,6 +12,7 @@ from dodona._core.effects import Effect, ReplyTo
 from dodona._core.messages import Failure, Reply
 from dodona.errors import DodonaError, TabletMoved
 from dodona.types import (
+    NO_CLUSTER,
     NULL_TIMESTAMP,
     TIMESTAMP_COUNTER_BITS,
     CellId,
@@ -56,6 +57,8 @@ class Cell:
     def __init__(self, cell: CellId, limits: CellLimits) -> None:
         self.id = cell
         self.limits = limits
+        self.cluster = NO_CLUSTER
+        """The one that the log belongs to; an empty log belongs to none."""
         self.tablets: dict[TabletId, Tablet] = {}
         self.transactions: dict[TransactionId, Transaction] = {}
         self.outcomes = Outcomes()

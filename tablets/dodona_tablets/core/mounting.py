@@ -17,10 +17,15 @@ from dodona._core.messages import (
     TabletAssignment,
     TellRows,
 )
-from dodona.types import NULL_TIMESTAMP, Revision, TabletId, Timestamp
+from dodona.types import NO_CLUSTER, NULL_TIMESTAMP, ClusterId, Revision, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.importing import Importing, take_over
-from dodona_tablets.core.records import TabletAdjusted, TabletMounted, TabletUnmounted
+from dodona_tablets.core.records import (
+    ClusterJoined,
+    TabletAdjusted,
+    TabletMounted,
+    TabletUnmounted,
+)
 from dodona_tablets.core.tablet import FROZEN, UNMOUNTED, Tablet
 
 
@@ -75,15 +80,23 @@ class Mounting:
             if it.is_mounted and it.fence != NULL_TIMESTAMP
         ]
         body = Heartbeat(
-            cell.id, self._address, (*mounted, *self._copies), self._sequence, self._revision
+            cell.id,
+            self._address,
+            (*mounted, *self._copies),
+            self._sequence,
+            self._revision,
+            cell.cluster,
         )
         cell.effects.append(SendHeartbeat(body))
 
     def handle_assignment(self, assignment: Assignment) -> None:
         """Close what is gone, make what is new, mount and adjust the rest, in this order: a tablet
         takes over rows of those that were closed, before they are mounted again. An answer to an
-        older heartbeat is stale."""
-        if assignment.sequence != self._sequence:
+        older heartbeat is stale, and so is one of a master that has lost its store to another."""
+        if assignment.sequence != self._sequence or assignment.revision < self._newest_revision():
+            return
+        if assignment.cluster != self._cell.cluster:
+            self._join(assignment.cluster)
             return
         self._revision = assignment.revision
         wanted_by_id = {wanted.tablet: wanted for wanted in assignment.tablets}
@@ -96,6 +109,18 @@ class Mounting:
             self._take(wanted)
         self._importing.ask()
         self._report_copies(assignment)
+
+    def _newest_revision(self) -> Revision:
+        """The last that is known here, from assignments or from the log."""
+        tablets = self._cell.tablets.values()
+        return max([self._revision, *[it.assignment.revision for it in tablets]])
+
+    def _join(self, cluster: ClusterId) -> None:
+        """An empty log becomes this cluster's; one that belongs to another stays that one's."""
+        if self._cell.cluster == NO_CLUSTER:
+            self._cell.cluster = cluster
+            self._cell.effects.append(Append(ClusterJoined(cluster)))
+            self.send_heartbeat()
 
     def _take(self, wanted: TabletAssignment) -> None:
         cell = self._cell

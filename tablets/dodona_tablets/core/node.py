@@ -37,7 +37,7 @@ from dodona._core.messages import (
     WriteNonAtomic,
 )
 from dodona.errors import InvalidRequest, TransactionAborted, Unavailable
-from dodona.types import NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, CellId, Now, Timestamp
+from dodona.types import NO_CLUSTER, NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, CellId, Now, Timestamp
 from dodona_tablets.core.cell import Cell, CellLimits
 from dodona_tablets.core.coordinator import Coordinator, Question
 from dodona_tablets.core.mounting import FenceToken, Mounting
@@ -117,7 +117,15 @@ class NodeCore:
 
     @property
     def is_serving(self) -> bool:
-        return self.cell.fence != NULL_TIMESTAMP
+        return self.cell.fence != NULL_TIMESTAMP and self.cell.cluster != NO_CLUSTER
+
+    @property
+    def waits_for(self) -> str | None:
+        """Who has to answer before the cell serves, if anybody."""
+        if self.cell.fence == NULL_TIMESTAMP:
+            return "the oracle"
+        # An empty log may be all that is left of the cell: the master knows.
+        return "the master, to let it join" if self.cell.cluster == NO_CLUSTER else None
 
     def take_effects(self) -> list[Effect]:
         """The outbox, in order; empty afterwards."""
@@ -135,7 +143,7 @@ class NodeCore:
             text = f"a tablet node does not answer {type(body).__name__}"
             self.cell.reply(route, Failure(InvalidRequest.kind, text))
         elif not self.is_serving:
-            text = "the cell is starting"
+            text = f"the cell is starting: it waits for {self.waits_for}"
             self.cell.reply(route, Failure(Unavailable.kind, text, {"cell": self.cell.id}))
         else:
             handler(route, body)
@@ -170,7 +178,7 @@ class NodeCore:
     def handle_assignment(self, assignment: Assignment, now: Now) -> None:
         """The master's answer to a heartbeat."""
         self.cell.now = now
-        if self.is_serving:
+        if self.cell.fence != NULL_TIMESTAMP:
             self._mounting.handle_assignment(assignment)
 
     def tick(self, now: Now) -> None:
@@ -180,11 +188,13 @@ class NodeCore:
         if now.instant_us >= self._oracle_time_at_us:
             period_ms = self.cell.limits.oracle_time_period_ms
             self._oracle_time_at_us = now.instant_us + period_ms * 1000
-            token = ORACLE_TIME if self.is_serving else CELL_FENCE
+            token = CELL_FENCE if self.cell.fence == NULL_TIMESTAMP else ORACLE_TIME
             self.cell.effects.append(AskTimestamps(token))
-        if not self.is_serving:
+        if self.cell.fence == NULL_TIMESTAMP:
             return
         self._mounting.tick()
+        if not self.is_serving:
+            return
         self._reads.tick()
         self._nag()
         self._raise_watermark()
@@ -269,7 +279,7 @@ class NodeCore:
 
     def _begin_serving(self, fence: Timestamp) -> None:
         """Rule 9. A fence that was asked for twice only rises: later is as good."""
-        if self.is_serving:
+        if self.cell.fence != NULL_TIMESTAMP:
             return
         self.cell.fence = fence
         for tablet in self.cell.tablets.values():

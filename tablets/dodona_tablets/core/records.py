@@ -10,6 +10,7 @@ import msgspec
 from dodona._core.messages import TabletAssignment, TabletModifications, TellRows
 from dodona.types import (
     CellId,
+    ClusterId,
     Key,
     SpecialWrites,
     TableSettings,
@@ -114,6 +115,12 @@ class RowsTaken(LogRecord, frozen=True, array_like=True, gc=False, tag=22):
     page: TellRows
 
 
+class ClusterJoined(LogRecord, frozen=True, array_like=True, gc=False, tag=23):
+    """The log belongs to this cluster, from now on and for good."""
+
+    cluster: ClusterId
+
+
 Record = (
     TabletMounted
     | TabletUnmounted
@@ -128,4 +135,5 @@ Record = (
     | VersionsRetired
     | TabletAdjusted
     | RowsTaken
+    | ClusterJoined
 )

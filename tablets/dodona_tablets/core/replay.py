@@ -16,6 +16,7 @@ from dodona_tablets.core.records import (
     AbortDecided,
     AllAcknowledged,
     BatchWritten,
+    ClusterJoined,
     CommitDecided,
     CommittedHere,
     PreparedHere,
@@ -91,6 +92,10 @@ def _rows_taken(cell: Cell, record: RowsTaken) -> None:
     take_page(cell.tablets[record.page.target], record.page)
 
 
+def _cluster_joined(cell: Cell, record: ClusterJoined) -> None:
+    cell.cluster = record.cluster
+
+
 def _committed_here(cell: Cell, record: CommittedHere) -> None:
     for part in record.modifications:
         cell.tablets[part.tablet].apply(part.writes, record.timestamp, part.special)
@@ -144,4 +149,5 @@ MEANINGS: Final[dict[type[Any], Callable[[Cell, Any], None]]] = {
     VersionsRetired: _versions_retired,
     TabletAdjusted: _adjusted,
     RowsTaken: _rows_taken,
+    ClusterJoined: _cluster_joined,
 }

@@ -89,11 +89,13 @@ def _add_pages(pages: FastAPI, core: NodeCore, runtime: Runtime, log: CellLog) -
 
     @pages.get("/readyz", operation_id="is_ready")
     async def is_ready(response: Response) -> dict[str, str]:
-        """The cell serves: its log is replayed and the oracle has answered for its fence."""
-        if core.is_serving:
+        """The cell serves: its log is replayed, the oracle has answered for its fence, and the
+        master knows it as one of its cluster."""
+        waits_for = core.waits_for
+        if waits_for is None:
             return {"status": "ok"}
         response.status_code = 503
-        return {"status": "waiting for the oracle"}
+        return {"status": f"waiting for {waits_for}"}
 
     @pages.get("/v1/statistics", operation_id="get_statistics")
     async def get_statistics() -> Response:

@@ -13,11 +13,13 @@ from dodona._core.messages import (
 )
 from dodona.keys import encode_key
 from dodona.schema import Column
-from dodona.types import KEY_MIN, CellId, Key, Now, Revision
+from dodona.types import KEY_MIN, CellId, ClusterId, Key, Now, Revision
 from dodona_oracle.core.catalog import Catalog
 from dodona_oracle.core.records import (
+    CLUSTER,
     COUNTERS,
     LAST_REVISION,
+    ORACLE,
     Item,
     Put,
     Record,
@@ -52,6 +54,8 @@ class Realm:
         self.records: list[Record] = []
         self.unix_us = 0
         self.catalog = Catalog(state_from_items([]), self.append, self.now())
+        self.cluster = ClusterId(decode_number(self.values[ORACLE, CLUSTER]))
+        self.records.clear()
 
     def now(self) -> Now:
         return Now(self.instant_us, self.unix_us)
@@ -82,7 +86,8 @@ class Realm:
         """The cell has taken all that was commanded, unless `revision` says otherwise."""
         address = f"http://127.0.0.1:{port + cell}"
         revision = self.catalog_revision() if revision is None else revision
-        reply = self.ask(Heartbeat(CellId(cell), address, mounted, 7, revision))
+        beat = Heartbeat(CellId(cell), address, mounted, 7, revision, self.cluster)
+        reply = self.ask(beat)
         assert isinstance(reply, Assignment)
         return reply
 

@@ -84,13 +84,16 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
     ]
     assert (await rest.send("GET", "/v1/table?path=//a")).json() == table
     assert (await rest.send("GET", "/v1/tables")).json() == {"paths": ["//a"]}
-    beat = {"cell": 0, "address": "http://c", "mounted": [], "sequence": 1}
-    assert (await rest.send("POST", "/v1/cells/heartbeat", beat)).json() == {
+    beat: dict[str, object] = {"cell": 0, "address": "http://c", "mounted": [], "sequence": 1}
+    first = (await rest.send("POST", "/v1/cells/heartbeat", beat)).json()
+    assert first == {
         "tablets": [],
         "addresses": {"0": "http://c"},
         "sequence": 1,
         "revision": 0,
+        "cluster": first["cluster"],
     }
+    beat["cluster"] = first["cluster"]
     mounted = (await rest.send("POST", "/v1/table/mount?path=//a")).json()
     assert mounted["tablets"][0]["state"] == "mounting"
     assigned = (await rest.send("POST", "/v1/cells/heartbeat", beat)).json()["tablets"]

@@ -27,7 +27,16 @@ from dodona.schema import Column
 from dodona.types import KEY_MIN, Now, Timestamp, TransactionId
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
-from dodona_oracle.core.records import ORACLE, Group, Item, Put, Record, changes_of, put_ceiling
+from dodona_oracle.core.records import (
+    CEILING,
+    ORACLE,
+    Group,
+    Item,
+    Put,
+    Record,
+    changes_of,
+    put_ceiling,
+)
 
 HOUR_US = 3_600_000_000
 NOON_US = 1_700_000_000_000_000
@@ -106,9 +115,9 @@ def test_a_timestamp_above_it_waits_behind_the_new_ceiling() -> None:
 
 def test_a_start_appends_a_ceiling_before_anybody_asks() -> None:
     core = MasterCore.recover([], NOW)
-    (effect,) = core.take_effects()
+    effect, *_ = core.take_effects()
     assert isinstance(effect, Append)
-    assert effect.record.bucket == ORACLE
+    assert (effect.record.bucket, effect.record.key) == (ORACLE, CEILING)
 
 
 def test_the_ceiling_is_renewed_by_the_clock() -> None:

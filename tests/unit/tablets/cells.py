@@ -34,6 +34,7 @@ from dodona.types import (
     SYNC_LAST_COMMITTED,
     Atomicity,
     CellId,
+    ClusterId,
     Key,
     Now,
     Revision,
@@ -58,6 +59,7 @@ ATOMIC, NON_ATOMIC = TabletId(1), TabletId(2)
 MODES: dict[TabletId, Atomicity] = {ATOMIC: "full", NON_ATOMIC: "none"}
 REVISION = Revision(1)
 SECOND = 1 << 30
+CLUSTER = ClusterId(1)
 
 
 class Bench:
@@ -88,12 +90,15 @@ class Bench:
         self.asked: list[tuple[CellId, Any]] = []
         self.in_flight: list[tuple[CellId, Any]] = []
         self.heartbeats: dict[CellId, Any] = {}
+        self.revision = Revision(0)
+        """The last that was given out."""
         for index in range(count):
             self.add(CellId(index))
 
     def add(self, cell: CellId) -> None:
         self.logs.setdefault(cell, [])
         self.start(cell)
+        self.assign(cell, [])  # it joins
         self.assign(cell, self.tables)
         self.answer_oracle()
 
@@ -108,7 +113,9 @@ class Bench:
 
     def assign(self, cell: CellId, tablets: list[TabletAssignment]) -> None:
         sequence = self.heartbeats[cell].sequence
-        self.nodes[cell].handle_assignment(Assignment(tuple(tablets), {}, sequence), self.now)
+        self.revision = max([self.revision, *[tablet.revision for tablet in tablets]])
+        assignment = Assignment(tuple(tablets), {}, sequence, self.revision, CLUSTER)
+        self.nodes[cell].handle_assignment(assignment, self.now)
         self.carry_out(cell)
 
     @property

@@ -10,7 +10,7 @@ from dodona._core.messages import (
     WriteNonAtomic,
 )
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Revision, Timestamp
-from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, Bench, assignment, put
+from unit.tablets.cells import ATOMIC, CLUSTER, NON_ATOMIC, REVISION, Bench, assignment, put
 
 CELL = CellId(0)
 BOTH = [assignment(ATOMIC, "full"), assignment(NON_ATOMIC, "none")]
@@ -85,7 +85,8 @@ def test_the_rows_are_there_again_after_a_remount_and_after_a_restart() -> None:
 def test_an_answer_to_an_older_heartbeat_is_ignored() -> None:
     bench = Bench()
     sequence = bench.heartbeats[CELL].sequence
-    bench.nodes[CELL].handle_assignment(Assignment((), {}, sequence - 1), bench.now)
+    stale = Assignment((), {}, sequence - 1, bench.revision, CLUSTER)
+    bench.nodes[CELL].handle_assignment(stale, bench.now)
     bench.pass_time(0.5)
     assert ATOMIC in mounted(bench)
 
@@ -95,8 +96,8 @@ def test_a_heartbeat_says_which_commands_the_cell_knows_of() -> None:
     sequence = bench.heartbeats[CELL].sequence
     assigned = tuple(BOTH)
     node = bench.nodes[CELL]
-    node.handle_assignment(Assignment(assigned, {}, sequence, Revision(7)), bench.now)
-    node.handle_assignment(Assignment(assigned, {}, sequence - 1, Revision(8)), bench.now)
+    for at, revision in ((sequence, Revision(7)), (sequence - 1, Revision(8))):
+        node.handle_assignment(Assignment(assigned, {}, at, revision, CLUSTER), bench.now)
     bench.pass_time(0.5)
     assert bench.heartbeats[CELL].revision == 7
     bench.start(CELL)

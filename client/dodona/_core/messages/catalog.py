@@ -7,9 +7,11 @@ from dodona.types import (
     KEY_MAX,
     KEY_MIN,
     MIN_TIMESTAMP,
+    NO_CLUSTER,
     NO_TREE_TRANSACTION,
     Atomicity,
     CellId,
+    ClusterId,
     Key,
     Revision,
     TableSettings,
@@ -148,13 +150,15 @@ class MountedTablet(Message, frozen=True, array_like=True, gc=False):
 
 class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
     """A cell says where it is and which tablets it serves. → Assignment with this `sequence`.
-    `revision` is that of the last assignment it took: its word is on no command after that."""
+    `revision` is that of the last assignment it took: its word is on no command after that.
+    `cluster` is the one that its log belongs to; an empty log belongs to none yet."""
 
     cell: CellId
     address: str
     mounted: tuple[MountedTablet, ...]
     sequence: int
     revision: Revision = Revision(0)
+    cluster: ClusterId = NO_CLUSTER
 
 
 class TabletSource(Message, frozen=True, array_like=True, gc=False):
@@ -187,12 +191,14 @@ class Assignment(Message, frozen=True, array_like=True, gc=False, tag=81):
     """All tablets that the cell is to serve: it unmounts any other. And where all cells are.
     `sequence` is the heartbeat's that it answers: an answer to an older one is stale. Tablets that
     have yet to take over rows come first: their sources may follow. `revision` is the last that
-    was given out: commands up to it are in here."""
+    was given out: commands up to it are in here. A cell that has not joined `cluster` yet gets no
+    tablets: it says in its log that it joins, and asks again."""
 
     tablets: tuple[TabletAssignment, ...]
     addresses: dict[CellId, str]
     sequence: int
     revision: Revision = Revision(0)
+    cluster: ClusterId = NO_CLUSTER
 
 
 class RegisterProxy(Message, frozen=True, array_like=True, gc=False, tag=82):
