@@ -31,6 +31,7 @@ from dodona_oracle.core.records import (
     Record,
     decode_number,
     put_ceiling,
+    put_machine,
     state_from_items,
 )
 
@@ -62,14 +63,16 @@ class MasterCore:
         state: MasterState,
         now: Now,
         settings: AllocatorSettings | None = None,
-        *,
-        is_takeover: bool = False,
+        machine: str = "",
     ) -> None:
-        """`is_takeover`: whoever had the store before may still be running somewhere."""
+        """`machine` is where this process runs: a store that comes from another one may still be
+        in use there. Empty: nobody else can have it."""
         self._effects: list[Effect] = []
         settings = settings or AllocatorSettings()
         self._allocator = Allocator(state.ceiling, settings)
-        self._silent_until_us = now.instant_us + settings.takeover_us if is_takeover else 0
+        self._machine = machine
+        self._is_alone = machine in ("", state.machine)
+        self._alone_at_us = now.instant_us + (settings.takeover_us if state.machine else 0)
         self._request_count = self._timestamp_count = self._ceiling_count = 0
         self._raise_ceiling(self._allocator.prepare(now))
         self._catalog = Catalog(state, self._append, now)
@@ -80,11 +83,10 @@ class MasterCore:
         items: Iterable[Item],
         now: Now,
         settings: AllocatorSettings | None = None,
-        *,
-        is_takeover: bool = False,
+        machine: str = "",
     ) -> Self:
         """A master that goes on from what a store holds. Raises DataCorrupted."""
-        return cls(state_from_items(items), now, settings, is_takeover=is_takeover)
+        return cls(state_from_items(items), now, settings, machine)
 
     def handle(self, route: Route, body: GenerateTimestamps | CatalogRequest, now: Now) -> None:
         """One request; a Failure answers whatever is wrong with it."""
@@ -134,7 +136,7 @@ class MasterCore:
         if not 0 < count <= TIMESTAMPS_PER_REQUEST_MAX:
             self._effects.append(ReplyAtOnce(route, _count_wrong))
             return
-        if now.instant_us < self._silent_until_us:
+        if not self._is_alone and not self._outlive_predecessor(now):
             self._effects.append(ReplyAtOnce(route, _too_early))
             return
         grant = self._allocator.take(count, now)
@@ -149,6 +151,13 @@ class MasterCore:
         else:
             self._raise_ceiling(grant.append)
             self._effects.append(ReplyTo(route, reply))
+
+    def _outlive_predecessor(self, now: Now) -> bool:
+        """Whether its lease is over. It is written down only then: a restart must wait again."""
+        self._is_alone = now.instant_us >= self._alone_at_us
+        if self._is_alone:
+            self._append(put_machine(self._machine))
+        return self._is_alone
 
     def _raise_ceiling(self, ceiling: Timestamp | None) -> None:
         if ceiling is not None:

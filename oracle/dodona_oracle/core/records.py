@@ -28,7 +28,7 @@ from dodona.types import (
 
 ORACLE: Final = "oracle"
 """Bucket: `ceiling` → the timestamp below which all that were ever issued lie; `cluster` → its
-name, for good."""
+name, for good; `machine` → the one whose master surely is the only one."""
 CELLS: Final = "cells"
 """Bucket: cell → nothing; the cells whose logs belong to this cluster."""
 COUNTERS: Final = "counters"
@@ -47,6 +47,7 @@ COMMITS: Final = "commits"
 
 CEILING: Final = b"ceiling"
 CLUSTER: Final = b"cluster"
+MACHINE: Final = b"machine"
 LAST_ID: Final = b"id"
 LAST_REVISION: Final = b"revision"
 
@@ -159,6 +160,7 @@ class MasterState(msgspec.Struct, frozen=True):
 
     ceiling: Timestamp = Timestamp(0)
     cluster: ClusterId = NO_CLUSTER
+    machine: str = ""
     cells: tuple[CellId, ...] = ()
     """Those that have joined."""
     last_id: int = 0
@@ -196,6 +198,11 @@ def put_ceiling(ceiling: Timestamp) -> Put:
 def put_cluster(cluster: ClusterId) -> Put:
     """The record of the cluster's name."""
     return Put(ORACLE, CLUSTER, encode_number(cluster))
+
+
+def put_machine(machine: str) -> Put:
+    """The record that whoever had the store on another machine has ended."""
+    return Put(ORACLE, MACHINE, machine.encode())
 
 
 def put_cell(cell: CellId) -> Put:
@@ -273,9 +280,12 @@ def state_from_items(items: Iterable[Item]) -> MasterState:
     stored: Mapping[str, dict[bytes, Any]] = {bucket: {} for bucket in _kinds}
     commits: list[tuple[Revision, TreeTransactionId]] = []
     cells: list[CellId] = []
+    machine = ""
     for bucket, key, value in items:
         if (bucket, key) in numbers:
             numbers[bucket, key] = decode_number(value)
+        elif (bucket, key) == (ORACLE, MACHINE):
+            machine = value.decode(errors="replace")
         elif bucket == CELLS:
             cells.append(CellId(decode_number(key)))
         elif bucket == COMMITS:
@@ -288,6 +298,7 @@ def state_from_items(items: Iterable[Item]) -> MasterState:
     return MasterState(
         ceiling=Timestamp(numbers[ORACLE, CEILING]),
         cluster=ClusterId(numbers[ORACLE, CLUSTER]),
+        machine=machine,
         cells=tuple(sorted(cells)),
         last_id=numbers[COUNTERS, LAST_ID],
         last_revision=numbers[COUNTERS, LAST_REVISION],

@@ -4,8 +4,10 @@ Owns: nothing but the wiring, and what "ready" means for a master.
 """
 
 import logging
+import platform
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from fastapi import FastAPI
@@ -24,6 +26,8 @@ from dodona_oracle.shell.store import MasterStore
 LOG_AGE_US_MAX: Final = 2_000_000
 """A master whose oldest append waits for longer is not ready: its disk hangs."""
 
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
 _logger: Final = logging.getLogger("dodona.master")
 
 
@@ -38,11 +42,17 @@ def run_master(settings: MasterSettings) -> None:
             AllocatorSettings(
                 window_us=settings.window_ms * 1000, renew_us=settings.renew_ms * 1000
             ),
+            read_machine(),
         )
         _logger.info("recovered %s: %s", settings.data_dir, core.statistics())
         serve(*create_master(core, store, settings), settings, settings.port)
     finally:
         store.close()
+
+
+def read_machine() -> str:
+    """Names this machine, until it is started again: a folder's lock holds for one kernel only."""
+    return BOOT_ID.read_text().strip() if BOOT_ID.exists() else platform.node()
 
 
 def create_master(

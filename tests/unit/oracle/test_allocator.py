@@ -216,3 +216,70 @@ def test_ceilings_that_were_never_appended_can_not_become_durable() -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(AssertionError):
         Allocator(Timestamp(0), AllocatorSettings(window_us=100, renew_us=100))
+
+
+# The lease
+
+
+def test_after_a_pause_a_timestamp_waits_for_an_append_of_its_own() -> None:
+    """Somebody else may have taken the store meanwhile, and told larger ones."""
+    allocator = started()
+    lease_us = AllocatorSettings().lease_us
+    in_time = allocator.take(1, at(lease_us, NOON_US))
+    late = allocator.take(1, at(lease_us + 1, NOON_US))
+    assert in_time is not None
+    assert late is not None
+    assert in_time.is_durable
+    assert in_time.append is None
+    assert not late.is_durable
+    assert late.append is not None
+    allocator.acknowledge(late.append)
+    again = allocator.take(1, at(lease_us + 2, NOON_US))
+    assert again is not None
+    assert again.is_durable
+
+
+def test_a_lease_begins_when_its_append_is_made_and_not_when_that_is_durable() -> None:
+    allocator = Allocator(Timestamp(0))
+    ceiling = allocator.prepare(at(0))
+    lease_us = AllocatorSettings().lease_us
+    allocator.acknowledge(ceiling)  # after a long time
+    grant = allocator.take(1, at(lease_us + 1, NOON_US))
+    assert grant is not None
+    assert not grant.is_durable
+
+
+def test_while_the_disk_hangs_each_lease_has_one_append_on_the_way() -> None:
+    allocator = started()
+    lease_us = AllocatorSettings().lease_us
+    grants = [
+        allocator.take(1, at(instant_us, NOON_US))
+        for instant_us in range(lease_us + 1, 3 * lease_us, lease_us // 10)
+    ]
+    assert not any(grant is None or grant.is_durable for grant in grants)
+    assert len([grant for grant in grants if grant and grant.append]) == 2
+
+
+def test_the_lease_is_renewed_while_the_clock_stands_still() -> None:
+    """The ceiling is far enough ahead: only the lease asks for an append."""
+    allocator = started()
+    take(allocator, 1, at(0))
+    instant_us = 0
+    while instant_us < 4 * SECOND:
+        grant = allocator.take(1, at(instant_us, NOON_US - HOUR_US))
+        assert grant is not None
+        assert grant.is_durable, instant_us
+        assert grant.append is None
+        deadline_us = allocator.next_deadline()
+        assert deadline_us is not None
+        instant_us = deadline_us
+        ceiling = allocator.renew(at(instant_us, NOON_US - HOUR_US))
+        if ceiling is not None:
+            allocator.acknowledge(ceiling)
+
+
+def test_a_lease_shorter_than_the_window_is_refused() -> None:
+    with pytest.raises(AssertionError):
+        Allocator(Timestamp(0), AllocatorSettings(lease_us=300_000))
+    with pytest.raises(AssertionError):
+        Allocator(Timestamp(0), AllocatorSettings(takeover_us=1_000_000))

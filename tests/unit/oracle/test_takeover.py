@@ -1,0 +1,87 @@
+"""A master that takes over the store of another, which may still be running somewhere."""
+
+from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo
+from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
+from dodona.types import Now
+from dodona_oracle.core.allocator import AllocatorSettings
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.core.records import MACHINE, ORACLE, Put, changes_of
+
+NOON_US = 1_700_000_000_000_000
+TAKEOVER_US = AllocatorSettings().takeover_us
+
+Store = dict[tuple[str, bytes], bytes]
+
+
+class Process:
+    """A master on some machine, over a store that other machines may have had before."""
+
+    def __init__(self, store: Store, machine: str, start_us: int = 0) -> None:
+        items = [(bucket, key, value) for (bucket, key), value in store.items()]
+        self.core = MasterCore.recover(items, self.at(start_us), machine=machine)
+        self.store = store
+        self.settle(start_us)
+
+    def at(self, instant_us: int) -> Now:
+        return Now(instant_us, NOON_US + instant_us)
+
+    def settle(self, instant_us: int) -> list[Effect]:
+        effects = self.core.take_effects()
+        for effect in effects:
+            if isinstance(effect, Append):
+                for change in changes_of(effect.record):
+                    assert isinstance(change, Put)
+                    self.store[change.bucket, change.key] = change.value
+                self.core.handle_durable(effect.record, self.at(instant_us))
+        return [effect for effect in effects if not isinstance(effect, Append)]
+
+    def ask(self, instant_us: int) -> TimestampRange | Failure:
+        self.core.handle("route", GenerateTimestamps(1), self.at(instant_us))
+        (reply,) = self.settle(instant_us)
+        assert isinstance(reply, ReplyTo | ReplyAtOnce)
+        assert isinstance(reply.body, TimestampRange | Failure)
+        return reply.body
+
+
+def test_a_first_start_and_a_restart_on_the_same_machine_wait_for_nothing() -> None:
+    store: Store = {}
+    assert isinstance(Process(store, "first").ask(1), TimestampRange)
+    assert isinstance(Process(store, "first", 5).ask(6), TimestampRange)
+
+
+def test_on_another_machine_the_first_timestamp_waits_until_the_lease_is_over() -> None:
+    store: Store = {}
+    before = Process(store, "first").ask(1)
+    process = Process(store, "second", 5)
+    refusal = process.ask(5 + TAKEOVER_US - 1)
+    assert isinstance(refusal, Failure)
+    assert refusal.kind == "unavailable"
+    assert "taken over" in refusal.message
+    after = process.ask(5 + TAKEOVER_US)
+    assert isinstance(before, TimestampRange)
+    assert isinstance(after, TimestampRange)
+    assert after.first > before.first
+
+
+def test_whoever_stops_while_it_waits_has_to_wait_again() -> None:
+    store: Store = {}
+    Process(store, "first").ask(1)
+    Process(store, "second", 5).ask(10)
+    assert store[ORACLE, MACHINE] == b"first"
+    assert isinstance(Process(store, "second", 20).ask(21), Failure)
+
+
+def test_once_it_was_alone_its_machine_is_known_for_good() -> None:
+    store: Store = {}
+    Process(store, "first").ask(1)
+    Process(store, "second", 5).ask(5 + TAKEOVER_US)
+    assert store[ORACLE, MACHINE] == b"second"
+    again = 10 * TAKEOVER_US
+    assert isinstance(Process(store, "second", again).ask(again), TimestampRange)
+    assert isinstance(Process(store, "first", again).ask(again), Failure)
+
+
+def test_a_store_that_nobody_else_can_have_names_no_machine() -> None:
+    store: Store = {}
+    assert isinstance(Process(store, "").ask(1), TimestampRange)
+    assert (ORACLE, MACHINE) not in store
