@@ -22,6 +22,8 @@ from simulator.world import World
 FUSE_EFFECTS_MAX = 40
 """How many effects a process carries out at most before a lit fuse ends it."""
 
+CLOCKS_APART_US = 1_000_000
+"""How far the clocks of two machines may be apart."""
 DAY_MS = 86_400_000
 
 TIGHT_CEILING = AllocatorSettings(
@@ -70,6 +72,7 @@ class Cluster:
             ClientProcess(self.transport, f"client-{index}", addresses, options.call_timeout_us)
             for index in range(options.client_count)
         ]
+        self._displaced: MasterHost | None = None
         self.fault_counts: dict[str, int] = {}
         self._is_healed = False
         self._random = world.stream("cluster")
@@ -103,6 +106,10 @@ class Cluster:
             case "append" | "verdict":
                 doom = self.hosts[fault.target].doom
                 doom.die_after(fault.kind, lambda: self._crash(fault))
+            case "takeover":
+                self._take_over(fault)
+            case "absent_disk":
+                self._take_away_disk(fault)
             case "pause":
                 self.hosts[fault.target].pause(fault.duration_us)
             case "clock_step":
@@ -123,6 +130,42 @@ class Cluster:
             host.move(f"{host.name}:{8700 + host.crash_count}")
         self.world.after(fault.duration_us, lambda: self._restart(host))
 
+    def _take_over(self, fault: Fault) -> None:
+        """The process that had the store stands still for a while, or not, and is ended at last."""
+        before = self.master
+        if not before.is_up:
+            return
+        self._end_displaced()
+        if fault.at_us % 2:
+            before.pause(fault.duration_us)
+        self.master = self.hosts["master"] = before.displace()
+        self.master.clock.set_rate(self.options.master_clock_rate)
+        self.master.clock.step(self._random.randrange(-CLOCKS_APART_US, CLOCKS_APART_US))
+        self._displaced = before
+        self._restart(self.master)
+        self.world.after(2 * fault.duration_us, before.end)
+
+    def _end_displaced(self) -> None:
+        if self._displaced is not None:
+            self._displaced.end()
+
+    def _take_away_disk(self, fault: Fault) -> None:
+        node = self.hosts[fault.target]
+        assert isinstance(node, NodeHost)
+        if node.is_up:
+            node.crash()
+            node.take_away_disk()
+            node.start()
+            self.world.after(fault.duration_us, lambda: self._return_disk(node))
+
+    def _return_disk(self, node: NodeHost) -> None:
+        if not node.has_empty_disk:
+            return
+        if node.is_up:
+            node.crash()
+            self.world.after(1_000, lambda: self._restart(node))
+        node.return_disk()
+
     def _restart(self, host: Host) -> None:
         if not host.is_up:
             host.start()
@@ -130,6 +173,9 @@ class Cluster:
     def heal(self) -> None:
         """The safety phase is over: everything is up, connected and quick from now on."""
         self._is_healed = True
+        self._end_displaced()
+        for node in self.nodes:
+            self._return_disk(node)
         self.network.calm()
         self.master.clock.set_rate(1.0)
         self.master.disk.calm()

@@ -60,6 +60,12 @@ class Disk:
         self._on_durable = None
         self._epoch += 1
 
+    def detach(self) -> int:
+        """As a crash, for the process; it goes on. → how many records were written nevertheless."""
+        count = len(self.records)
+        self.crash()
+        return len(self.records) - count
+
     def _flush(self) -> None:
         self._in_flight, self._gathering = self._gathering, []
         options, random = self._options, self._random

@@ -13,9 +13,13 @@ from dodona._core.context import Acknowledgement
 from simulator.disk import DiskOptions
 from simulator.network import NetworkOptions
 
-FaultKind = Literal["crash", "fuse", "append", "verdict", "pause", "cut", "clock_step"]
+FaultKind = Literal[
+    "crash", "fuse", "append", "verdict", "pause", "cut", "clock_step", "takeover", "absent_disk"
+]
 """crash: now; fuse, append, verdict: in the middle of its work (see `doom`); pause: stands still;
-cut: a link loses everything; clock_step: the wall clock jumps, either way."""
+cut: a link loses everything; clock_step: the wall clock jumps, either way; takeover: another
+process takes the master's store over while this one still runs, or pauses; absent_disk: a node is
+started with an empty disk, until it has its own again."""
 FAULTS_MAX = 200
 
 
@@ -136,6 +140,11 @@ def _draw_faults(
     faults += _draw_times(random, duration_us, "crash", "master", (0, 0, 2, 4), 2_000_000)
     faults += _draw_times(random, duration_us, "fuse", "master", (0, 0, 3), 1_000_000)
     faults += _draw_times(random, duration_us, "append", "master", (0, 0, 4), 1_000_000)
+    faults += _draw_times(random, duration_us, "takeover", "master", (0, 0, 0, 2, 5), 4_000_000)
+    for target in cells:
+        faults += _draw_times(
+            random, duration_us, "absent_disk", target, (0, 0, 0, 0, 2), 5_000_000
+        )
     for target in ["master", *cells]:
         faults += _draw_times(random, duration_us, "pause", target, (0, 0, 0, 3), 3_000_000)
     if random.random() < 0.4:

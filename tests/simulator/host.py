@@ -85,7 +85,7 @@ class Host(ABC):
         if self.disk is not None:
             self.disk.crash()
         self.port.close()
-        self.transport.unbind(self.address)
+        self.transport.unbind(self.address, self)
         self._boot += 1
 
     def pause(self, duration_us: int) -> None:

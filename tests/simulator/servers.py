@@ -33,6 +33,7 @@ from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Record
 from simulator.disk import Disk, DiskOptions
 from simulator.host import Host
+from simulator.takeover import LATE_US_MAX, LostDisk
 from simulator.transport import Route, Transport
 
 MASTER_ADDRESS = "master:8500"
@@ -56,7 +57,35 @@ class MasterHost(Host):
     ) -> None:
         super().__init__(transport, "master", MASTER_ADDRESS, timeout_us)
         self._settings = settings
+        self._disk_options = disk_options
+        self._machine = "machine"
         self.disk = Disk(self.world, self.name, disk_options)
+
+    def displace(self) -> "MasterHost":
+        """Its volume is attached to another machine, where the returned process, not started yet,
+        is to go on. This one runs until it notices. Of what it was writing all was written or
+        nothing; it hears of that late, or not at all. Half of its callers stay with it."""
+        successor = MasterHost(self.transport, self._disk_options, self._timeout_us, self._settings)
+        successor.random, successor.disk = self.random, self.disk
+        successor._machine = f"machine since {self.world.now_us}"
+        written_count = self.disk.detach()
+        if written_count and self.random.random() < 0.5:
+            boot, delay_us = self._boot, self.random.randrange(LATE_US_MAX)
+            self.world.after(delay_us, lambda: self._hear_late(boot, written_count))
+        self.doom.spare()
+        self.disk = LostDisk(self.world, self.name, self.random, self.end)
+        sources = [name for name in self.transport.ports if self.random.random() < 0.5]
+        self.transport.displace(self.address, tuple(sources))
+        return successor
+
+    def _hear_late(self, boot: int, written_count: int) -> None:
+        if boot == self._boot and self.is_up:
+            self._on_durable(written_count)
+
+    def end(self) -> None:
+        """Crash, if it has not yet."""
+        if self.is_up:
+            self.crash()
 
     def _recover(self) -> MasterCore:
         items: dict[tuple[str, bytes], bytes] = {}
@@ -69,7 +98,7 @@ class MasterHost(Host):
                     items.pop((change.bucket, change.key), None)
         self.disk.open(self._on_durable)
         stored = [(bucket, key, value) for (bucket, key), value in items.items()]
-        return MasterCore.recover(stored, self.clock.now(), self._settings)
+        return MasterCore.recover(stored, self.clock.now(), self._settings, self._machine)
 
     def _deliver_other(self, effect: Effect) -> None:
         raise AssertionError(f"a master has no use for {effect}")
@@ -132,6 +161,8 @@ class NodeHost(Host):
     ) -> None:
         super().__init__(transport, f"cell-{cell}", f"cell-{cell}:8700", timeout_us)
         self.cell = cell
+        self._disk_options = disk_options
+        self._absent_disk: Disk | None = None
         self.disk = Disk(self.world, self.name, disk_options)
         self._acquisitions = acquisitions
         self._make_core = make_core
@@ -147,6 +178,20 @@ class NodeHost(Host):
         """The next start is somewhere else."""
         assert not self.is_up
         self.address = address
+
+    def take_away_disk(self) -> None:
+        """The next start finds an empty one, until `return_disk`: a volume was not attached."""
+        assert not self.is_up
+        self._absent_disk = self._absent_disk or self.disk
+        self.disk = Disk(self.world, f"{self.name}/empty", self._disk_options)
+
+    def return_disk(self) -> None:
+        assert not self.is_up
+        self.disk, self._absent_disk = self._absent_disk or self.disk, None
+
+    @property
+    def has_empty_disk(self) -> bool:
+        return self._absent_disk is not None
 
     def _recover(self) -> NodeCore:
         self._addresses = {}

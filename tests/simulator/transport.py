@@ -43,6 +43,8 @@ class Transport:
         self.network = network
         self.random = world.stream("transport")
         self.servers: dict[str, Server] = {}
+        self._displaced: dict[str, tuple[Server, tuple[str, ...]]] = {}
+        """Servers that another process has replaced, and whose connections still lead to them."""
         self.ports: dict[str, Port] = {}
         self.request_counts: dict[str, int] = {}
         self._last_id = ONE_WAY
@@ -55,16 +57,30 @@ class Transport:
         assert address not in self.servers
         self.servers[address] = server
 
-    def unbind(self, address: str) -> None:
+    def displace(self, address: str, sources: tuple[str, ...]) -> None:
+        """Another process will listen there; for these callers nothing changes yet."""
+        assert address not in self._displaced
+        self._displaced[address] = self.servers.pop(address), sources
+
+    def unbind(self, address: str, server: Server) -> None:
         """The process is gone: callers whose connection broke learn it soon, others time out."""
-        del self.servers[address]
-        for port in self.ports.values():
-            port.lose(address)
+        displaced, sources = self._displaced.get(address, (None, ()))
+        if server is displaced:
+            del self._displaced[address]
+        else:
+            del self.servers[address]
+        for name, port in self.ports.items():
+            if (name in sources) == (server is displaced):
+                port.lose(address)
+
+    def _server(self, source: str, address: str) -> Server | None:
+        displaced, sources = self._displaced.get(address, (None, ()))
+        return displaced if source in sources else self.servers.get(address)
 
     def request(
         self, source: str, address: str, request_id: int, body: Request | CellMessage
     ) -> None:
-        server = self.servers.get(address)
+        server = self._server(source, address)
         target = address if server is None else server.name
         payload = encode_frame([(request_id, body)])
 
@@ -74,7 +90,7 @@ class Transport:
         self.network.send(source, target, payload, deliver)
 
     def _receive_request(self, source: str, address: str, payload: bytes) -> None:
-        server = self.servers.get(address)
+        server = self._server(source, address)
         if server is None:
             self._maybe_keep(source, address, payload)
             return
