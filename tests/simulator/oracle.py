@@ -9,6 +9,8 @@ from typing import Final
 
 from dodona._core.batcher import Batcher
 from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona.errors import DataCorrupted
+from simulator.host import CoreStopped
 from simulator.transport import Port
 from simulator.world import World
 
@@ -48,7 +50,10 @@ class TimestampSource:
 
     def _take(self, count: int, reply: Reply) -> None:
         if isinstance(reply, TimestampRange):
-            shares = self._batcher.split(reply.first)
+            try:
+                shares = self._batcher.split(reply.first)
+            except DataCorrupted as error:
+                raise CoreStopped(self._port.name, error) from error
             for receive, first, share_count in shares:
                 receive(TimestampRange(first, share_count))
         elif self._world.now_us < self._deadline_us:

@@ -22,6 +22,7 @@ from dodona._core.messages import (
     Request,
     TimestampRange,
 )
+from dodona.errors import DataCorrupted
 from dodona.types import CellId, Timestamp
 from dodona_loadtest.histories.history import Acquisition
 from dodona_oracle.core.allocator import AllocatorSettings
@@ -32,7 +33,7 @@ from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Record
 from simulator.disk import Disk, DiskOptions
-from simulator.host import Host
+from simulator.host import CoreStopped, Host
 from simulator.takeover import LATE_US_MAX, LostDisk
 from simulator.transport import Route, Transport
 
@@ -245,7 +246,11 @@ class NodeHost(Host):
 
     def _deal(self, reply: Reply) -> None:
         if isinstance(reply, TimestampRange):
-            for (token, asked_us), at, _ in self._batcher.split(reply.first):
+            try:
+                shares = self._batcher.split(reply.first)
+            except DataCorrupted as error:
+                raise CoreStopped(self.name, error) from error
+            for (token, asked_us), at, _ in shares:
                 self._take_timestamp(token, asked_us, at)
         else:
             self._batcher.fail()  # the core asks again for what it still wants

@@ -4,12 +4,16 @@ Owns the rule that keeps timestamps monotonic through any number of batchers: th
 swapped out *before* the request is sent, so nobody is served from a request that was sent before
 they asked. The range is split in arrival order and never outlives its batch. No timer: the first
 caller goes at once, those who come while it is away form the next batch.
+
+It also bears witness: an oracle that gives what it gave before, or less, has lost its memory, and
+nobody is served from it.
 """
 
 from collections.abc import Iterable
 from itertools import accumulate
 from typing import Generic, TypeVar, cast
 
+from dodona.errors import DataCorrupted
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp
 
 Waiter = TypeVar("Waiter")
@@ -29,6 +33,7 @@ class Batcher(Generic[Waiter]):
         self._pending_counts: list[int] | None = None
         self._in_flight: list[Waiter] = []
         self._in_flight_counts: list[int] | None = None
+        self._last = 0
 
     @property
     def waiting_count(self) -> int:
@@ -71,10 +76,24 @@ class Batcher(Generic[Waiter]):
         self._in_flight_counts = counts[:fitting]
         return total
 
+    def witness(self, first: Timestamp, count: int) -> None:
+        """These came back. Raises DataCorrupted if they can't be fresh."""
+        if first <= self._last:
+            raise DataCorrupted(
+                "the oracle has gone back: it gave a timestamp that is not above all that it gave "
+                "before. Its data folder was lost, or replaced by an older one: stop the writers, "
+                "and bring the right one back",
+                timestamp=first,
+                timestamp_before=self._last,
+            )
+        self._last = first + count - 1
+
     def split(self, first: Timestamp) -> list[tuple[Waiter, Timestamp, int]]:
-        """Divide the range that came back among the callers, in arrival order."""
+        """Divide the range that came back among the callers, in arrival order. Raises DataCorrupted
+        if it is not above all before; then they wait on, for `fail`."""
         assert self._in_flight, "a range came back that nobody asked for"
         waiters, counts = self._in_flight, self._in_flight_counts
+        self.witness(first, len(waiters) if counts is None else sum(counts))
         self._in_flight, self._in_flight_counts = [], None
         firsts: Iterable[int]
         if counts is None:

@@ -16,7 +16,7 @@ from typing import Final
 from dodona._core.batcher import Batcher
 from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
 from dodona._io.peer import Peer, rpc_url
-from dodona.errors import DodonaError, InvalidRequest, Overloaded, error_from_wire
+from dodona.errors import DataCorrupted, DodonaError, InvalidRequest, Overloaded, error_from_wire
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp
 
 WAITERS_MAX: Final = 1_000_000
@@ -131,14 +131,18 @@ class OracleClient:
             self._fail_over(Failure("unavailable", text))
         else:
             self._deal(reply.first)
-            self._send()
 
     def _deal(self, first: Timestamp) -> None:
-        shares = self._batcher.split(first)
+        try:
+            shares = self._batcher.split(first)
+        except DataCorrupted as error:
+            self._fail(Failure(error.kind, error.message, error.attributes))
+            return
         self._waiting_count -= len(shares)
         for waiter, timestamp, _ in shares:
             if not waiter.done():  # a caller that has gone leaves its timestamps unused
                 waiter.set_result(timestamp)
+        self._send()
 
     # ---- when a proxy does not answer
 

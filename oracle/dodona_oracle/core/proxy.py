@@ -12,6 +12,7 @@ import msgspec
 from dodona._core.batcher import Batcher
 from dodona._core.effects import AskMaster, Effect, ReplyTo, Route
 from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
+from dodona.errors import DataCorrupted
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
 
 _count_wrong: Final = Failure(
@@ -69,8 +70,13 @@ class ProxyCore:
         """The master gave what was asked for with this token, from `first` on."""
         if token != self._token or self._deadline_us is None:
             return
+        try:
+            shares = self._batcher.split(first)
+        except DataCorrupted as error:
+            self._fail(Failure(error.kind, error.message, error.attributes), now)
+            return
         self._deadline_us = None
-        for route, share_first, count in self._batcher.split(first):
+        for route, share_first, count in shares:
             self._timestamp_count += count
             self._effects.append(ReplyTo(route, TimestampRange(share_first, count)))
         self._ask(now)
@@ -78,13 +84,13 @@ class ProxyCore:
     def handle_failure(self, token: int, message: str, now: Now) -> None:
         """The master did not, or could not be reached."""
         if token == self._token and self._deadline_us is not None:
-            self._fail(f"the master gave no timestamps: {message}", now)
+            self._fail_unavailable(f"the master gave no timestamps: {message}", now)
 
     def tick(self, now: Now) -> None:
         """Give up on a request that is away for too long."""
         if self._deadline_us is not None and now.instant_us >= self._deadline_us:
             wait_ms = self._limits.answer_us_max // 1000
-            self._fail(f"the master did not answer within {wait_ms} ms", now)
+            self._fail_unavailable(f"the master did not answer within {wait_ms} ms", now)
 
     def next_deadline(self) -> int | None:
         """When to call `tick` at the latest, as an instant in microseconds."""
@@ -114,10 +120,12 @@ class ProxyCore:
         self._deadline_us = now.instant_us + self._limits.answer_us_max
         self._effects.append(AskMaster(self._token, count))
 
-    def _fail(self, message: str, now: Now) -> None:
+    def _fail_unavailable(self, message: str, now: Now) -> None:
+        self._fail(Failure("unavailable", message), now)
+
+    def _fail(self, failure: Failure, now: Now) -> None:
         self._failed_batch_count += 1
         self._deadline_us = None
-        failure = Failure("unavailable", message)
         for route in self._batcher.fail():
             self._effects.append(ReplyTo(route, failure))
         self._ask(now)

@@ -26,6 +26,7 @@ from dodona._core.messages import (
 )
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
+from dodona.errors import DataCorrupted
 from dodona.types import CellId
 from dodona_tablets.core.node import NodeCore
 
@@ -98,12 +99,20 @@ class Links:
     def _deal_foreseen(self, reply: Reply) -> None:
         tokens, self._foreseen = self._foreseen, []
         self._foreseen_left = 0  # it may have failed at once, before the core saw the frame
-        if isinstance(reply, TimestampRange):
+        if isinstance(reply, TimestampRange) and self._is_fresh(reply):
             shares = zip(tokens, range(reply.first, reply.first + reply.count), strict=False)
             self._runtime.call_each(self._core.handle_timestamp, shares)
         else:
             self._warn(len(tokens), reply)
         self._send_question()
+
+    def _is_fresh(self, reply: TimestampRange) -> bool:
+        try:
+            self._batcher.witness(reply.first, reply.count)
+        except DataCorrupted as error:
+            _logger.error("%s", error)
+            return False
+        return True
 
     def _ask_timestamps(self, effect: AskTimestamps) -> None:
         if self._foreseen_left:
@@ -123,12 +132,19 @@ class Links:
             self._oracle.ask(GenerateTimestamps(count), self._deal)
 
     def _deal(self, reply: Reply) -> None:
+        try:
+            self._share_out(reply)
+        except DataCorrupted as error:
+            _logger.error("%s", error)
+            self._batcher.fail()
+        self._send_question()
+
+    def _share_out(self, reply: Reply) -> None:
         if isinstance(reply, TimestampRange):
             shares = [(token, at) for token, at, _ in self._batcher.split(reply.first)]
             self._runtime.call_each(self._core.handle_timestamp, shares)
         else:
             self._warn(len(self._batcher.fail()), reply)
-        self._send_question()
 
     def _warn(self, count: int, reply: Reply) -> None:
         """The core asks again for what it still wants."""

@@ -9,7 +9,7 @@ import pytest
 from dodona._core.messages import DataReply, Failure, GenerateTimestamps, TimestampRange
 from dodona._io import oracle as oracle_module
 from dodona._io.oracle import OracleClient
-from dodona.errors import InvalidRequest, Overloaded, Unavailable
+from dodona.errors import DataCorrupted, InvalidRequest, Overloaded, Unavailable
 from dodona.types import Timestamp
 from unit.client.endpoint import Endpoint, Timestamps, serving
 
@@ -128,6 +128,19 @@ async def test_a_proxy_that_gives_another_number_is_not_believed() -> None:
         asking(first, second) as oracle,
     ):
         assert await oracle.generate() == 500
+
+
+async def test_an_oracle_that_goes_back_is_not_believed() -> None:
+    answers = [Timestamp(10), Timestamp(10), Timestamp(11)]
+
+    def forgetful(body: object) -> DataReply | None:
+        return TimestampRange(answers.pop(0), 1)
+
+    async with serving(forgetful) as endpoint, asking(endpoint) as oracle:
+        assert await oracle.generate() == 10
+        with pytest.raises(DataCorrupted, match="gone back"):
+            await oracle.generate()
+        assert await oracle.generate() == 11
 
 
 async def test_a_proxy_without_its_master_is_left_for_another() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dodona._core.batcher import Batcher
 from dodona._core.effects import AskMaster, ReplyTo
 from dodona._core.messages import AskOutcome, Failure, GenerateTimestamps, TimestampRange
+from dodona.errors import DataCorrupted
 from dodona.types import Now, Timestamp, TransactionId
 from dodona_oracle.core.proxy import ProxyCore, ProxyLimits
 
@@ -58,12 +59,44 @@ def test_more_than_one_request_may_hold_is_cut_and_the_order_kept() -> None:
     batcher: Batcher[int] = Batcher(count_max=10)
     for waiter, count in enumerate([4, 4, 4, 10, 1]):
         batcher.add(waiter, count)
-    batches = []
+    batches: list[list[int]] = []
     while (batch_count := batcher.next_batch_count()) is not None:
-        shares = batcher.split(Timestamp(1))
+        shares = batcher.split(Timestamp(1 + 100 * len(batches)))
         assert sum(share[2] for share in shares) == batch_count <= 10
         batches.append([share[0] for share in shares])
     assert batches == [[0, 1], [2], [3], [4]]
+
+
+@pytest.mark.parametrize("first", [1, 10, 14])
+def test_an_oracle_that_goes_back_is_not_believed(first: int) -> None:
+    batcher: Batcher[str] = Batcher()
+    batcher.add("a", 5)
+    batcher.next_batch_count()
+    batcher.split(Timestamp(10))
+    batcher.add("b")
+    batcher.next_batch_count()
+    with pytest.raises(DataCorrupted, match="gone back") as refusal:
+        batcher.split(Timestamp(first))
+    assert refusal.value.attributes == {"timestamp": first, "timestamp_before": 14}
+    assert batcher.fail() == ["b"], "whoever waited is told"
+    batcher.add("c")
+    batcher.next_batch_count()
+    assert batcher.split(Timestamp(15)) == [("c", 15, 1)]
+
+
+def test_a_proxy_tells_its_callers_that_the_oracle_went_back() -> None:
+    core = ProxyCore()
+    core.handle("a", GenerateTimestamps(1), at(0))
+    core.handle_range(one_ask(core).token, Timestamp(10), at(0))
+    assert replies(core) == {"a": TimestampRange(Timestamp(10), 1)}
+    core.handle("b", GenerateTimestamps(1), at(0))
+    core.handle_range(one_ask(core).token, Timestamp(10), at(0))
+    failure = replies(core)["b"]
+    assert isinstance(failure, Failure)
+    assert failure.kind == "data_corrupted"
+    core.handle("c", GenerateTimestamps(1), at(0))
+    core.handle_range(one_ask(core).token, Timestamp(11), at(0))
+    assert replies(core) == {"c": TimestampRange(Timestamp(11), 1)}
 
 
 def test_only_the_callers_of_the_failed_request_fail() -> None:

@@ -152,6 +152,21 @@ async def test_whoever_asks_after_the_frame_is_served_by_a_later_question(bench:
     assert bench.core.got[2:] == [(6, 200)]
 
 
+@pytest.mark.parametrize("is_early", [True, False])
+async def test_an_oracle_that_goes_back_is_not_believed(bench: Bench, is_early: bool) -> None:
+    def ask(number: int) -> None:
+        if is_early:
+            bench.frame(commit(number))
+        else:
+            bench.runtime.handle((bench, 1), AskOutcome(TransactionId(number)))
+
+    for number, first in ((2, 100), (4, 100), (6, 101)):
+        ask(number)
+        await asyncio.sleep(0)
+        bench.oracle.answer(first)
+    assert bench.core.got == [(2, 100), (6, 101)]
+
+
 async def test_a_second_frame_does_not_share_the_first_ones_question(bench: Bench) -> None:
     bench.frame(commit(2))
     bench.frame(commit(4), commit(6))
