@@ -427,6 +427,7 @@ def _calm(cell_count: int) -> Options:
         "has_one_question": True,
         "remount_us_mean": 0,
         "moves_rate": 0.0,
+        "acknowledgement": "decided",
         "network": NetworkOptions(),
         "disk": DiskOptions(),
         "faults": (),
