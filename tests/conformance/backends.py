@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -318,6 +319,16 @@ class Simulated(Backend):
         yield
         node.start()
         self._run_until(self._is_serving)
+
+    @contextmanager
+    def cells_are_apart(self) -> Iterator[None]:
+        """For the length of a block what they send to each other is lost."""
+        names = [node.name for node in self._cluster.nodes]
+        for pair in permutations(names, 2):
+            self._cluster.network.cut(*pair)
+        yield
+        for pair in permutations(names, 2):
+            self._cluster.network.mend(*pair)
 
     @contextmanager
     def cells_stand_still(self) -> Iterator[None]:
