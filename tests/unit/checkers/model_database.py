@@ -1,9 +1,11 @@
 """A small database with switchable bugs: what the checkers are measured against.
 
 Owns: a two-cell store with snapshot reads, row locks by group, two-phase commit and blind writes to
-one cell, and sessions that use it in a seeded interleaving while their history is recorded. Without
-a bug it keeps every promise; each bug of `BUGS` breaks at least one. It shares no code with the
-product.
+one cell, and sessions that use it in a seeded interleaving while their history is recorded. Some
+rows hold lists, as text, to which transactions append; `appends` is their history in the words of
+the list-append checker. Runs of odd seeds lock all lists that they read, and are serializable.
+Without a bug it keeps every promise; each bug of `BUGS` breaks at least one. It shares no code with
+the product.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, TypeVar
 
+from dodona_loadtest.checkers.appends import Append, AppendTransaction, Observe
 from dodona_loadtest.histories.history import (
     Columns,
     Conflict,
@@ -28,11 +31,15 @@ from dodona_loadtest.histories.history import (
 
 TABLE: Final = "//model"
 ROWS: Final = tuple(RowKey(TABLE, bytes([65 + index])) for index in range(6))
+LISTS: Final = tuple(RowKey("//lists", bytes([97 + index])) for index in range(4))
 CELLS: Final = 2
 GROUPS: Final = (0, 1)
 SESSIONS: Final = 5
 STEPS: Final = 900
 BLIND_RATE: Final = 0.2
+LIST_RATE: Final = 0.5
+UNSURE_RATE: Final = 0.1
+LAG: Final = 12
 NAMES_PER_RESERVE: Final = 20
 LAST: Final = 1 << 62
 
@@ -42,6 +49,7 @@ BUGS: Final = (
     "no_wait_on_prepared",
     "no_write_check",
     "weak_lock_ignored",
+    "read_locks_not_checked",
     "strong_lock_forgotten",
     "main_ignores_groups",
     "half_commit",
@@ -65,6 +73,13 @@ BUGS: Final = (
     "blind_conflict",
     "blind_at_its_name",
     "name_given_twice",
+    "snapshot_per_cell",
+    "lagging_cell",
+    "unrepeatable_read",
+    "retried_as_it_was",
+    "element_doubled",
+    "element_garbled",
+    "elements_swapped",
 )
 
 
@@ -90,9 +105,10 @@ class Model:
         self.issued = 0
         self.leftover: list[int] = []
         self.reserve: list[int] = []
-        self.versions: dict[RowKey, list[Version]] = {row: [] for row in ROWS}
-        self.locks = {(row, group): _Locks() for row in ROWS for group in GROUPS}
-        self.prepared: dict[RowKey, dict[str, tuple[int, Write]]] = {row: {} for row in ROWS}
+        rows = (*ROWS, *LISTS)
+        self.versions: dict[RowKey, list[Version]] = {row: [] for row in rows}
+        self.locks = {(row, group): _Locks() for row in rows for group in GROUPS}
+        self.prepared: dict[RowKey, dict[str, tuple[int, Write]]] = {row: {} for row in rows}
 
     def is_buggy(self, bug: str, chance: float = 1.0) -> bool:
         return self.bug == bug and self.random.random() < chance
@@ -130,6 +146,10 @@ class Model:
         return any(p <= at for p, _ in self.prepared[row].values())
 
     def read(self, row: RowKey, at: int) -> Columns | None:
+        if self.bug == "snapshot_per_cell" and _cell_of(row):
+            at = self.issued
+        elif self.bug == "lagging_cell" and _cell_of(row):
+            at -= LAG
         versions = [version for version in self.versions[row] if version.timestamp <= at]
         if versions and self.is_buggy("stale_read", 0.05):
             versions.pop()
@@ -202,6 +222,8 @@ class Model:
     def _is_checked(self, item: Write | Lock) -> bool:
         if isinstance(item, Write):
             return self.bug != "no_write_check"
+        if self.bug == "read_locks_not_checked":
+            return False
         return item.is_strong or self.bug != "weak_lock_ignored"
 
     def finish(self, t: Transaction, cell: int, commit: int | None) -> None:
@@ -227,10 +249,29 @@ class Model:
             locks.read_locked_until = max(locks.read_locked_until, commit)
 
     def _apply(self, write: Write, commit: int) -> None:
+        if write.row in LISTS:
+            write = write._replace(columns=_as_text(self._misspelt(_elements(write.columns))))
         self.versions[write.row].append(Version(write.row, commit, write.columns))
         if self.is_buggy("applied_twice", 0.05):
             self.versions[write.row].append(Version(write.row, self.timestamp(), write.columns))
         self.versions[write.row].sort(key=lambda version: version.timestamp)
+
+    def _misspelt(self, elements: list[str]) -> list[str]:
+        if self.is_buggy("element_doubled", 0.1):
+            return [*elements, elements[-1]]
+        if self.is_buggy("element_garbled", 0.1):
+            return [*elements[:-1], elements[-1] + "?"]
+        if self.is_buggy("elements_swapped", 0.2):
+            return [*elements[:-2], *elements[-2:][::-1]]
+        return elements
+
+
+def _elements(columns: Columns | None) -> list[str]:
+    return [] if columns is None else dict(columns)["list"].split(",")
+
+
+def _as_text(elements: list[str]) -> Columns:
+    return (("list", ",".join(elements)),)
 
 
 def _of_cell(items: list[Item], cell: int) -> list[Item]:
@@ -257,6 +298,7 @@ class Run:
         self.random = Random(seed)
         self.model = Model(Random(seed + 1), bug)
         self.history = History()
+        self.is_serializable = seed % 2 == 1
         self.now_us = 0
         self.value = 0
 
@@ -266,6 +308,7 @@ class Run:
             self.now_us += 1
             next(sessions[self.random.choice(list(sessions))])
         self._drain(list(sessions.values()))
+        self._drain([self._look_at_all_lists()])
         return self.history, [v for versions in self.model.versions.values() for v in versions]
 
     def _drain(self, running: list[Iterator[bool]]) -> None:
@@ -284,13 +327,40 @@ class Run:
                 yield True
                 continue
             t.start, t.begun_us = self.model.timestamp(), self.now_us
-            yield from self._read(t)
-            self._draw_writes(t)
+            if self.random.random() < LIST_RATE:
+                yield from self._append(t)
+            else:
+                yield from self._read(t)
+                self._draw_writes(t)
             if t.is_writer:
                 yield from self._commit(t)
             else:
                 t.status, t.end_us = "ok", self.now_us
             yield True
+
+    def _append(self, t: Transaction) -> Iterator[bool]:
+        """Look at some lists, and add an element to some of these."""
+        rows = self.random.sample(LISTS, self.random.randint(1, 3))
+        again = [row for row in rows if self.random.random() < 0.2]
+        for index, row in enumerate([*rows, *again]):
+            is_skewed = self.model.bug == "unrepeatable_read" and index >= len(rows)
+            at = self.model.issued if is_skewed else t.start
+            yield from self._wait_for([row], at)
+            t.reads.append(Read(row, self.model.read(row, at)))
+            yield False
+        count = 0 if self.random.random() < 0.3 else self.random.randint(1, len(rows))
+        for row, columns in t.reads[:count]:
+            self.value += 1
+            t.writes.append(Write(row, _as_text([*_elements(columns), str(self.value)])))
+        if self.is_serializable and t.writes:
+            t.locks += [Lock(row, is_strong=True) for row in rows[count:]]
+
+    def _look_at_all_lists(self) -> Iterator[bool]:
+        t = self.history.begin("end", self.now_us)
+        t.start, t.begun_us = self.model.timestamp(), self.now_us
+        t.reads = [Read(row, self.model.read(row, t.start)) for row in LISTS]
+        t.status, t.end_us = "ok", self.now_us
+        yield True
 
     def _read(self, t: Transaction) -> Iterator[bool]:
         for row in self.random.sample(ROWS, 2):
@@ -348,7 +418,7 @@ class Run:
         yield from self._finish(t, {cell: t.names[0] if is_early else p})
 
     def _commit(self, t: Transaction) -> Iterator[bool]:
-        t.commit_us = self.now_us
+        t.commit_us = t.commit_us or self.now_us
         cells = [cell for cell in range(CELLS) if any(_cell_of(row) == cell for row in t.rows)]
         prepares: dict[int, int] = {}
         early = [self.model.timestamp() for _ in range(CELLS)]
@@ -358,10 +428,23 @@ class Run:
             if isinstance(p, Conflict):
                 for prepared in prepares:
                     self.model.finish(t, prepared, None)
-                t.status, t.end_us, t.conflict = "fail", self.now_us, p
+                yield from self._give_up(t, p)
                 return
             prepares[cell] = p
         yield from self._finish(t, prepares)
+
+    def _give_up(self, t: Transaction, conflict: Conflict) -> Iterator[bool]:
+        if self.model.bug == "retried_as_it_was" and t.reads[0].row in LISTS:
+            # At a new start and with what is read there, but with what it was to write.
+            t.start, t.begun_us = self.model.timestamp(), self.now_us
+            rows = [read.row for read in t.reads]
+            yield from self._wait_for(rows, t.start)
+            t.reads = [Read(row, self.model.read(row, t.start)) for row in rows]
+            yield from self._commit(t)
+        elif _has_value(t) and self.random.random() < UNSURE_RATE:
+            t.status = "info"
+        else:
+            t.status, t.end_us, t.conflict = "fail", self.now_us, conflict
 
     def _finish(self, t: Transaction, prepares: dict[int, int]) -> Iterator[bool]:
         model, commit = self.model, max(prepares.values())
@@ -373,11 +456,30 @@ class Run:
             model.finish(t, cell, None if is_dropped else at)
         yield False
         t.end_us = self.now_us
-        has_value = any(write.columns is not None for write in t.writes)
-        if (has_value or t.is_blind) and self.random.random() < 0.1:
+        if (_has_value(t) or t.is_blind) and self.random.random() < UNSURE_RATE:
             t.status, t.end_us = "info", None
         elif model.is_buggy("commit_told_as_failure", 0.1):
             t.status = "fail"
         else:
             is_wrong = model.is_buggy("wrong_commit_told", 0.5)
             t.status, t.commit = "ok", min(prepares.values()) if is_wrong else commit
+
+
+def _has_value(t: Transaction) -> bool:
+    return any(write.columns is not None for write in t.writes)
+
+
+def appends(history: History) -> list[AppendTransaction]:
+    """What transactions on lists did. The element that one appends is the last it wrote."""
+    return [
+        AppendTransaction(t.name, t.session, t.status, t.begin_us, t.end_us, tuple(_operations(t)))
+        for t in history.transactions
+        if any(read.row in LISTS for read in t.reads)
+    ]
+
+
+def _operations(t: Transaction) -> Iterator[Append | Observe]:
+    for row, columns in t.reads:
+        yield Observe(row.key.decode(), tuple(_elements(columns)))
+    for row, columns, _ in t.writes:
+        yield Append(row.key.decode(), _elements(columns)[-1])
