@@ -21,6 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE_FOLDERS = ("client", "oracle", "tablets", "loadtest", "tests")
 GENERATED_FOLDERS = {"__pycache__", "build", "data", "dist", "spark-warehouse"}
 
+PRODUCTION_FOLDERS = ("client", "oracle", "tablets")
+MISCHIEF = "dodona._core.mischief"
+
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
 
@@ -218,6 +221,33 @@ def _names_used_by(module: Module) -> Iterator[str]:
                 yield text.partition(":")[0]
 
 
+def misused_points(modules: Iterable[Module]) -> Iterator[str]:
+    """Points at which a core may misbehave: each says why it is legal, and is asked at one place,
+    so that its count is that of one thing. Whoever is no core has nothing to do with them."""
+    modules = [module for module in modules if module.path.parts[0] in PRODUCTION_FOLDERS]
+    asked: dict[str, list[str]] = {}
+    for module in modules:
+        if not is_core(module.path) and MISCHIEF in _names_used_by(module):
+            yield f"{module.path}: production behaves"
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "Point":
+                asked.setdefault(node.attr, []).append(f"{module.path}:{node.lineno}")
+    for body in (_class_body(module, "Point") for module in modules if module.name == MISCHIEF):
+        for member, after in zip(body, [*body[1:], None], strict=True):
+            if not isinstance(member, ast.Assign):
+                continue
+            name = ast.unparse(member.targets[0])
+            if len(asked.get(name, [])) != 1:
+                yield f"Point.{name}: asked at {len(asked.get(name, []))} places, not one"
+            if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
+                yield f"Point.{name}: does not say what makes it legal"
+
+
+def _class_body(module: Module, name: str) -> list[ast.stmt]:
+    classes = [it for it in module.tree.body if isinstance(it, ast.ClassDef) and it.name == name]
+    return [statement for found in classes for statement in found.body]
+
+
 def badly_named_decisions(names: Iterable[str]) -> Iterator[str]:
     return (f"{name}: not NNN-title.md" for name in names if not DECISION_NAME.fullmatch(name))
 
@@ -256,6 +286,11 @@ def test_every_module_is_used() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     mentions = "\n".join([*project["scripts"].values(), (ROOT / "Makefile").read_text("utf-8")])
     assert list(unused_modules(repository_modules(), mentions)) == []
+
+
+def test_every_point_of_mischief_is_asked_at_one_place() -> None:
+    assert any(module.name == MISCHIEF for module in repository_modules())
+    assert list(misused_points(repository_modules())) == []
 
 
 def test_decisions_are_numbered() -> None:
@@ -349,6 +384,38 @@ def test_an_unused_module_is_reported() -> None:
     ]
     found = list(unused_modules(modules, 'run = "dodona.command:main"'))
     assert found == ["client/dodona/forgotten.py: nothing uses it"]
+
+
+POINTS = """
+class Point(enum.Enum):
+    LOSE = enum.auto()
+    'It is asked for again.'
+"""
+
+
+@pytest.mark.parametrize(
+    ("points", "path", "source", "complaint"),
+    [
+        (POINTS, CORE, "a(Point.LOSE)", None),
+        (POINTS, CORE, "pass", "Point.LOSE: asked at 0 places, not one"),
+        (POINTS, CORE, "a(Point.LOSE)\na(Point.LOSE)", "Point.LOSE: asked at 2 places, not one"),
+        (
+            POINTS,
+            "tests/unit/test_it.py",
+            "a(Point.LOSE)",
+            "Point.LOSE: asked at 0 places, not one",
+        ),
+        (POINTS[: POINTS.index("    'It")], CORE, "a(Point.LOSE)", "does not say"),
+        (POINTS, SHELL, "import dodona._core.mischief\na(Point.LOSE)", "production behaves"),
+    ],
+)
+def test_a_misused_point_is_reported(
+    points: str, path: str, source: str, complaint: str | None
+) -> None:
+    modules = [module_of("client/dodona/_core/mischief.py", points), module_of(path, source)]
+    found = list(misused_points(modules))
+    assert len(found) == (complaint is not None)
+    assert all(complaint in it for it in found if complaint)
 
 
 @pytest.mark.parametrize("name", ["notes.md", "1-x.md", "001-Title.md", "001-a_b.md", "001-x.txt"])

@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from dodona._core import steps
 from dodona._core.context import SessionLimits
 from dodona._core.master_transaction import Lease
+from dodona._core.mischief import Mischief
 from dodona._core.routing import Routing
 from dodona._core.session import Session
 from dodona._io.drivers import BlockingDriver
@@ -414,7 +415,7 @@ class _VirtualPinger(Pinger):
             yield from self._pings.ping_due()
 
 
-def _make_core(cell: CellId, address: str, _: CellLimits) -> NodeCore:
+def _make_core(cell: CellId, address: str, _: CellLimits, __: Mischief) -> NodeCore:
     """With production's limits, where the simulator's own runs keep every version for ever."""
     return NodeCore(cell, address, CellLimits())
 

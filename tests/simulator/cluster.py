@@ -6,6 +6,7 @@ cuts that are under way when the cluster is healed end there.
 
 from collections.abc import Callable
 
+from dodona._core.mischief import Mischief, behave
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId
 from dodona_loadtest.histories.history import Acquisition, RowKey, Version
 from dodona_oracle.core.allocator import AllocatorSettings
@@ -40,15 +41,18 @@ class Cluster:
         options: Options,
         acquisitions: list[Acquisition],
         make_core: CoreFactory = NodeCore,
+        mischief: Mischief = behave,
     ) -> None:
         self.world = world
         self.options = options
         self.network = Network(world, options.network.delay_us_mean)
         self.transport = Transport(world, self.network)
         tight = TIGHT_CEILING if options.is_ceiling_tight else None
-        self.master = MasterHost(self.transport, options.disk, options.call_timeout_us, tight)
+        self.master = MasterHost(
+            self.transport, options.disk, options.call_timeout_us, tight, mischief
+        )
         self.proxies = [
-            ProxyHost(self.transport, f"proxy-{index}", options.call_timeout_us)
+            ProxyHost(self.transport, f"proxy-{index}", options.call_timeout_us, mischief)
             for index in range(options.proxy_count)
         ]
         self.nodes = [
@@ -61,6 +65,7 @@ class Cluster:
                 options.has_one_question,
                 acquisitions,
                 make_core,
+                mischief,
             )
             for index in range(options.cell_count)
         ]

@@ -68,6 +68,8 @@ class Options:
     network: NetworkOptions
     disk: DiskOptions
     faults: tuple[Fault, ...]
+    mischief_rate: float = 0.0
+    """How many of the points at which cores may misbehave are active, from 0 to 1."""
 
 
 def draw_options(random: Random, duration_us: int) -> Options:
@@ -99,6 +101,7 @@ def draw_options(random: Random, duration_us: int) -> Options:
         network=_draw_network(random),
         disk=_draw_disk(random),
         faults=_draw_faults(random, duration_us, cells, proxies, clients),
+        mischief_rate=random.choice((0.0, 0.15, 0.35)),
     )
 
 

@@ -22,6 +22,7 @@ from dodona._core.messages import (
     Request,
     TimestampRange,
 )
+from dodona._core.mischief import Mischief, behave
 from dodona.errors import DataCorrupted
 from dodona.types import CellId, Timestamp
 from dodona_loadtest.histories.history import Acquisition
@@ -55,18 +56,22 @@ class MasterHost(Host):
         disk_options: DiskOptions,
         timeout_us: int,
         settings: AllocatorSettings | None = None,
+        mischief: Mischief = behave,
     ) -> None:
         super().__init__(transport, "master", MASTER_ADDRESS, timeout_us)
         self._settings = settings
         self._disk_options = disk_options
         self._machine = "machine"
+        self._mischief = mischief
         self.disk = Disk(self.world, self.name, disk_options)
 
     def displace(self) -> "MasterHost":
         """Its volume is attached to another machine, where the returned process, not started yet,
         is to go on. This one runs until it notices. Of what it was writing all was written or
         nothing; it hears of that late, or not at all. Half of its callers stay with it."""
-        successor = MasterHost(self.transport, self._disk_options, self._timeout_us, self._settings)
+        successor = MasterHost(
+            self.transport, self._disk_options, self._timeout_us, self._settings, self._mischief
+        )
         successor.random, successor.disk = self.random, self.disk
         successor._machine = f"machine since {self.world.now_us}"
         written_count = self.disk.detach()
@@ -99,7 +104,9 @@ class MasterHost(Host):
                     items.pop((change.bucket, change.key), None)
         self.disk.open(self._on_durable)
         stored = [(bucket, key, value) for (bucket, key), value in items.items()]
-        return MasterCore.recover(stored, self.clock.now(), self._settings, self._machine)
+        return MasterCore.recover(
+            stored, self.clock.now(), self._settings, self._machine, self._mischief
+        )
 
     def _deliver_other(self, effect: Effect) -> None:
         raise AssertionError(f"a master has no use for {effect}")
@@ -108,15 +115,18 @@ class MasterHost(Host):
 class ProxyHost(Host):
     """A proxy: stateless, so that a restart begins with nothing."""
 
-    def __init__(self, transport: Transport, name: str, timeout_us: int) -> None:
+    def __init__(
+        self, transport: Transport, name: str, timeout_us: int, mischief: Mischief = behave
+    ) -> None:
         super().__init__(transport, name, f"{name}:8600", timeout_us)
+        self._mischief = mischief
 
     def start(self) -> None:
         super().start()
         self._register(self._boot)
 
     def _recover(self) -> ProxyCore:
-        return ProxyCore()
+        return ProxyCore(mischief=self._mischief)
 
     def _register(self, boot: int) -> None:
         if boot == self._boot and self.port is not None:
@@ -141,7 +151,7 @@ class ProxyHost(Host):
             self.enter(self.core.handle_failure, token, reply.message)
 
 
-CoreFactory = Callable[[CellId, str, CellLimits], NodeCore]
+CoreFactory = Callable[[CellId, str, CellLimits, Mischief], NodeCore]
 
 
 class NodeHost(Host):
@@ -159,6 +169,7 @@ class NodeHost(Host):
         has_one_question: bool,
         acquisitions: list[Acquisition],
         make_core: CoreFactory,
+        mischief: Mischief = behave,
     ) -> None:
         super().__init__(transport, f"cell-{cell}", f"cell-{cell}:8700", timeout_us)
         self.cell = cell
@@ -167,6 +178,7 @@ class NodeHost(Host):
         self.disk = Disk(self.world, self.name, disk_options)
         self._acquisitions = acquisitions
         self._make_core = make_core
+        self._mischief = mischief
         self._limits = limits
         self._addresses: dict[CellId, str] = {}
         self._batcher: Batcher[tuple[Any, int]] = Batcher()
@@ -200,7 +212,7 @@ class NodeHost(Host):
         self._questions = []
         self._heartbeat = None
         self._is_beating = False
-        core = self._make_core(self.cell, self.address, self._limits)
+        core = self._make_core(self.cell, self.address, self._limits, self._mischief)
         for record in self.disk.records:
             core.replay(_decode_record(record))
         core.start(self.clock.now())

@@ -25,6 +25,7 @@ from simulator.cluster import Cluster
 from simulator.driver import ClientProcess, Task
 from simulator.faults import Options, draw_options
 from simulator.host import CoreStopped
+from simulator.mischief import Imp
 from simulator.servers import CoreFactory
 from simulator.world import World
 
@@ -57,6 +58,8 @@ class Result:
     counts: dict[str, int] = field(default_factory=dict)
     fault_counts: dict[str, int] = field(default_factory=dict)
     message_counts: dict[str, int] = field(default_factory=dict)
+    mischief_counts: dict[str, int] = field(default_factory=dict)
+    """How often each `dodona._core.mischief.Point` fired, by its name; 0 where it did not."""
 
     @property
     def command(self) -> str:
@@ -85,7 +88,10 @@ class Simulation:
         self.world = World(seed)
         self.options: Options = draw_options(self.world.stream("options"), seconds * SECOND_US)
         self.history = History()
-        self.cluster = Cluster(self.world, self.options, self.history.acquisitions, make_core)
+        self.mischief = Imp(self.world, self.options.mischief_rate)
+        self.cluster = Cluster(
+            self.world, self.options, self.history.acquisitions, make_core, self.mischief
+        )
         self.workload = WORKLOADS[name](self.world.stream("workload"))
         self._random = self.world.stream("sessions")
         self._tasks: list[Task] = []
@@ -115,6 +121,7 @@ class Simulation:
         self.cluster.start()
         self._set_up()
         self.cluster.schedule_faults()
+        self.mischief.storm()
         for index in range(self.options.session_count):
             self._start_session(index)
         if self.options.remount_us_mean:
@@ -123,6 +130,7 @@ class Simulation:
         self.world.run_until(self.world.now_us + self.result.seconds * SECOND_US)
         self._is_ending = True
         self.cluster.heal()
+        self.mischief.calm()
         storm_over_us = self.cluster.network.empty_at_us
         self._demand(SESSIONS_END_US_MAX, self._unfinished_sessions)
         self._demand(RESOLVE_US_MAX, self.cluster.unresolved)
@@ -149,6 +157,7 @@ class Simulation:
             routing=client.routing,
             limits=self._session_limits(),
             acknowledgement=self.options.acknowledgement,
+            mischief=self.mischief,
         )
 
     def _session_limits(self) -> SessionLimits:
@@ -341,6 +350,7 @@ class Simulation:
             "blind": sum(t.is_blind and t.status == "ok" for t in self.history.transactions),
         }
         result.fault_counts = dict(sorted(self.cluster.fault_counts.items()))
+        result.mischief_counts = dict(self.mischief.counts)
         result.message_counts = dict(sorted(self.cluster.transport.request_counts.items()))
 
 

@@ -8,6 +8,7 @@ A time-out is not a refusal. It only makes the client ask.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from dodona._core.buffer import TableBuffer
 from dodona._core.context import (
@@ -28,6 +29,7 @@ from dodona._core.messages import (
     Reply,
     TabletModifications,
 )
+from dodona._core.mischief import Point
 from dodona._core.parts import modifications_of
 from dodona._core.retry import Patience
 from dodona._core.routing import TableRoute, is_served
@@ -46,6 +48,8 @@ from dodona.errors import (
 from dodona.types import Atomicity, CellId, Timestamp, TransactionId
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
+
+LOST: Final = Failure("unavailable", "the answer was lost")
 
 Groups = dict[CellId, list[TabletModifications]]
 
@@ -70,10 +74,10 @@ def _attempt(
 ) -> Protocol[Timestamp | DodonaError]:
     """→ an error only where nothing came of it, and it may be tried again."""
     try:
-        groups = _group(transaction, routes)
+        groups = _group(context, transaction, routes)
     except TableNotMounted as error:
         return error
-    transaction.coordinator = min(groups)
+    transaction.coordinator = next(iter(groups))
     if transaction.is_blind:
         yield from _name(context, transaction, cell_count=len(groups))
     assert transaction.id is not None
@@ -109,6 +113,8 @@ def routes_of(
     changed."""
     routes = []
     for path, buffer in transaction.tables.items():
+        if context.may_misbehave and context.mischief(Point.FORGET_ROUTE_OF_COMMIT):
+            context.routing.forget(path)
         route = context.routing.find(path)
         if route is None:
             route = yield from context.route(path, patience)
@@ -125,8 +131,8 @@ def check_table(route: TableRoute, buffer: TableBuffer, atomicity: Atomicity) ->
     check_schema(route.path, buffer, route.schema)
 
 
-def _group(transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
-    """Rows by tablet, tablets by cell. Raises TableNotMounted."""
+def _group(context: Context, transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
+    """Rows by tablet, tablets by cell, the coordinator's first. Raises TableNotMounted."""
     groups: Groups = {}
     for route, buffer in zip(routes, transaction.tables.values(), strict=True):
         for tablet, part in modifications_of(route, buffer):
@@ -134,7 +140,10 @@ def _group(transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
                 raise not_mounted(route, tablet, is_write=True)
             assert tablet.cell is not None
             groups.setdefault(tablet.cell, []).append(part)
-    return groups
+    if len(groups) == 1:
+        return groups
+    is_last_first = context.mischief(Point.PREFER_LAST_COORDINATOR)
+    return {cell: groups[cell] for cell in sorted(groups, reverse=is_last_first)}
 
 
 def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> Protocol[None]:
@@ -144,6 +153,8 @@ def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> 
     if cell_count > 1:
         transaction.id = TransactionId((yield from context.generate_timestamp()))
     elif transaction.id is None:
+        if context.may_misbehave and context.mischief(Point.DROP_RESERVE):
+            context.drop_reserve()
         transaction.id = context.take_reserved_id() or (yield from context.reserve_ids())
 
 
@@ -158,6 +169,11 @@ def _commit_one(
     ((cell, modifications),) = groups.items()
     request = CommitOne(transaction.id, tuple(modifications), transaction.is_blind)
     (reply,) = yield Calls(((cell, request),))
+    if context.may_misbehave:
+        if type(reply) is Committed and context.mischief(Point.REPEAT_COMMIT):
+            yield Post(((cell, request),))
+        if context.mischief(Point.LOSE_COMMIT_ANSWER):
+            reply = LOST
     if type(reply) is Committed:
         return reply.timestamp
     if type(reply) is Failure:
@@ -180,13 +196,14 @@ def _forget(routes: list[TableRoute]) -> None:
 def _commit_many(
     context: Context, transaction: TransactionId, groups: Groups, routes: list[TableRoute]
 ) -> Protocol[Timestamp]:
-    cells = tuple(sorted(groups))
+    cells = tuple(groups)
     coordinator = cells[0]
-    prepares = tuple([(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells])
-    replies = yield Calls(prepares, is_over_at_refusal=True)
+    replies = yield from _prepare(context, transaction, groups)
     prepared = [reply.timestamp for reply in replies if type(reply) is Prepared]
     if len(prepared) == len(cells):
         decision = Decide(transaction, cells, max(prepared))  # rule 2
+        if context.mischief(Point.REPEAT_DECISION):
+            yield Post(((coordinator, decision),))
         if context.acknowledgement == "prepared":  # rule 18
             yield Post(((coordinator, decision),))
             return max(prepared)
@@ -207,6 +224,21 @@ def _commit_many(
             raise refusal from None
     yield Post(((coordinator, abort),))  # rule 17: so that the others let go
     raise refusal
+
+
+def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Protocol[list[Reply]]:
+    """The answers of all participants, or up to the first refusal."""
+    cells = tuple(groups)
+    prepares = tuple([(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells])
+    if context.mischief(Point.PREPARE_IN_TURN):
+        replies: list[Reply] = []
+        for prepare in prepares:
+            replies += yield Calls((prepare,))
+    else:
+        replies = yield Calls(prepares, is_over_at_refusal=True)
+    if context.mischief(Point.LOSE_PREPARED):
+        replies = [*replies[:-1], LOST]
+    return replies
 
 
 def _refusal(transaction: TransactionId, replies: Sequence[Reply]) -> DodonaError | None:
@@ -250,6 +282,8 @@ def ask_until_answered(
     patience = context.patience()
     while True:
         (reply,) = yield Calls(((cell, question),))
+        if context.mischief(Point.LOSE_SETTLEMENT):
+            reply = LOST
         if type(reply) is not Failure or reply.kind not in ASK_AGAIN_KINDS:
             return reply
         pause = patience.next_pause()

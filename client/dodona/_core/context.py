@@ -22,6 +22,7 @@ from dodona._core.messages import (
     Tablet,
     TimestampRange,
 )
+from dodona._core.mischief import Mischief, Point, behave
 from dodona._core.reserve import RESERVE_COUNT, Reserve
 from dodona._core.retry import Dice, InstantClock, Patience, backoff_ms
 from dodona._core.routing import REFRESH_MS_MAX, Routing, TableRoute, is_soon_served
@@ -70,7 +71,10 @@ class Context:
         dice: Dice,
         limits: SessionLimits,
         acknowledgement: Acknowledgement,
+        mischief: Mischief,
     ) -> None:
+        self.mischief = mischief
+        self.may_misbehave = mischief is not behave
         self.acknowledgement = acknowledgement
         self.routing = routing
         self.instant_us = instant_us
@@ -151,6 +155,8 @@ class Context:
     def route(self, path: str, patience: Patience | None = None) -> Protocol[TableRoute]:
         """The table's route, known or asked for. Raises TableNotFound, Unavailable."""
         waiting_since_us = None
+        if self.may_misbehave and self.mischief(Point.FORGET_ROUTE_OF_READ):
+            self.routing.forget(path)
         while True:
             known = self.routing.find(path)
             if known is not None:

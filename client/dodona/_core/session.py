@@ -31,6 +31,7 @@ from dodona._core.messages import (
     Failure,
     OutcomeUnknown,
 )
+from dodona._core.mischief import Mischief, behave
 from dodona._core.reading import ReadAt
 from dodona._core.retry import Dice, InstantClock, Rerun
 from dodona._core.routing import Routing, TableRoute
@@ -87,6 +88,7 @@ class Session:
         routing: Routing | None = None,
         limits: SessionLimits | None = None,
         acknowledgement: Acknowledgement = "decided",
+        mischief: Mischief = behave,
     ) -> None:
         """`instant_us` and `unix_us` are the clocks of this process, in microseconds: monotonic,
         and of the wall. `dice` gives numbers from 0 up to 1."""
@@ -99,6 +101,7 @@ class Session:
             dice=dice,
             limits=self.limits,
             acknowledgement=acknowledgement,
+            mischief=mischief,
         )
         self.catalog = CatalogSession(self._context)
         """Tables, the tree they are in, and master transactions."""

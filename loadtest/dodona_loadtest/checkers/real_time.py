@@ -109,7 +109,9 @@ def _false_winner(
         winner = by_start.get(conflict.winner_start)
     else:
         return None
-    if winner is None or winner is loser:
+    # An attempt that it gave up may still hold rows where nobody was told yet.
+    is_itself = winner is loser and conflict.winner_start not in loser.names
+    if winner is None or is_itself:
         return "there is no such winner"
     if not any(row in conflict.rows for row in winner.rows):
         return f"{winner.name} did not touch the row"

@@ -126,7 +126,7 @@ class Transaction:
     committed before stands in its way."""
     names: list[int] = field(default_factory=list)
     """What a blind one was called on the wire, in turn: timestamps from a reserve, each only once,
-    that say nothing of when."""
+    that say nothing of when. With several cells: the starts of its earlier attempts."""
 
     @property
     def name(self) -> str:

@@ -140,7 +140,9 @@ class Recorder:
                 assert record.is_blind, "it went to several cells before"
                 if record.names[-1:] != [body.transaction]:  # else it goes out once more
                     record.names.append(body.transaction)
-            elif isinstance(body, Prepare) and record.is_blind:
+            elif isinstance(body, Prepare) and record.start != body.transaction:
+                if record.start:  # a tablet was not there: that attempt is aborted
+                    record.names.append(record.start)
                 record.is_blind = False
                 record.start, record.begun_us = body.transaction, self.now_us
 

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dodona._core.mischief import Mischief, Point, behave
 from dodona.types import (
     MAX_TIMESTAMP,
     TIMESTAMPS_PER_REQUEST_MAX,
@@ -74,8 +75,15 @@ class Grant(NamedTuple):
 class Allocator:
     """`take` ranges; append the ceilings it asks for; `acknowledge` them once they are durable."""
 
-    def __init__(self, ceiling: Timestamp, settings: AllocatorSettings | None = None) -> None:
+    def __init__(
+        self,
+        ceiling: Timestamp,
+        settings: AllocatorSettings | None = None,
+        mischief: Mischief = behave,
+    ) -> None:
         self._settings = settings or AllocatorSettings()
+        self._mischief = mischief
+        self._may_misbehave = mischief is not behave
         assert 0 < self._settings.renew_us < self._settings.window_us
         assert self._settings.margin_count >= TIMESTAMPS_PER_REQUEST_MAX
         assert self._settings.window_us < self._settings.lease_us < self._settings.takeover_us
@@ -108,6 +116,8 @@ class Allocator:
         """A fresh range; None when the timestamps are used up for good."""
         assert 0 < count <= TIMESTAMPS_PER_REQUEST_MAX
         first = max(self._next_unused, _physical(now))
+        if self._may_misbehave and self._mischief(Point.LEAVE_GAP):
+            first += TIMESTAMPS_PER_REQUEST_MAX
         end = first + count
         if end > MAX_TIMESTAMP:
             return None
@@ -166,6 +176,8 @@ class Allocator:
         settings = self._settings
         ahead_of_clock = _physical(now) + _ticks(settings.window_us)
         ahead_of_counter = self._next_unused + settings.margin_count
+        if self._mischief(Point.RAISE_CEILING_LITTLE):
+            ahead_of_clock = ahead_of_counter = self._next_unused
         # Never lowered: a clock that stepped back has no say.
         self._appended = max(self._appended + 1, ahead_of_clock, ahead_of_counter)
         self._renew_at_us = now.instant_us + settings.window_us - settings.renew_us

@@ -18,6 +18,7 @@ from dodona._core.messages import (
     GenerateTimestamps,
     TimestampRange,
 )
+from dodona._core.mischief import Mischief, Point, behave
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
 from dodona_oracle.core.allocator import Allocator, AllocatorSettings
@@ -64,12 +65,15 @@ class MasterCore:
         now: Now,
         settings: AllocatorSettings | None = None,
         machine: str = "",
+        mischief: Mischief = behave,
     ) -> None:
         """`machine` is where this process runs: a store that comes from another one may still be
         in use there. Empty: nobody else can have it."""
         self._effects: list[Effect] = []
         settings = settings or AllocatorSettings()
-        self._allocator = Allocator(state.ceiling, settings)
+        self._mischief = mischief
+        self._may_misbehave = mischief is not behave
+        self._allocator = Allocator(state.ceiling, settings, mischief)
         self._machine = machine
         self._is_alone = machine in ("", state.machine)
         self._alone_at_us = now.instant_us + (settings.takeover_us if state.machine else 0)
@@ -84,9 +88,10 @@ class MasterCore:
         now: Now,
         settings: AllocatorSettings | None = None,
         machine: str = "",
+        mischief: Mischief = behave,
     ) -> Self:
         """A master that goes on from what a store holds. Raises DataCorrupted."""
-        return cls(state_from_items(items), now, settings, machine)
+        return cls(state_from_items(items), now, settings, machine, mischief)
 
     def handle(self, route: Route, body: GenerateTimestamps | CatalogRequest, now: Now) -> None:
         """One request; a Failure answers whatever is wrong with it."""
@@ -145,12 +150,15 @@ class MasterCore:
             return
         self._timestamp_count += count
         reply = TimestampRange(grant.first, count)
-        if grant.is_durable:
-            self._effects.append(ReplyAtOnce(route, reply))
-            self._raise_ceiling(self._allocator.renew(now))
-        else:
+        if not grant.is_durable:
             self._raise_ceiling(grant.append)
             self._effects.append(ReplyTo(route, reply))
+        elif self._may_misbehave and self._mischief(Point.ANSWER_BEHIND_APPEND):
+            self._raise_ceiling(self._allocator.prepare(now))
+            self._effects.append(ReplyTo(route, reply))
+        else:
+            self._effects.append(ReplyAtOnce(route, reply))
+            self._raise_ceiling(self._allocator.renew(now))
 
     def _outlive_predecessor(self, now: Now) -> bool:
         """Whether its lease is over. It is written down only then: a restart must wait again."""
@@ -168,6 +176,8 @@ class MasterCore:
         self._effects.append(Append(record))
 
     def _catalog_reply(self, request: CatalogRequest, now: Now) -> CatalogReply:
+        if self._mischief(Point.MASTER_UNAVAILABLE):
+            return Failure("unavailable", "the master has no time for the catalog")
         try:
             return self._catalog.handle(request, now)
         except DodonaError as error:

@@ -12,6 +12,7 @@ import msgspec
 from dodona._core.batcher import Batcher
 from dodona._core.effects import AskMaster, Effect, ReplyTo, Route
 from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
+from dodona._core.mischief import Mischief, Point, behave
 from dodona.errors import DataCorrupted
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
 
@@ -43,8 +44,10 @@ class ProxyStatistics(msgspec.Struct, frozen=True):
 class ProxyCore:
     """Takes `GenerateTimestamps`; asks by `AskMaster`; its answer is one of two inputs."""
 
-    def __init__(self, limits: ProxyLimits | None = None) -> None:
+    def __init__(self, limits: ProxyLimits | None = None, mischief: Mischief = behave) -> None:
         self._limits = limits or ProxyLimits()
+        self._mischief = mischief
+        self._may_misbehave = mischief is not behave
         self._effects: list[Effect] = []
         self._batcher: Batcher[Route] = Batcher()
         self._token = 0
@@ -60,7 +63,9 @@ class ProxyCore:
             self._effects.append(ReplyTo(route, Failure("invalid_request", text)))
         elif not 0 < body.count <= TIMESTAMPS_PER_REQUEST_MAX:
             self._effects.append(ReplyTo(route, _count_wrong))
-        elif self._batcher.waiting_count >= self._limits.waiting_count_max:
+        elif self._batcher.waiting_count >= self._limits.waiting_count_max or (
+            self._may_misbehave and self._mischief(Point.PRETEND_PROXY_FULL)
+        ):
             self._effects.append(ReplyTo(route, _overloaded))
         else:
             self._batcher.add(route, body.count)
@@ -69,6 +74,9 @@ class ProxyCore:
     def handle_range(self, token: int, first: Timestamp, now: Now) -> None:
         """The master gave what was asked for with this token, from `first` on."""
         if token != self._token or self._deadline_us is None:
+            return
+        if self._mischief(Point.LOSE_RANGE):
+            self._fail_unavailable("the answer was lost", now)
             return
         try:
             shares = self._batcher.split(first)

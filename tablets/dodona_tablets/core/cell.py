@@ -10,6 +10,7 @@ import msgspec
 
 from dodona._core.effects import Effect, ReplyTo
 from dodona._core.messages import Failure, Reply
+from dodona._core.mischief import Mischief, behave
 from dodona.errors import DodonaError, TabletMoved
 from dodona.types import (
     NO_CLUSTER,
@@ -54,11 +55,13 @@ class CellLimits(msgspec.Struct, frozen=True):
 class Cell:
     """One cell's state. `now` is that of the event being handled."""
 
-    def __init__(self, cell: CellId, limits: CellLimits) -> None:
+    def __init__(self, cell: CellId, limits: CellLimits, mischief: Mischief = behave) -> None:
         self.id = cell
         self.limits = limits
         self.cluster = NO_CLUSTER
         """The one that the log belongs to; an empty log belongs to none."""
+        self.mischief = mischief
+        self.may_misbehave = mischief is not behave
         self.tablets: dict[TabletId, Tablet] = {}
         self.transactions: dict[TransactionId, Transaction] = {}
         self.outcomes = Outcomes()

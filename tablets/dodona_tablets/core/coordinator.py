@@ -21,6 +21,7 @@ from dodona._core.messages import (
     TellAbort,
     TellCommit,
 )
+from dodona._core.mischief import Point
 from dodona.errors import InvalidRequest
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
@@ -81,8 +82,13 @@ class Coordinator:
     def announce(self, alive: Transaction) -> None:
         """Rule 19: tell whoever has not acknowledged; again after a while (see `nag`)."""
         alive.nag_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
+        body = TellCommit(self._cell.id, alive.id, alive.commit_timestamp)
         for other in alive.unacknowledged:
-            self._send(other, TellCommit(self._cell.id, alive.id, alive.commit_timestamp))
+            if self._cell.mischief(Point.ANNOUNCE_TO_SOME):
+                continue
+            self._send(other, body)
+            if self._cell.mischief(Point.ANNOUNCE_TWICE):
+                self._send(other, body)
 
     def acknowledge(self, source: CellId, transaction: TransactionId) -> None:
         """A participant has the commit durably. After the last one the record may be forgotten."""

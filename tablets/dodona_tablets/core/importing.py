@@ -10,6 +10,7 @@ from typing import Final
 
 from dodona._core.effects import Append, SendToCell
 from dodona._core.messages import AskRows, RowVersion, TabletAssignment, TabletSource, TellRows
+from dodona._core.mischief import Point
 from dodona._core.sizes import write_bytes
 from dodona.keys import successor
 from dodona.schema import TableSchema
@@ -140,11 +141,12 @@ class Importing:
         schema = tablet.schema
         rows: list[tuple[Key, tuple[RowVersion, ...]]] = []
         left_bytes = PAGE_BYTES_MAX
+        rows_max = 1 if self._cell.mischief(Point.TELL_ONE_ROW) else PAGE_ROWS_MAX
         resume = None
         for key, row in tablet.store.walk(*range_in(schema, body.lower, body.upper)):
             if not row.versions:
                 continue
-            if len(rows) == PAGE_ROWS_MAX or left_bytes <= 0:
+            if len(rows) == rows_max or left_bytes <= 0:
                 resume = successor(rows[-1][0])
                 break
             versions = tuple([pack_version(schema, version) for version in row.versions])

@@ -8,6 +8,8 @@ transactions that hold locks in the tablet. Whatever changes is logged, then rep
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from dodona._core.effects import Append, AskTimestamps, SendHeartbeat
 from dodona._core.messages import (
     AskRows,
@@ -17,6 +19,7 @@ from dodona._core.messages import (
     TabletAssignment,
     TellRows,
 )
+from dodona._core.mischief import Point
 from dodona.types import NO_CLUSTER, NULL_TIMESTAMP, ClusterId, Revision, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.importing import Importing, take_over
@@ -87,7 +90,11 @@ class Mounting:
             self._revision,
             cell.cluster,
         )
-        cell.effects.append(SendHeartbeat(body))
+        if not cell.mischief(Point.LOSE_HEARTBEAT):
+            cell.effects.append(SendHeartbeat(body))
+        if cell.mischief(Point.REPEAT_HEARTBEAT):
+            self._sequence += 1
+            cell.effects.append(SendHeartbeat(replace(body, sequence=self._sequence)))
 
     def handle_assignment(self, assignment: Assignment) -> None:
         """Close what is gone, make what is new, mount and adjust the rest, in this order: a tablet
@@ -176,6 +183,9 @@ class Mounting:
         """Unmount or freeze, unless a transaction still holds locks here."""
         if tablet.active_count or not tablet.is_mounted:
             return
+        is_ending = tablet.is_closing or tablet.is_freezing
+        if is_ending and self._cell.mischief(Point.LINGER):
+            return
         number = tablet.assignment.tablet
         if tablet.is_closing:
             tablet.unmount()
@@ -194,6 +204,8 @@ class Mounting:
 
     def handle_fence(self, token: FenceToken, fence: Timestamp) -> None:
         """Serve the tablet, from now on and for transactions that begin after this timestamp."""
+        if self._cell.mischief(Point.LOSE_TABLET_FENCE):
+            return
         tablet = self._cell.tablets[token.tablet]
         if tablet.assignment.revision == token.revision and tablet.fence == NULL_TIMESTAMP:
             tablet.serve_after(fence)

@@ -36,8 +36,17 @@ from dodona._core.messages import (
     WriteArrow,
     WriteNonAtomic,
 )
+from dodona._core.mischief import Mischief, Point, behave
 from dodona.errors import InvalidRequest, TransactionAborted, Unavailable
-from dodona.types import NO_CLUSTER, NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, CellId, Now, Timestamp
+from dodona.types import (
+    NO_CLUSTER,
+    NULL_TIMESTAMP,
+    TIMESTAMP_COUNTER_BITS,
+    CellId,
+    Now,
+    Timestamp,
+    TransactionId,
+)
 from dodona_tablets.core.cell import Cell, CellLimits
 from dodona_tablets.core.coordinator import Coordinator, Question
 from dodona_tablets.core.mounting import FenceToken, Mounting
@@ -75,8 +84,14 @@ class NodeStatistics(msgspec.Struct, frozen=True):
 class NodeCore:
     """See the module. All inputs take `now`; all outputs are effects, taken by `take_effects`."""
 
-    def __init__(self, cell: CellId, address: str, limits: CellLimits | None = None) -> None:
-        self.cell = Cell(cell, limits or CellLimits())
+    def __init__(
+        self,
+        cell: CellId,
+        address: str,
+        limits: CellLimits | None = None,
+        mischief: Mischief = behave,
+    ) -> None:
+        self.cell = Cell(cell, limits or CellLimits(), mischief)
         self._participant = Participant(self.cell)
         self._coordinator = Coordinator(self.cell, self._participant)
         self._reads = Reads(self.cell)
@@ -153,9 +168,11 @@ class NodeCore:
     def handle_cell_message(self, body: CellMessage, now: Now) -> None:
         """A message from another participant. While starting it is dropped: it will be repeated."""
         self.cell.now = now
-        if not self.is_serving:
+        if not self.is_serving or self.cell.mischief(Point.LOSE_CELL_MESSAGE):
             return
         self._dispatch_cell_message(body)
+        if self.cell.mischief(Point.REPEAT_CELL_MESSAGE):
+            self._dispatch_cell_message(body)
         self._let_woken_retry()
 
     def handle_timestamp(self, token: Any, timestamp: Timestamp, now: Now) -> None:
@@ -166,6 +183,8 @@ class NodeCore:
             cell.latest = timestamp
         if type(token) is int:
             self._participant.handle_timestamp(token, timestamp)  # type: ignore[arg-type]
+            if cell.may_misbehave:
+                self._maybe_hurry(token)  # type: ignore[arg-type]
         elif isinstance(token, FenceToken):
             self._mounting.handle_fence(token, timestamp)
         elif token == CELL_FENCE:
@@ -178,7 +197,8 @@ class NodeCore:
     def handle_assignment(self, assignment: Assignment, now: Now) -> None:
         """The master's answer to a heartbeat."""
         self.cell.now = now
-        if self.cell.fence != NULL_TIMESTAMP:
+        is_fenced = self.cell.fence != NULL_TIMESTAMP
+        if is_fenced and not self.cell.mischief(Point.LOSE_ASSIGNMENT):
             self._mounting.handle_assignment(assignment)
 
     def tick(self, now: Now) -> None:
@@ -279,7 +299,7 @@ class NodeCore:
 
     def _begin_serving(self, fence: Timestamp) -> None:
         """Rule 9. A fence that was asked for twice only rises: later is as good."""
-        if self.cell.fence != NULL_TIMESTAMP:
+        if self.cell.fence != NULL_TIMESTAMP or self.cell.mischief(Point.LOSE_CELL_FENCE):
             return
         self.cell.fence = fence
         for tablet in self.cell.tablets.values():
@@ -292,12 +312,15 @@ class NodeCore:
         for alive in list(self.cell.transactions.values()):
             if alive.waiters:  # they may have given up
                 alive.waiters = [it for it in alive.waiters if it.is_waiting]
+                if alive.waiters and self.cell.mischief(Point.WAKE_FOR_NOTHING):
+                    self.cell.wake(alive)
             waited_us = now_us - alive.since_us
             if alive.state is State.WAITING:
                 if waited_us > limits.blocked_wait_ms_max * 1000:
                     self._participant.refuse(alive, timed_out_waiting(alive))
             elif alive.state is State.LOCKED:
-                if waited_us > (limits.blocked_wait_ms_max + limits.oracle_wait_ms_max) * 1000:
+                waited_us_max = (limits.blocked_wait_ms_max + limits.oracle_wait_ms_max) * 1000
+                if waited_us > waited_us_max or self.cell.mischief(Point.GIVE_UP_ON_ORACLE):
                     text = "the oracle did not answer in time"
                     self._participant.refuse(alive, Failure(TransactionAborted.kind, text))
                 elif now_us >= alive.nag_at_us:
@@ -313,15 +336,28 @@ class NodeCore:
         else:
             self._participant.ask_coordinator(alive)
 
+    def _maybe_hurry(self, transaction: TransactionId) -> None:
+        """Ask about a transaction that was prepared this moment."""
+        alive = self.cell.transactions.get(transaction)
+        if alive is None or alive.state is not State.PREPARED:
+            return
+        if alive.coordinator != self.cell.id:
+            if self.cell.mischief(Point.ASK_COORDINATOR_AT_ONCE):
+                self._participant.ask_coordinator(alive)
+        elif self.cell.mischief(Point.RECOVER_AT_ONCE):
+            self._coordinator.recover(alive)
+
     def _raise_watermark(self) -> None:
         """Rule 12: by oracle time, below every transaction that could still be alive."""
         cell, limits = self.cell, self.cell.limits
-        if cell.now.instant_us < self._watermark_at_us:
+        is_early = cell.mischief(Point.RAISE_WATERMARK_EARLY)
+        if cell.now.instant_us < self._watermark_at_us and not is_early:
             return
         self._watermark_at_us = cell.now.instant_us + limits.watermark_period_ms * 1000
         seconds = limits.transaction_life_s_max + limits.forget_slack_s
         watermark = Timestamp(cell.latest - (seconds << TIMESTAMP_COUNTER_BITS))
-        if watermark > cell.outcomes.watermark and cell.outcomes.has_bucket_below(watermark):
+        is_worth_it = is_early or cell.outcomes.has_bucket_below(watermark)
+        if watermark > cell.outcomes.watermark and is_worth_it:
             cell.outcomes.raise_watermark(watermark)
             cell.effects.append(Append(WatermarkRaised(watermark)))
 

@@ -22,6 +22,7 @@ from dodona._core.messages import (
     Status,
     TabletModifications,
 )
+from dodona._core.mischief import Point
 from dodona._core.sizes import wire_bytes
 from dodona.errors import (
     DodonaError,
@@ -118,6 +119,8 @@ class Participant:
         cell = self._cell
         try:
             tablets = tuple([cell.tablet(part.tablet, part.revision) for part in modifications])
+            if cell.may_misbehave and len(participants) > 1 and cell.mischief(Point.PRETEND_MOVED):
+                raise TabletMoved("the tablet is about to be mounted elsewhere", cell=cell.id)
         except TabletMoved as error:  # nothing is recorded: the client may try elsewhere
             cell.reply(route, failure_of(error))
             return
@@ -142,7 +145,8 @@ class Participant:
         is_alone = len(participants) == 1
         if cell.id not in participants or not (is_alone or are_distinct(participants)):
             raise InvalidRequest("this cell is not a participant", cell=cell.id)
-        if len(cell.transactions) >= limits.transactions_alive_max:
+        is_full = len(cell.transactions) >= limits.transactions_alive_max
+        if is_full or (cell.may_misbehave and cell.mischief(Point.PRETEND_OVERLOADED)):
             raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
         if cell.latest - transaction > limits.transaction_life_s_max << TIMESTAMP_COUNTER_BITS:
             raise SnapshotTooOld(f"the transaction is older than {limits.transaction_life_s_max} s")
@@ -186,6 +190,9 @@ class Participant:
             self.refuse(transaction, lost.failure)
             return
         if waits_for is not None:
+            if self._cell.mischief(Point.TIRE_OF_HOLDER):
+                self.refuse(transaction, timed_out_waiting(transaction))
+                return
             transaction.state = State.WAITING
             waits_for.waiters.append(transaction)
             return
@@ -208,9 +215,11 @@ class Participant:
 
     def ask_timestamp(self, transaction: Transaction) -> None:
         """Ask the oracle; asked again if no answer comes, and the first answer counts."""
-        delay_us = self._cell.limits.repeat_after_ms * 1000
-        transaction.nag_at_us = self._cell.now.instant_us + delay_us
-        self._cell.effects.append(AskTimestamps(transaction.id))
+        cell = self._cell
+        transaction.nag_at_us = cell.now.instant_us + cell.limits.repeat_after_ms * 1000
+        cell.effects.append(AskTimestamps(transaction.id))
+        if cell.may_misbehave and cell.mischief(Point.ASK_ORACLE_TWICE):
+            cell.effects.append(AskTimestamps(transaction.id))
 
     def refuse(self, transaction: Transaction, failure: Failure) -> None:
         """End what is merely waiting or locked, and say so to whoever waits for it."""
@@ -228,6 +237,8 @@ class Participant:
         alive = cell.transactions.get(transaction)
         if alive is None or alive.state is not State.LOCKED:
             return  # rule 10: it was refused or poisoned meanwhile
+        if cell.may_misbehave and cell.mischief(Point.LOSE_PREPARE_TIMESTAMP):
+            return
         if timestamp <= transaction:  # rule 3
             self.refuse(alive, failure_of(SnapshotTooOld("the start timestamp is in the future")))
             return
@@ -337,6 +348,8 @@ class Participant:
         self._acknowledge(source, transaction, at)
 
     def _acknowledge(self, source: CellId, transaction: TransactionId, _: Timestamp) -> None:
+        if self._cell.mischief(Point.FORGET_TO_ACKNOWLEDGE):
+            return
         self._cell.effects.append(SendToCell(source, Acknowledge(self._cell.id, transaction)))
 
     def _misfit(self, source: CellId, transaction: TransactionId, at: Timestamp) -> None:

@@ -7,8 +7,11 @@ anew, whole, after whatever it waited for has moved on.
 
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from dodona._core.effects import AskTimestamps
-from dodona._core.messages import Lookup, LookupVersions, Reply, Scan, ScanArrow
+from dodona._core.messages import Lookup, LookupVersions, Reply, Scan
+from dodona._core.mischief import Point
 from dodona.errors import DodonaError, InvalidRequest, Overloaded, RowBlocked, Unavailable
 from dodona.types import (
     ASYNC_LAST_COMMITTED,
@@ -64,13 +67,16 @@ class Reads:
     def handle(self, route: Any, request: Read) -> None:
         """Answer, or park until the oracle has shown that the timestamp is not in the future."""
         timestamp = request.timestamp
-        is_newest = timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
-        if is_newest or MIN_TIMESTAMP <= timestamp <= self._cell.latest:
+        cell, is_newest = self._cell, timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
+        is_issued = is_newest or MIN_TIMESTAMP <= timestamp <= cell.latest
+        if is_issued and cell.may_misbehave and not is_newest:
+            is_issued = not cell.mischief(Point.PROVE_AGAIN)
+        if is_issued:
             self._attempt(route, request, None)
         elif not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
             self._refuse(route, InvalidRequest("invalid read timestamp", timestamp=timestamp))
-        elif len(self) >= self._cell.limits.reads_waiting_max:
-            self._refuse(route, Overloaded("too many reads wait in this cell", cell=self._cell.id))
+        elif len(self) >= cell.limits.reads_waiting_max:
+            self._refuse(route, Overloaded("too many reads wait in this cell", cell=cell.id))
         else:
             self._unproven.append((route, request))
             self._parked_count += 1
@@ -155,13 +161,11 @@ class Reads:
             raise too_old(tablet, request.timestamp)
         if isinstance(request, Lookup):
             return lookup(tablet, request)
-        match request:
-            case Scan():
-                return scan(tablet, request)
-            case ScanArrow():
-                return scan_arrow(tablet, request)
-            case LookupVersions():
-                return lookup_versions(tablet, request)
+        if isinstance(request, LookupVersions):
+            return lookup_versions(tablet, request)
+        if self._cell.mischief(Point.SCAN_ONE_ROW):
+            request = replace(request, row_count_max=1)
+        return scan(tablet, request) if isinstance(request, Scan) else scan_arrow(tablet, request)
 
     def _wait(
         self, route: Any, request: Read, deadline_us: int | None, blocker: Transaction
@@ -169,6 +173,9 @@ class Reads:
         limits = self._cell.limits
         if len(self) >= limits.reads_waiting_max:
             self._refuse(route, Overloaded("too many reads wait in this cell", cell=self._cell.id))
+            return
+        if self._cell.mischief(Point.TIRE_OF_BLOCKER):
+            self._refuse(route, self._blocked(request))
             return
         if deadline_us is None:
             deadline_us = self._cell.now.instant_us + limits.blocked_wait_ms_max * 1000

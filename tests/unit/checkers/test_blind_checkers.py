@@ -115,6 +115,16 @@ def test_a_refusal_may_name_a_blind_winner(script: Script) -> None:
     assert script.promises() == {"FALSE-CONFLICT"}
 
 
+def test_a_refusal_may_name_an_attempt_that_the_loser_gave_up(script: Script) -> None:
+    """A write to several cells that began anew: its first attempt may still hold rows somewhere."""
+    loser = script.write(4, None, Write(A, value(1)), status="fail")
+    loser.names = [2, 3]
+    loser.conflict = Conflict((A,), winner_start=3)
+    assert script.check() == []
+    loser.conflict = Conflict((A,), winner_start=4)
+    assert script.promises() == {"FALSE-CONFLICT"}
+
+
 def test_a_blind_write_never_loses_a_row(script: Script) -> None:
     script.write(2, 5, Write(A, value(1)), session="x")
     loser = script.blind([1], None, Write(A, value(2)), status="fail")

@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from dodona._core.messages import Prepare
+from dodona._core.session import Session
+from dodona._core.steps import Calls, Protocol
 from dodona.schema import Column
-from dodona_loadtest.histories.history import RowKey, Transaction, Write
+from dodona.types import CellId, Timestamp, TransactionId
+from dodona_loadtest.histories.history import History, RowKey, Transaction, Write
+from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads import Bank, Blind, Cycle
 from dodona_loadtest.workloads.blind import ROWS_PER_TABLET
@@ -114,7 +119,7 @@ def blind_run(seed: int) -> list[Transaction]:
 def test_the_blind_workload_contains_what_it_is_to_prove() -> None:
     """Writes to one cell and to several, erasures, refusals, and names that were refused."""
     counts: Counter[str] = Counter()
-    for t in (t for seed in range(12) for t in blind_run(seed)):
+    for t in (t for seed in range(20) for t in blind_run(seed)):
         if t.is_blind:
             counts[f"blind {t.status}"] += 1
             counts["erased"] += all(write.columns is None for write in t.writes)
@@ -140,6 +145,27 @@ def test_a_blind_write_is_recorded_under_its_name() -> None:
         elif t.status == "ok":
             assert t.begun_us is not None
             assert t.start > 0
+
+
+class BeginningAnew(Session):
+    """Writes to two cells. One had no such tablet, so that the first attempt was aborted."""
+
+    def write_rows(self, *_: Any, **__: Any) -> Protocol[Timestamp | None]:
+        cells = CellId(0), CellId(1)
+        for start in (5, 8):
+            prepare = Prepare(TransactionId(start), cells, ())
+            yield Calls(tuple((cell, prepare) for cell in cells))
+        return Timestamp(9)
+
+
+def test_a_write_to_several_cells_is_recorded_under_its_last_start() -> None:
+    """Whoever met an earlier attempt names that one as the winner."""
+    history = History()
+    session = BeginningAnew(instant_us=lambda: 0, unix_us=lambda: 0, dice=lambda: 0.0)
+    recorder = Recorder(session, "s1", history, Random(1), lambda: 0)
+    assert len(list(recorder.write(SHAPE, [{"id": 7, "p": 1}]))) == 2
+    (t,) = history.transactions
+    assert (t.start, t.names, t.is_blind, t.commit) == (8, [5], False, 9)
 
 
 # What a seed draws

@@ -19,7 +19,7 @@ def counts_of(*seeds: int) -> Counter[str]:
 
 
 def test_tables_are_frozen_under_everybody_and_written_again_at_the_end() -> None:
-    counts = counts_of(4, 21, 31)
+    counts = counts_of(31, 50, 51)
     assert counts["frozen"] >= 3
     assert counts["operator errors"] < counts["frozen"]
 

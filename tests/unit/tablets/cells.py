@@ -28,6 +28,7 @@ from dodona._core.messages import (
     TabletAssignment,
     TabletModifications,
 )
+from dodona._core.mischief import Mischief, behave
 from dodona.schema import TableSchema
 from dodona.types import (
     KEY_MAX,
@@ -72,6 +73,7 @@ class Bench:
         *,
         schema: TableSchema | None = None,
         settings: TableSettings = TableSettings(),  # noqa: B008 - frozen
+        mischief: Mischief = behave,
     ) -> None:
         self.tables = [
             msgspec.structs.replace(
@@ -84,6 +86,7 @@ class Bench:
         self.clock_us = 1_000_000
         self.oracle = 1_000_000 * SECOND
         self.limits = limits
+        self.mischief = mischief
         self.nodes: dict[CellId, NodeCore] = {}
         self.logs: dict[CellId, list[Record]] = {}
         self.replies: dict[Any, list[Reply]] = {}
@@ -104,7 +107,7 @@ class Bench:
 
     def start(self, cell: CellId) -> None:
         """A fresh process over the same log: what a restart does."""
-        node = self.nodes[cell] = NodeCore(cell, f"address-{cell}", self.limits)
+        node = self.nodes[cell] = NodeCore(cell, f"address-{cell}", self.limits, self.mischief)
         for record in self.logs[cell]:
             node.replay(record)
         node.start(self.now)

@@ -1,0 +1,143 @@
+"""Places where a core may do what is legal but rare, if it is told to. Pure.
+
+Owns: the points, and for each what makes it harmless: a rule of `docs/commit-protocol.md`, or the
+promise of the part that it is in. Chance and faults rarely bring about the worst moment of all;
+a core that is told to lose an answer, to ask twice or to be too early is there at once.
+Invariant: production hands in nothing, and nothing outside the cores decides by a point. Where
+every commit or read passes, whoever has a `Mischief` keeps besides whether it is one
+(`may_misbehave`), so that well-behaved code pays for looking at a flag and not for a call.
+Must not import: anything of Dodona.
+"""
+
+import enum
+from collections.abc import Callable
+
+
+class Point(enum.Enum):
+    """May I misbehave here? Each is asked at one place, and named after what happens then."""
+
+    # A tablet node: timestamps
+
+    ASK_ORACLE_TWICE = enum.auto()
+    """For one transaction. Both are asked for under its locks (rule 1); whichever comes first
+    counts, and the other finds nobody who waits for it (rule 10)."""
+    LOSE_PREPARE_TIMESTAMP = enum.auto()
+    """The locks stay, and the question is repeated (rule 1)."""
+    GIVE_UP_ON_ORACLE = enum.auto()
+    """A transaction that has its locks is refused as if the oracle did not answer in time. It is
+    not prepared, so it may be (rules 11 and 13); its answer comes to nobody (rule 10)."""
+    LOSE_CELL_FENCE = enum.auto()
+    """It is asked for again, and a later fence is as good (rule 9)."""
+    LOSE_TABLET_FENCE = enum.auto()
+    """As above, for one tablet (rule 9)."""
+    PROVE_AGAIN = enum.auto()
+    """A read asks the oracle although its timestamp is known to have been issued: rule 3 says
+    when it must be asked, and never that it must not."""
+
+    # A tablet node: admission and waiting
+
+    PRETEND_OVERLOADED = enum.auto()
+    """A transaction is refused, on record, although there is room: a refusal needs no reason, only
+    to stay one (rule 11)."""
+    PRETEND_MOVED = enum.auto()
+    """A prepare finds its tablet not there, and nothing is recorded. The client has the coordinator
+    say that it is aborted (rule 17). Not with one cell: nobody is asked there, and only the fence
+    of a tablet that really moved keeps a late copy out (rule 9)."""
+    TIRE_OF_HOLDER = enum.auto()
+    """A writer that would wait is refused at once: its wait is bounded from above only (rules 4
+    and 20)."""
+    TIRE_OF_BLOCKER = enum.auto()
+    """A read that would wait fails at once: `RowBlocked` says nothing about the row (rule 6)."""
+    WAKE_FOR_NOTHING = enum.auto()
+    """Waiters look again although nothing happened: they check everything anew (rules 4 and 12)."""
+
+    # A tablet node: decisions
+
+    RECOVER_AT_ONCE = enum.auto()
+    """The coordinator is prepared and asks the others at once, in a race with its client's
+    decision. Recovery needs no time to pass, and commits if all are prepared (rules 13 and 14)."""
+    ASK_COORDINATOR_AT_ONCE = enum.auto()
+    """So does a participant that is prepared. The coordinator may not have heard of the
+    transaction yet: it poisons it (rule 15)."""
+    ANNOUNCE_TWICE = enum.auto()
+    """A commit that is known is acknowledged again (rules 11 and 19)."""
+    ANNOUNCE_TO_SOME = enum.auto()
+    """A participant is left out. It is told again until it has acknowledged (rule 19)."""
+    FORGET_TO_ACKNOWLEDGE = enum.auto()
+    """The outcome is told again, and is obeyed already (rules 8 and 19)."""
+    LOSE_CELL_MESSAGE = enum.auto()
+    """Every message between cells is repeated, or asked for, until it is answered (rules 14, 15
+    and 19; rows that move)."""
+    REPEAT_CELL_MESSAGE = enum.auto()
+    """Every message between cells is safe to repeat (rules 11 and 14 to 19)."""
+    RAISE_WATERMARK_EARLY = enum.auto()
+    """At every tick, whether there is anything to forget or not: W may rise as soon as it stays
+    below whoever is alive (rule 12)."""
+
+    # A tablet node: tablets, rows and the master
+
+    LOSE_HEARTBEAT = enum.auto()
+    """The next one says more: the master believes the newest."""
+    REPEAT_HEARTBEAT = enum.auto()
+    """With the next number: the answer to the one before is stale, and dropped."""
+    LOSE_ASSIGNMENT = enum.auto()
+    """Each assignment is complete: the next one says it all again."""
+    LINGER = enum.auto()
+    """A tablet that is free to be unmounted or frozen stays closed a little longer: nobody is let
+    in meanwhile (rule 12)."""
+    TELL_ONE_ROW = enum.auto()
+    """A page of rows that move has one row: a page ends where it ends, and says where."""
+    SCAN_ONE_ROW = enum.auto()
+    """So does a page of a scan: a client asks for as many as it would like, not as it must get."""
+
+    # The oracle
+
+    RAISE_CEILING_LITTLE = enum.auto()
+    """No further than is needed: the next request waits for the disk. Only how far it is ahead of
+    need changes, never that it is durable before anybody is told."""
+    ANSWER_BEHIND_APPEND = enum.auto()
+    """A range that could leave at once waits for a ceiling of its own, and others overtake it: who
+    asked at the same time has no order."""
+    LEAVE_GAP = enum.auto()
+    """Timestamps are unique and rise; nobody promised the next one."""
+    MASTER_UNAVAILABLE = enum.auto()
+    """The catalog answers nothing and has done nothing, as when the request was lost."""
+    LOSE_RANGE = enum.auto()
+    """A proxy fails all callers of a batch: its timestamps are nobody's, and gaps are legal."""
+    PRETEND_PROXY_FULL = enum.auto()
+    """A proxy refuses a caller, who asks another."""
+
+    # The client
+
+    FORGET_ROUTE_OF_READ = enum.auto()
+    """A route is only remembered: the master is asked again."""
+    FORGET_ROUTE_OF_COMMIT = enum.auto()
+    """As above, with rows that were buffered by the route before."""
+    DROP_RESERVE = enum.auto()
+    """Ids that were not used never will be (rule 20)."""
+    LOSE_COMMIT_ANSWER = enum.auto()
+    """Whatever the one cell said is as if it had timed out: its client asks, and is told the same
+    (rules 11, 16 and 17)."""
+    REPEAT_COMMIT = enum.auto()
+    """A copy of the request comes after its answer, with nobody to hear what it gets (rule 11)."""
+    LOSE_PREPARED = enum.auto()
+    """A participant's answer is as if it had timed out: the coordinator, asked to abort, finds out
+    that all are prepared (rules 14 and 17)."""
+    LOSE_SETTLEMENT = enum.auto()
+    """The coordinator's answer is as if it had timed out: it is asked again (rules 16 and 17)."""
+    REPEAT_DECISION = enum.auto()
+    """The coordinator obeys the first copy and answers the second alike (rule 11)."""
+    PREPARE_IN_TURN = enum.auto()
+    """Each cell is asked to prepare after the one before has answered. Nothing asks for a common
+    instant: each p is asked for under its own cell's locks (rule 1)."""
+    PREFER_LAST_COORDINATOR = enum.auto()
+    """Any participant may be the first one: all are told who it is."""
+
+
+Mischief = Callable[[Point], bool]
+"""Whether to misbehave at this point, this time."""
+
+
+def behave(_: Point) -> bool:
+    """Never: what production does."""
+    return False

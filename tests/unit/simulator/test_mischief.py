@@ -1,0 +1,139 @@
+"""The points at which cores may misbehave: each is reached, changes something, and does no harm."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from dodona._core.mischief import Point, behave
+from simulator.faults import Options, draw_options
+from simulator.mischief import FIRING_RATES, Imp
+from simulator.simulation import Result, simulate
+from simulator.world import World
+
+SECONDS = 15
+SEEDS_MIN, SEEDS_MAX = 24, 96
+"""Writers wait for each other in one run of a dozen."""
+DRAWS = 200
+
+
+class OneTrack(Imp):
+    """Misbehaves at one point only, half of the time."""
+
+    def __init__(self, world: World, point: Point) -> None:
+        super().__init__(world, 0.0)
+        self._rates[point] = 0.5
+
+
+def imp(seed: int = 1, rate: float = 1.0) -> Imp:
+    made = Imp(World(seed), rate)
+    made.storm()
+    return made
+
+
+def answers(asked: Imp, point: Point) -> list[bool]:
+    return [asked(point) for _ in range(DRAWS)]
+
+
+def set_rate(monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
+    """So many points are active. In all runs there is a busy operator, who makes rows move."""
+
+    def draw(random: Random, duration_us: int) -> Options:
+        options = draw_options(random, duration_us)
+        return replace(options, mischief_rate=rate, remount_us_mean=500_000)
+
+    monkeypatch.setattr("simulator.simulation.draw_options", draw)
+
+
+def run(seed: int) -> Result:
+    result = simulate(seed, SECONDS)
+    assert result.violations == [], f"replay: {result.command}"
+    return result
+
+
+# Who may, and when
+
+
+def test_nobody_misbehaves_before_and_after_the_storm() -> None:
+    made = Imp(World(1), 1.0)
+    before = [made(point) for point in Point for _ in range(DRAWS)]
+    made.storm()
+    during = [made(point) for point in Point for _ in range(DRAWS)]
+    made.calm()
+    after = [made(point) for point in Point for _ in range(DRAWS)]
+    assert (any(before), all(made.counts.values()), any(after)) == (False, True, False)
+    assert sum(during) == sum(made.counts.values())
+
+
+def test_a_part_of_the_points_is_active_in_a_run() -> None:
+    for seed in (1, 2):
+        made = imp(seed, rate=0.25)
+        active_count = sum(any(answers(made, point)) for point in Point)
+        assert 0.05 * len(Point) < active_count < 0.5 * len(Point)
+    nobody = imp(rate=0.0)
+    assert not any(True in answers(nobody, point) for point in Point)
+
+
+def test_a_point_fires_at_one_of_the_rates() -> None:
+    parts = [sum(answers(imp(seed), Point.LEAVE_GAP)) / DRAWS for seed in range(12)]
+    nearest = {min(FIRING_RATES, key=lambda rate: abs(rate - part)) for part in parts}
+    assert nearest == set(FIRING_RATES)
+
+
+def test_one_point_does_not_shift_another() -> None:
+    alone, beside = imp(), imp()
+    expected = answers(alone, Point.LINGER)
+    found = []
+    for _ in range(DRAWS):
+        beside(Point.LEAVE_GAP)
+        found.append(beside(Point.LINGER))
+    assert found == expected
+    assert True in found
+
+
+def test_every_point_is_counted() -> None:
+    assert Imp(World(1), 0.0).counts == dict.fromkeys(Point.__members__, 0)
+
+
+def test_a_third_of_the_runs_behave() -> None:
+    rates = [draw_options(Random(seed), 1_000_000).mischief_rate for seed in range(300)]
+    assert 0.25 < rates.count(0.0) / len(rates) < 0.42
+    assert 0.2 < sum(rates) / sum(rate > 0 for rate in rates) < 0.3
+
+
+def test_production_behaves() -> None:
+    assert not any(behave(point) for point in Point)
+
+
+# What comes of it
+
+
+def test_every_point_is_hit_and_none_does_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_rate(monkeypatch, 1.0)
+    counts: Counter[str] = Counter(dict.fromkeys(Point.__members__, 0))
+    for seed in range(SEEDS_MAX):
+        counts.update(run(seed).mischief_counts)
+        if seed >= SEEDS_MIN and all(counts.values()):
+            break
+    assert [name for name, count in counts.items() if not count] == []
+
+
+@pytest.mark.parametrize("point", [it for it in Point if it is not Point.WAKE_FOR_NOTHING])
+def test_every_point_changes_what_happens(point: Point, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for one: whoever wakes for nothing most often goes on waiting, as nobody can see."""
+    set_rate(monkeypatch, 0.0)
+    for seed in range(SEEDS_MAX):
+        with monkeypatch.context() as patch:
+            patch.setattr("simulator.simulation.Imp", lambda world, _: OneTrack(world, point))
+            misbehaved = run(seed)
+        if misbehaved.mischief_counts[point.name] and misbehaved.digest != run(seed).digest:
+            return
+    pytest.fail("nothing came of it")
+
+
+def test_mischief_too_depends_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_rate(monkeypatch, 1.0)
+    first, again = simulate(3, 5), simulate(3, 5)
+    assert any(first.mischief_counts.values())
+    assert (first.digest, first.mischief_counts) == (again.digest, again.mischief_counts)
