@@ -12,9 +12,10 @@ PYTHON ?= $(shell for it in python3.11 python3; do \
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+SOAK_SEEDS := 1000:6000
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
-.PHONY: help demo test lint format bench lock clean check-python check-java check-venv
+.PHONY: help demo test lint format soak bench lock clean check-python check-java check-venv
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -34,6 +35,9 @@ lint: $(INSTALLED) ## check the style, the types and the layers
 format: $(INSTALLED) ## rewrite the code in the house style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+soak: $(INSTALLED) ## simulate thousands of clusters under faults; the summary goes into docs
+	$(BIN)/python -m simulator --seeds $(SOAK_SEEDS) --markdown docs/reliability.md $(ARGS)
 
 bench: $(INSTALLED) ## measure side by side with peers
 	$(BIN)/python -m dodona_loadtest.bench $(ARGS)

@@ -5,7 +5,7 @@ schedule of crashes, pauses, cuts and clock steps. When the safety phase is over
 Must not import: any core.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
@@ -20,7 +20,9 @@ FaultKind = Literal[
 cut: a link loses everything; clock_step: the wall clock jumps, either way; takeover: another
 process takes the master's store over while this one still runs, or pauses; absent_disk: a node is
 started with an empty disk, until it has its own again."""
-FAULTS_MAX = 200
+FAULTS_MAX = 1_000
+PERIOD_US = 20_000_000
+"""Counts of faults are drawn for so long a run, and a longer one has as many more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that a seed decides about a run but the order of its events."""
+    """Everything that a seed decides about a run but the order of its events.
+
+    Numbers with a fraction are rates of something that goes wrong, and 0.0 is never; where it is
+    otherwise, `calm` says at which value nothing goes wrong.
+    """
 
     cell_count: int
     proxy_count: int
@@ -47,7 +53,7 @@ class Options:
     patience_ms: int
     """How long a client repeats a call, or asks for an outcome, before its caller is told."""
     acknowledgement: Acknowledgement
-    session_life_us_mean: int
+    session_life_us_mean: int = field(metadata={"calm": 0})
     """How long a session lives before its caller vanishes; 0: for ever."""
     commit_death_rate: float
     """How often a session's caller vanishes while its transaction commits."""
@@ -57,11 +63,11 @@ class Options:
     """How many rows, or keys, a client asks for in one request."""
     is_ceiling_tight: bool
     """Whether the master keeps so little ahead of need that callers often wait for its disk."""
-    master_clock_rate: float
+    master_clock_rate: float = field(metadata={"calm": 1.0})
     """How fast the master's wall clock goes; standing still, it leaves all to the ceiling."""
     has_one_question: bool
     """Whether a node has one question to the oracle in flight, as production has, or many."""
-    remount_us_mean: int
+    remount_us_mean: int = field(metadata={"calm": 0})
     """How long an operator waits before unmounting and mounting a table again; 0: for ever."""
     moves_rate: float
     """How often a restarted node comes back at another address."""
@@ -85,9 +91,9 @@ def draw_options(random: Random, duration_us: int) -> Options:
         proxy_count=proxy_count,
         client_count=client_count,
         session_count=random.choice((4, 6, 10)),
-        call_timeout_us=random.choice((700_000, 2_000_000, 5_000_000)),
+        call_timeout_us=random.choice((50_000, 200_000, 1_000_000, 5_000_000)),
         think_us_mean=random.choice((20_000, 40_000, 100_000)),
-        patience_ms=random.choice((300, 2_000, 10_000)),
+        patience_ms=random.choice((1, 5, 30, 200, 10_000)),
         acknowledgement=random.choice(("decided", "prepared")),
         session_life_us_mean=random.choice((0, 2_000_000, 8_000_000)),
         commit_death_rate=random.choice((0.0, 0.02, 0.1)),
@@ -167,17 +173,21 @@ def _draw_times(
 ) -> list[Fault]:
     """A clock step may go back: its length is drawn from both sides of zero."""
     faults = []
-    for _ in range(random.choice(counts)):
-        length_us = int(length_us_max ** random.random())
+    for _ in range(random.choice(counts) * _period_count(duration_us)):
+        length_us = int(length_us_max ** random.random() ** 0.3)
         if kind == "clock_step" and random.random() < 0.5:
             length_us = -length_us
         faults.append(Fault(random.randrange(duration_us), kind, target, length_us))
     return faults
 
 
+def _period_count(duration_us: int) -> int:
+    return max(1, duration_us // PERIOD_US)
+
+
 def _draw_cuts(random: Random, duration_us: int, names: list[str]) -> list[Fault]:
     faults = []
-    for _ in range(random.choice((3, 10))):
+    for _ in range(random.choice((3, 10)) * _period_count(duration_us)):
         source, target = random.sample(names, 2)
         at_us, length_us = random.randrange(duration_us), random.randrange(3_000_000)
         faults.append(Fault(at_us, "cut", source, length_us, target))

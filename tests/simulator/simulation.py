@@ -27,6 +27,7 @@ from simulator.faults import Options, draw_options
 from simulator.host import CoreStopped
 from simulator.mischief import Imp
 from simulator.servers import CoreFactory
+from simulator.thinning import Thinning
 from simulator.world import World
 
 SECOND_US: Final = 1_000_000
@@ -60,33 +61,58 @@ class Result:
     message_counts: dict[str, int] = field(default_factory=dict)
     mischief_counts: dict[str, int] = field(default_factory=dict)
     """How often each `dodona._core.mischief.Point` fired, by its name; 0 where it did not."""
+    acknowledgement: str = ""
+    thinning: Thinning = Thinning()  # noqa: RUF009 - frozen
 
     @property
     def command(self) -> str:
         """What replays this run."""
         where = f"--workload {self.workload} --seconds {self.seconds}"
-        return f"python -m simulator {self.seed} {where}"
+        words = ["python -m simulator", str(self.seed), where, self.thinning.arguments]
+        return " ".join(word for word in words if word)
 
 
 def simulate(
-    seed: int, seconds: int = 20, workload: str | None = None, make_core: CoreFactory = NodeCore
+    seed: int,
+    seconds: int = 20,
+    workload: str | None = None,
+    make_core: CoreFactory = NodeCore,
+    thinning: Thinning = Thinning(),  # noqa: B008 - frozen
 ) -> Result:
-    """Run one seed. `make_core` may make nodes with a planted bug."""
-    return Simulation(seed, seconds, workload, make_core).run()
+    """Run one seed. `make_core` may make nodes with a planted bug; `thinning` leaves out some of
+    what the seed would have go wrong."""
+    return Simulation(seed, seconds, workload, make_core, thinning).run()
+
+
+def options_of(seed: int, seconds: int) -> Options:
+    """All that goes wrong in that run."""
+    return draw_options(World(seed).stream("options"), seconds * SECOND_US)
 
 
 class Simulation:
     """One run. Use it once."""
 
     def __init__(
-        self, seed: int, seconds: int, workload: str | None, make_core: CoreFactory
+        self,
+        seed: int,
+        seconds: int,
+        workload: str | None,
+        make_core: CoreFactory,
+        thinning: Thinning = Thinning(),  # noqa: B008 - frozen
     ) -> None:
         assert seconds > 0
         names = sorted(WORKLOADS)
         name = workload or names[seed % len(names)]
-        self.result = Result(seed, name, seconds)
         self.world = World(seed)
-        self.options: Options = draw_options(self.world.stream("options"), seconds * SECOND_US)
+        self.options = thinning.thin(options_of(seed, seconds))
+        self.result = Result(
+            seed,
+            name,
+            seconds,
+            acknowledgement=self.options.acknowledgement,
+            thinning=thinning,
+        )
+        self._faults_end_us = (thinning.until_s or seconds) * SECOND_US
         self.history = History()
         self.mischief = Imp(self.world, self.options.mischief_rate)
         self.cluster = Cluster(
@@ -127,7 +153,7 @@ class Simulation:
         if self.options.remount_us_mean:
             client, db = self._recorder(0)
             self._tasks.append(Task(client, self._operate(db)))
-        self.world.run_until(self.world.now_us + self.result.seconds * SECOND_US)
+        self.world.run_until(self.world.now_us + self._faults_end_us)
         self._is_ending = True
         self.cluster.heal()
         self.mischief.calm()
@@ -345,6 +371,8 @@ class Simulation:
             "committed": statuses.count("ok"),
             "refused": statuses.count("fail"),
             "conflicts": sum(error.startswith("transaction_conflict") for error in errors),
+            "told unknown": self.history.unknown_count,
+            "gone while committing": statuses.count("open"),
             "unsure": statuses.count("info") + statuses.count("open"),
             "snapshots": self.workload.snapshot_count,
             "blind": sum(t.is_blind and t.status == "ok" for t in self.history.transactions),

@@ -34,6 +34,7 @@ Promise = Literal[
     "G-NONADJACENT",
     "G2",
     "REAL-TIME",
+    "DETERMINISM",
 ]
 """What each means:
 
@@ -52,6 +53,7 @@ Promise = Literal[
 - INVARIANT: the workload's own sums and shapes hold
 - LIVENESS: once faults end, all transactions end, no lock stays, every table takes writes
 - CRASH: a core never stops by an assertion or a surprise
+- DETERMINISM: the same seed gives the same history, in whatever process
 
 Of lists that transactions append to:
 

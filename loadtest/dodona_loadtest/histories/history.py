@@ -149,6 +149,8 @@ class History:
     transactions: list[Transaction] = field(default_factory=list)
     acquisitions: list[Acquisition] = field(default_factory=list)
     latest_reads: list[LatestRead] = field(default_factory=list)
+    unknown_count: int = 0
+    """Commits whose callers were told that the outcome is unknown. Most then ask, and learn it."""
 
     def begin(self, session: str, now_us: int) -> Transaction:
         transaction = Transaction(session, len(self.transactions), now_us)

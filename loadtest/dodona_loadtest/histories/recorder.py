@@ -168,6 +168,7 @@ class Recorder:
         return record.status == "ok"
 
     def _ask_outcome(self, record: Transaction, error: CommitOutcomeUnknown) -> Protocol[None]:
+        self._history.unknown_count += 1
         record.status, record.error = "info", error.message
         if self.random.random() > ASK_RATE:
             return

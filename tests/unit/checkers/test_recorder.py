@@ -1,0 +1,94 @@
+"""What is written down of a write without a transaction that is sent more than once."""
+
+from random import Random
+from typing import Any, cast
+
+from dodona._core.messages import CommitOne, Prepare
+from dodona._core.session import Session
+from dodona._core.steps import Calls, Protocol
+from dodona.errors import CommitOutcomeUnknown
+from dodona.schema import Column
+from dodona.types import CellId, Timestamp, TransactionId
+from dodona_loadtest.histories.history import History, Transaction
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.shape import TableShape
+
+TABLE = TableShape(
+    "//t", (Column("id", "int64", sort_order="ascending"), Column("v", "utf8")), ((),)
+)
+CELLS = (CellId(0), CellId(1))
+
+
+def commit_one(name: int) -> Calls:
+    return Calls(((CELLS[0], CommitOne(TransactionId(name), (), True)),))
+
+
+def prepare(name: int) -> Calls:
+    return Calls(tuple((cell, Prepare(TransactionId(name), CELLS, ())) for cell in CELLS))
+
+
+class Sender:
+    """A session that sends these, one after the other, and says that all is committed."""
+
+    def __init__(self, *steps: Calls, is_sure: bool = True) -> None:
+        self._steps = steps
+        self._is_sure = is_sure
+
+    def write_rows(self, *_: Any) -> Protocol[Timestamp]:
+        for step in self._steps:
+            replies = yield step
+            assert replies == []
+        if not self._is_sure:
+            raise CommitOutcomeUnknown("nobody answers", transaction=7)
+        return Timestamp(100)
+
+
+class NeverAsks(Random):
+    def random(self) -> float:
+        return 1.0
+
+
+def history_of(sender: Sender) -> History:
+    """One write, at an instant that is later at each look."""
+    instants = iter(range(1_000))
+    history = History()
+    session = cast("Session", sender)
+    recorder = Recorder(session, "s", history, NeverAsks(), lambda: next(instants))
+    writing = recorder.write(TABLE, [{"id": 1, "v": "x"}])
+    try:
+        next(writing)
+        while True:
+            writing.send([])
+    except StopIteration:
+        return history
+
+
+def recorded(*steps: Calls) -> Transaction:
+    (transaction,) = history_of(Sender(*steps)).transactions
+    return transaction
+
+
+def test_a_write_to_one_cell_is_blind_and_has_all_its_names() -> None:
+    transaction = recorded(commit_one(5), commit_one(5), commit_one(6))
+    assert transaction.is_blind
+    assert transaction.names == [5, 6]
+
+
+def test_a_write_to_several_cells_begins_at_its_name() -> None:
+    transaction = recorded(commit_one(5), prepare(8))
+    assert not transaction.is_blind
+    assert transaction.start == 8
+
+
+def test_a_write_to_several_cells_that_is_named_anew_begins_at_its_last_name() -> None:
+    """What it was called before is aborted: nothing between the two stands in its way."""
+    transaction, sent_once = recorded(prepare(8), prepare(8), prepare(9)), recorded(prepare(8))
+    assert transaction.start == 9
+    assert transaction.begun_us is not None
+    assert sent_once.begun_us is not None
+    assert transaction.begun_us > sent_once.begun_us
+
+
+def test_what_a_caller_was_told_is_counted_whatever_is_found_out_later() -> None:
+    assert history_of(Sender(commit_one(5), is_sure=False)).unknown_count == 1
+    assert history_of(Sender(commit_one(5))).unknown_count == 0

@@ -1,0 +1,149 @@
+"""From a run that fails to the least that still fails."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from dodona._core.effects import Effect, ReplyAtOnce, ReplyTo
+from dodona_loadtest.checkers.violation import Promise, Violation
+from dodona_tablets.core.node import NodeCore
+from simulator.faults import Fault
+from simulator.shrinking import RUNS_MAX, Shrunk, in_words, minimize, shrink
+from simulator.simulation import Result, options_of, simulate
+from simulator.thinning import Thinning, wild_names
+
+SEED, SECONDS = 1, 40
+OPTIONS = options_of(SEED, SECONDS)
+
+# Delta debugging
+
+
+@pytest.mark.parametrize("needed", [(), (0,), (9,), (2, 3), (0, 5, 9), tuple(range(10))])
+def test_what_is_needed_is_left_and_nothing_else(needed: tuple[int, ...]) -> None:
+    assert minimize(range(10), lambda items: set(needed) <= set(items)) == needed
+
+
+def test_what_helps_only_together_is_left_out_together() -> None:
+    def fails(items: Sequence[int]) -> bool:
+        return sum(items) % 2 == 0 and 4 in items
+
+    left = minimize((1, 2, 3, 4), fails)
+    assert fails(left)
+    for item in left:
+        assert not fails([other for other in left if other != item])
+
+
+# Runs
+
+
+def judged(fails: Callable[[Thinning], bool]) -> Callable[[Thinning], Result]:
+    """A run that breaks a promise if `fails` says so, and another one if not."""
+
+    def run(thinning: Thinning) -> Result:
+        result = Result(SEED, "bank", SECONDS, thinning=thinning)
+        promise: Promise = "EXT" if fails(thinning) else "LIVENESS"
+        result.violations.append(Violation(promise, "said by the test"))
+        return result
+
+    return run
+
+
+def kept(thinning: Thinning) -> set[int]:
+    return set(range(len(OPTIONS.faults)) if thinning.keep is None else thinning.keep)
+
+
+def shrunk_by(fails: Callable[[Thinning], bool], runs_max: int = RUNS_MAX) -> Shrunk:
+    run = judged(fails)
+    return shrink(run(Thinning()), OPTIONS, run, runs_max=runs_max)
+
+
+def test_all_that_a_failure_does_not_need_is_left_out() -> None:
+    names = wild_names(OPTIONS)
+    needed = names[len(names) // 2]
+
+    def fails(thinning: Thinning) -> bool:
+        is_long = (thinning.until_s or SECONDS) >= 12
+        has_sessions = (thinning.session_count or OPTIONS.session_count) >= 3
+        has_rate = needed not in thinning.without
+        return is_long and has_sessions and has_rate and {1, 6} <= kept(thinning)
+
+    shrunk = shrunk_by(fails)
+    thinning = shrunk.result.thinning
+    assert thinning.keep == (1, 6)
+    assert [name for name in names if name not in thinning.without] == [needed]
+    assert thinning.until_s == 12
+    assert thinning.session_count == 3
+    assert shrunk.is_minimal
+    assert shrunk.left[0].startswith(f"{needed}: ")
+    assert shrunk.left[1:] == [in_words(OPTIONS.faults[1]), in_words(OPTIONS.faults[6])]
+    assert thinning.arguments in shrunk.lines[0]
+    assert shrunk.lines[-1] == "EXT: said by the test"
+
+
+def test_a_run_that_breaks_another_promise_is_another_failure() -> None:
+    shrunk = shrunk_by(lambda thinning: thinning == Thinning())
+    assert shrunk.result.thinning == Thinning()
+    assert len(shrunk.left) == len(wild_names(OPTIONS)) + len(OPTIONS.faults)
+
+
+def test_shrinking_ends_after_so_many_runs_and_says_so() -> None:
+    shrunk = shrunk_by(lambda thinning: {1, 6} <= kept(thinning), runs_max=8)
+    assert shrunk.run_count == 8
+    assert not shrunk.is_minimal
+    assert "no time" in shrunk.lines[0]
+    assert {1, 6} <= kept(shrunk.result.thinning)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Fault(12_345_000, "crash", "cell-1", 800_000), "at 12.345 s: crash cell-1 for 0.8 s"),
+        (Fault(0, "cut", "a", 1_500_000, "b"), "at 0.000 s: cut a for 1.5 s, other b"),
+        (Fault(1_000, "clock_step", "m", -2_000_000), "at 0.001 s: clock_step m by -2 s"),
+    ],
+)
+def test_a_fault_in_words(fault: Fault, words: str) -> None:
+    assert in_words(fault) == words
+
+
+# A planted bug
+
+
+class AnswersTooEarly(NodeCore):
+    """Does not wait for its log before it answers."""
+
+    def take_effects(self) -> list[Effect]:
+        return [
+            ReplyAtOnce(effect.route, effect.body) if isinstance(effect, ReplyTo) else effect
+            for effect in super().take_effects()
+        ]
+
+
+def test_a_planted_bug_is_shrunk_to_what_it_needs() -> None:
+    """It still fails, and passes without any one of what is left."""
+
+    def run(thinning: Thinning) -> Result:
+        return simulate(seed, 20, "bank", AnswersTooEarly, thinning)
+
+    seed = next(seed for seed in range(100) if run_of(seed).violations)
+    failed = run(Thinning())
+    options = options_of(seed, 20)
+    shrunk = shrink(failed, options, run)
+    left = shrunk.result.thinning
+    promises = {violation.promise for violation in failed.violations}
+    assert shrunk.is_minimal
+    assert left.keep is not None
+    assert 0 < len(left.keep) <= len(options.faults) // 4
+    assert broken(run(left)) & promises
+    for index in left.keep:
+        fewer = tuple(other for other in left.keep if other != index)
+        thinner = Thinning(fewer, left.without, left.until_s, left.session_count)
+        assert not broken(run(thinner)) & promises
+
+
+def run_of(seed: int) -> Result:
+    return simulate(seed, 20, "bank", AnswersTooEarly)
+
+
+def broken(result: Result) -> set[str]:
+    return {violation.promise for violation in result.violations}
