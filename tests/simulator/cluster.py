@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from dodona._core.mischief import Mischief, behave
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId
-from dodona_loadtest.histories.history import Acquisition, RowKey, Version
+from dodona_loadtest.histories.history import Acquisition, Crash, RowKey, Version
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
@@ -92,6 +92,9 @@ class Cluster:
         """From now on the seed's faults happen, each at its instant."""
         self.network.storm(self.options.network)
         self.master.clock.set_rate(self.options.master_clock_rate)
+        clocks, skew_us_max = self.world.stream("clocks"), self.options.client_skew_us_max
+        for client in self.clients:
+            client.clock.step(clocks.randint(-skew_us_max, skew_us_max))
         for fault in self.options.faults:
             self.world.after(fault.at_us, self._causer(fault))
 
@@ -219,6 +222,10 @@ class Cluster:
     def starting(self) -> list[str]:
         """Nodes that do not serve yet."""
         return [f"{node.name} is starting" for node in self.nodes if not node.core.is_serving]
+
+    def node_crashes(self) -> list[Crash]:
+        """When each cell's process ended."""
+        return [Crash(node.cell, at_us) for node in self.nodes for at_us in node.crash_instants_us]
 
     def dump(self) -> list[Version]:
         """All versions of all rows of all tablets that are served, in the history's words."""

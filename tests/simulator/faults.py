@@ -74,6 +74,8 @@ class Options:
     network: NetworkOptions
     disk: DiskOptions
     faults: tuple[Fault, ...]
+    client_skew_us_max: int = field(metadata={"calm": 0})
+    """How far the clients' wall clocks are off, either way. Above a minute some are refused."""
     mischief_rate: float = 0.0
     """How many of the points at which cores may misbehave are active, from 0 to 1."""
 
@@ -108,6 +110,7 @@ def draw_options(random: Random, duration_us: int) -> Options:
         disk=_draw_disk(random),
         faults=_draw_faults(random, duration_us, cells, proxies, clients),
         mischief_rate=random.choice((0.0, 0.15, 0.35)),
+        client_skew_us_max=random.choice((0, 5_000, 2_000_000, 30_000_000, 120_000_000)),
     )
 
 

@@ -29,6 +29,8 @@ class Host(ABC):
     """One process: its clocks, its port, its core while it is up, its disk if it has one."""
 
     disk: Disk | None = None
+    at_once_age_us_max: int | None = None
+    """Once the oldest append that is not durable is older, answers at once wait for it too."""
 
     def __init__(self, transport: Transport, name: str, address: str, timeout_us: int) -> None:
         self.name = name
@@ -39,6 +41,7 @@ class Host(ABC):
         self.clock = Clock(self.world, self._draw_instant_base_us())
         self.core: Any = None
         self.crash_count = 0
+        self.crash_instants_us: list[int] = []
         self.port: Port | None = None
         self._timeout_us = timeout_us
         self._boot = 0
@@ -47,6 +50,7 @@ class Host(ABC):
         self._tick_at_us: int | None = None
         self._appended = 0
         self._durable = 0
+        self._append_instants: deque[int] = deque()
         self._held: deque[tuple[int, Effect]] = deque()
 
     @property
@@ -67,6 +71,7 @@ class Host(ABC):
         self.doom = Doom(self.world, self.random)
         self._tick_at_us = None
         self._appended = self._durable = 0
+        self._append_instants.clear()
         self._held.clear()
         self.port = Port(self.transport, self.name, self._timeout_us)
         try:
@@ -81,6 +86,7 @@ class Host(ABC):
         assert self.is_up
         assert self.port is not None
         self.crash_count += 1
+        self.crash_instants_us.append(self.world.now_us)
         self.core = None
         if self.disk is not None:
             self.disk.crash()
@@ -153,19 +159,30 @@ class Host(ABC):
     # Effects
 
     def _carry_out(self, effects: list[Effect]) -> None:
+        is_behind = self._is_log_behind()
         for effect in effects:
             if self.doom.is_dead:
                 return
             if isinstance(effect, Append):
                 self._appended += 1
+                self._append_instants.append(self.world.now_us)
                 self._held.append((self._appended, effect))
                 self._append(effect.record)
                 self.doom.watch(effect)
-            elif type(effect) in HELD_EFFECTS and self._held:
+            elif self._held and (
+                type(effect) in HELD_EFFECTS or (is_behind and isinstance(effect, ReplyAtOnce))
+            ):
                 self._held.append((self._appended, effect))
             else:
                 self._deliver(effect)
         self._finish_effects()
+
+    def _is_log_behind(self) -> bool:
+        """Whether an answer given now could be taken back from too far in the past."""
+        age_us_max = self.at_once_age_us_max
+        if age_us_max is None or not self._append_instants:
+            return False
+        return self.world.now_us - self._append_instants[0] > age_us_max
 
     def _deliver(self, effect: Effect) -> None:
         if isinstance(effect, ReplyTo | ReplyAtOnce):
@@ -192,6 +209,8 @@ class Host(ABC):
     def _release(self, count: int, _: object) -> None:
         """So many more records are durable: what waited behind them leaves, in order."""
         self._durable += count
+        for _ in range(count):
+            self._append_instants.popleft()
         while self._held and self._held[0][0] <= self._durable:
             if self.doom.is_dead:
                 return

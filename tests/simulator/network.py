@@ -67,14 +67,22 @@ class Network:
     def mend(self, source: str, target: str) -> None:
         self._cut_links.pop((source, target), None)
 
-    def send(self, source: str, target: str, payload: bytes, deliver: Deliver) -> None:
+    def send(
+        self,
+        source: str,
+        target: str,
+        payload: bytes,
+        deliver: Deliver,
+        *,
+        may_repeat: bool = True,
+    ) -> None:
         options, random = self._options, self._random
         self.sent_count += 1
         if (source, target) in self._cut_links or random.random() < options.loss_rate:
             self.lost_count += 1
             return
         delays_us = [self._delay_us()]
-        if random.random() < options.repeat_rate:
+        if random.random() < options.repeat_rate and may_repeat:
             self.repeated_count += 1
             # Repeats that come long after are those that find a restarted or forgetful receiver.
             delays_us.append(self._delay_us() + random.randrange(1 + options.slow_us_max))

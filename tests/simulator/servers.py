@@ -40,6 +40,8 @@ from simulator.transport import Route, Transport
 
 MASTER_ADDRESS = "master:8500"
 PROXY_HEARTBEAT_US = 1_000_000
+ASYNC_LOSS_US_MAX = 100_000
+"""What a crash may take back of durability=async: production's default."""
 
 _encode_record = msgspec.msgpack.Encoder().encode
 _decode_record: Callable[[bytes], Record] = msgspec.msgpack.Decoder(Record).decode
@@ -158,6 +160,7 @@ class NodeHost(Host):
     """A tablet node: one cell, one log. `make_core` may plant a bug."""
 
     disk: Disk
+    at_once_age_us_max = ASYNC_LOSS_US_MAX
 
     def __init__(
         self,

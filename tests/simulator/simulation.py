@@ -21,6 +21,7 @@ from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_tablets.core.node import NodeCore
+from simulator import table_life
 from simulator.cluster import Cluster
 from simulator.driver import ClientProcess, Task
 from simulator.faults import Options, draw_options
@@ -125,6 +126,8 @@ class Simulation:
         self._killed_count = 0
         self._freeze_count = 0
         self._reshard_count = 0
+        self._alter_count = 0
+        self._copy_count = 0
         self._operator_error_count = 0
         self._is_ending = False
         self._client_sessions = [self._new_session(client) for client in self.cluster.clients]
@@ -138,7 +141,11 @@ class Simulation:
         except NotLive as error:
             violations.append(Violation("LIVENESS", str(error)))
         else:
-            violations += check(self.history, self.cluster.dump())
+            self.history.crashes = self.cluster.node_crashes()
+            paths = {table.path for table in self.workload.tables}
+            dump = [version for version in self.cluster.dump() if version.row.table in paths]
+            violations += check(self.history, dump)
+            violations += self.workload.check(self.history)
         violations += self.workload.violations
         self._report()
         return self.result
@@ -243,8 +250,9 @@ class Simulation:
                 continue  # what the caller was told is in the history
 
     def _operate(self, db: Recorder) -> Protocol[None]:
-        """An operator who unmounts and mounts tables, reshards them, freezes and unfreezes them,
-        and makes and removes others. What an earlier attempt left halfway is put right first."""
+        """An operator who unmounts and mounts tables, reshards, alters and copies them, freezes
+        and unfreezes them, and makes and removes others. What an earlier attempt left halfway is
+        put right first."""
         while True:
             yield _pause(db, self.options.remount_us_mean)
             if self._is_ending:
@@ -264,9 +272,16 @@ class Simulation:
         dice = db.random.random()
         if dice < 0.6:
             yield from db.session.catalog.unmount_table(path)
-            is_first = path == self.workload.tables[0].path
-            if dice < 0.3 and is_first and self.workload.may_be_resharded:
+            table = self.workload.tables[0]
+            is_first = path == table.path
+            if dice < 0.2 and is_first and self.workload.may_be_resharded:
                 yield from self._reshard(db, path)
+            elif dice < 0.3 and is_first:
+                yield from table_life.reorder(db, table)
+                self._alter_count += 1
+            elif dice < 0.4 and is_first and table.atomicity == "full":
+                copy = f"//copies/{db.unique_value().replace('/', '-')}"
+                self._copy_count += yield from table_life.copy(db, table, copy)
         else:
             yield from db.session.catalog.freeze_table(path)
             self._freeze_count += 1
@@ -312,7 +327,11 @@ class Simulation:
     def _create(self, db: Recorder, table: TableShape) -> Protocol[None]:
         try:
             yield from db.session.catalog.create_table(
-                table.path, table.columns, pivot_keys=table.pivot_keys
+                table.path,
+                table.columns,
+                table.atomicity,
+                table.pivot_keys,
+                attributes=table.attributes,
             )
         except TableExists:
             return  # an earlier attempt's reply was lost
@@ -365,6 +384,8 @@ class Simulation:
             "sessions killed": self._killed_count,
             "frozen": self._freeze_count,
             "resharded": self._reshard_count,
+            "altered": self._alter_count,
+            "copied": self._copy_count,
             "operator errors": self._operator_error_count,
             "transactions": len(self.history.transactions),
             "commits asked for": len(statuses),
@@ -376,6 +397,7 @@ class Simulation:
             "unsure": statuses.count("info") + statuses.count("open"),
             "snapshots": self.workload.snapshot_count,
             "blind": sum(t.is_blind and t.status == "ok" for t in self.history.transactions),
+            **self.workload.counts,
         }
         result.fault_counts = dict(sorted(self.cluster.fault_counts.items()))
         result.mischief_counts = dict(self.mischief.counts)

@@ -12,7 +12,14 @@ from typing import Any, Protocol
 import msgspec
 
 from dodona._core.codec import ONE_WAY, encode_frame
-from dodona._core.messages import CellMessage, Failure, Reply, Request
+from dodona._core.messages import (
+    CellMessage,
+    Failure,
+    Reply,
+    Request,
+    WriteArrow,
+    WriteNonAtomic,
+)
 from simulator.network import Network
 from simulator.world import World
 
@@ -21,6 +28,10 @@ _decode_requests = msgspec.msgpack.Decoder(list[tuple[int, Request | CellMessage
 _decode_replies = msgspec.msgpack.Decoder(list[tuple[int, Reply]]).decode
 
 KEPT_US_MAX = 1_000_000
+
+SENT_ONCE = (WriteNonAtomic, WriteArrow)
+"""What has no name to be known again by: nobody promises that a repeat is harmless. Connections
+repeat nothing, and clients do not either once it may have arrived."""
 
 Route = tuple[str, int]
 """The port that asked, and its request id."""
@@ -87,7 +98,8 @@ class Transport:
         def deliver(source: str, _: str, payload: bytes) -> None:
             self._receive_request(source, address, payload)
 
-        self.network.send(source, target, payload, deliver)
+        may_repeat = not isinstance(body, SENT_ONCE)
+        self.network.send(source, target, payload, deliver, may_repeat=may_repeat)
 
     def _receive_request(self, source: str, address: str, payload: bytes) -> None:
         server = self._server(source, address)

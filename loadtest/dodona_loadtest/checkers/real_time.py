@@ -14,8 +14,11 @@ from dodona_loadtest.histories.history import (
     Columns,
     Conflict,
     LatestRead,
+    Lock,
     RowKey,
     Transaction,
+    Write,
+    after,
     visible,
 )
 
@@ -39,11 +42,8 @@ class _Timeline:
         self._states: list[tuple[int, Transaction, Columns | None]] = []
         self._merged: dict[str, Any] | None = None
 
-    def add(self, commit: int, t: Transaction, columns: Columns | None) -> None:
-        if columns is None:
-            self._merged = None
-        else:
-            self._merged = {**(self._merged or {}), **dict(columns)}
+    def add(self, commit: int, t: Transaction, write: Write) -> None:
+        self._merged = after(self._merged, write)
         self._states.append((commit, t, visible(self._merged)))
 
     def problem(self, latest: LatestRead) -> str | None:
@@ -68,7 +68,7 @@ def _timelines(committed: Committed) -> dict[RowKey, _Timeline]:
     timelines: dict[RowKey, _Timeline] = {}
     for t, commit in sorted(committed, key=lambda pair: pair[1]):
         for write in t.writes:
-            timelines.setdefault(write.row, _Timeline()).add(commit, t, write.columns)
+            timelines.setdefault(write.row, _Timeline()).add(commit, t, write)
     return timelines
 
 
@@ -104,7 +104,7 @@ def _false_winner(
         winner = by_commit.get(conflict.winner_commit)
         if winner is None:
             # An unsure transaction that only locked rows leaves nothing to resolve it by.
-            winner = _first_unsure_locker(conflict, by_start)
+            winner = _first_unsure_locker(loser, conflict, by_start)
     elif conflict.winner_start is not None:
         winner = by_start.get(conflict.winner_start)
     else:
@@ -115,15 +115,45 @@ def _false_winner(
         return "there is no such winner"
     if not any(row in conflict.rows for row in winner.rows):
         return f"{winner.name} did not touch the row"
+    is_held = conflict.winner_commit is None
+    if not any(_stands_against(loser, winner, row, is_held=is_held) for row in conflict.rows):
+        return f"{winner.name} took no lock of the row that stands in the way"
     is_later = winner.commit_us is None or (loser.end_us or NEVER_US) < winner.commit_us
     return f"{winner.name} committed later" if is_later else None
 
 
+def _stands_against(loser: Transaction, winner: Transaction, row: RowKey, *, is_held: bool) -> bool:
+    """Whether a lock that the winner holds, or left behind when it committed, keeps the loser from
+    one of its own. Locks for reading go together, and so do shared writes."""
+    wanted: list[Write | Lock] = [write for write in loser.writes if write.row == row]
+    wanted += [lock for lock in loser.locks if lock.row == row]
+    taken: list[Write | Lock] = [write for write in winner.writes if write.row == row]
+    taken += [lock for lock in winner.locks if lock.row == row and (is_held or lock.is_strong)]
+    return any(
+        _do_overlap(mine.groups, other.groups) and not _go_together(mine, other)
+        for mine in wanted
+        for other in taken
+    )
+
+
+def _do_overlap(mine: tuple[int, ...], others: tuple[int, ...]) -> bool:
+    """The main group (0) stands against all others."""
+    return 0 in mine or 0 in others or any(group in others for group in mine)
+
+
+def _go_together(mine: Write | Lock, other: Write | Lock) -> bool:
+    if isinstance(mine, Write) and isinstance(other, Write):
+        return mine.is_shared and other.is_shared
+    return isinstance(mine, Lock) and isinstance(other, Lock)
+
+
 def _first_unsure_locker(
-    conflict: Conflict, by_start: dict[int, Transaction]
+    loser: Transaction, conflict: Conflict, by_start: dict[int, Transaction]
 ) -> Transaction | None:
     for t in by_start.values():
         is_unsure = t.status in ("info", "open") and not t.writes
-        if is_unsure and any(lock.is_strong and lock.row in conflict.rows for lock in t.locks):
+        if is_unsure and any(
+            _stands_against(loser, t, row, is_held=False) for row in conflict.rows
+        ):
             return t
     return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dodona_loadtest.checkers.attribution import attribute
+from dodona_loadtest.checkers.non_atomic import check_stamped
 from dodona_loadtest.checkers.real_time import check_false_conflicts, check_latest_reads
 from dodona_loadtest.checkers.timestamps import Committed, check_timestamps
 from dodona_loadtest.checkers.violation import Promise, Violation
@@ -21,6 +22,7 @@ from dodona_loadtest.histories.history import (
     Scan,
     Transaction,
     Version,
+    after,
     visible,
 )
 
@@ -30,7 +32,9 @@ VIOLATIONS_MAX = 100
 
 def check(history: History, dump: Iterable[Version]) -> list[Violation]:
     """All broken promises of a history, given every version that the tables hold in the end."""
-    dump = list(dump)
+    everything = list(dump)
+    stamped = {stamped.write.row.table for stamped in history.stamped_writes}
+    dump = [version for version in everything if version.row.table not in stamped]
     attribution = attribute(history.transactions, dump)
     committed = attribution.committed
     return _bounded(
@@ -40,6 +44,7 @@ def check(history: History, dump: Iterable[Version]) -> list[Violation]:
             *_Sweep(history.transactions, committed, dump).run(),
             *check_latest_reads(history.latest_reads, committed),
             *check_false_conflicts(history.transactions, committed),
+            *check_stamped(history, [it for it in everything if it.row.table in stamped]),
         ]
     )
 
@@ -60,6 +65,7 @@ class _Row:
 
     columns: dict[str, Any] | None = None
     last_write: dict[int, tuple[int, str]] = field(default_factory=dict)
+    last_shared_write: dict[int, tuple[int, str]] = field(default_factory=dict)
     last_strong_read: dict[int, tuple[int, str]] = field(default_factory=dict)
 
 
@@ -128,7 +134,7 @@ class _Sweep:
         if t.is_blind:
             return  # nothing lies between its start and its commit: they are one
         for write in t.writes:
-            self._check_no_conflict(t, commit, write.row, write.groups)
+            self._check_no_conflict(t, commit, write.row, write.groups, write.is_shared)
             for timestamp, other in _newest(self._row(write.row).last_strong_read, write.groups):
                 if timestamp > t.start:
                     text = f"wrote {write.row} at {commit}, read-locked by {other} at {timestamp}"
@@ -137,9 +143,18 @@ class _Sweep:
             self._check_no_conflict(t, commit, lock.row, lock.groups)
 
     def _check_no_conflict(
-        self, t: Transaction, commit: int, row: RowKey, groups: tuple[int, ...]
+        self,
+        t: Transaction,
+        commit: int,
+        row: RowKey,
+        groups: tuple[int, ...],
+        is_shared: bool = False,
     ) -> None:
-        for timestamp, other in _newest(self._row(row).last_write, groups):
+        state = self._row(row)
+        newest = _newest(state.last_write, groups)
+        if not is_shared:
+            newest += _newest(state.last_shared_write, groups)
+        for timestamp, other in newest:
             if timestamp > t.start:
                 text = f"committed {row} at {commit}, though {other} wrote it at {timestamp}"
                 self._flag("NOCONFLICT", t, text)
@@ -147,12 +162,10 @@ class _Sweep:
     def _apply(self, t: Transaction, commit: int) -> None:
         for write in t.writes:
             row = self._row(write.row)
-            if write.columns is None:
-                row.columns = None
-            else:
-                row.columns = (row.columns or {}) | dict(write.columns)
+            row.columns = after(row.columns, write)
+            writes = row.last_shared_write if write.is_shared else row.last_write
             for group in write.groups:
-                row.last_write[group] = (commit, t.name)
+                writes[group] = (commit, t.name)
         for lock in t.locks:
             if lock.is_strong:
                 for group in lock.groups:

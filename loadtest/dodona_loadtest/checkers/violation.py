@@ -18,6 +18,9 @@ Promise = Literal[
     "DURABILITY",
     "GHOST",
     "FALSE-CONFLICT",
+    "FALSE-REFUSAL",
+    "STAMP",
+    "HOLE",
     "INVARIANT",
     "LIVENESS",
     "CRASH",
@@ -44,12 +47,18 @@ Promise = Literal[
 - SESSION: a session starts above its last commit, and sees what it did before
 - EXT: a read at T is the newest commit at or below T, a scan is exactly the rows of its range
 - LATEST: a read of the last commit is no older than what was acknowledged before it was asked
-- NOCONFLICT: nobody committed to a written or locked row between start and commit
+- NOCONFLICT: nobody committed to a written or locked row between start and commit; shared writes
+  go together
 - RWLOCK: nobody writes a row below the commit of a later strong reader
 - ATOMICITY: all writes of a transaction are there at one timestamp, or none is
 - DURABILITY: what was acknowledged is in the dump
 - GHOST: what is in the dump was written by exactly one transaction that did not fail
 - FALSE-CONFLICT: a refusal names a winner that really held or wrote the row
+- FALSE-REFUSAL: a write is refused for its clock only if the clocks really differ so much
+- STAMP: without atomicity, stamps of a row rise in the order of its writes, a caller is told the
+  largest, and none is far ahead of the oracle
+- HOLE: of answers given from memory a crash takes back at most the last so many milliseconds, and
+  no earlier one without all later ones
 - INVARIANT: the workload's own sums and shapes hold
 - LIVENESS: once faults end, all transactions end, no lock stays, every table takes writes
 - CRASH: a core never stops by an assertion or a surprise

@@ -49,12 +49,26 @@ class Scan(NamedTuple):
 class Write(NamedTuple):
     """One row's change: the columns set (null included), or None for a deletion.
 
-    `groups` are the lock groups that it takes; 0 is the main one.
+    `groups` are the lock groups that it takes; 0 is the main one. Values of `added` columns are
+    added to what is there. Shared writes of one group go together: the later commit wins.
     """
 
     row: RowKey
     columns: Columns | None
     groups: tuple[int, ...] = (0,)
+    added: tuple[str, ...] = ()
+    is_shared: bool = False
+
+
+def after(state: dict[str, Any] | None, write: Write) -> dict[str, Any] | None:
+    """A row's columns, null or not, once this was written to it; None for no row."""
+    if write.columns is None:
+        return None
+    changed = {**(state or {}), **dict(write.columns)}
+    for name in write.added:
+        before = (state or {}).get(name)
+        changed[name] += 0 if before is None else before
+    return changed
 
 
 class Lock(NamedTuple):
@@ -98,6 +112,48 @@ class LatestRead(NamedTuple):
     asked_us: int
     answered_us: int
     read: Read
+
+
+class Crash(NamedTuple):
+    """A cell's process ended; what was not durable is gone."""
+
+    cell: int
+    at_us: int
+
+
+class StampedRead(NamedTuple):
+    """One row of a table without atomicity, as it was some time between these instants."""
+
+    session: str
+    asked_us: int
+    answered_us: int
+    read: Read
+
+
+@dataclass(slots=True)
+class StampedWrite:
+    """One row of a write without atomicity. The rows of one call have a number in common."""
+
+    session: str
+    number: int
+    write: Write
+    is_durable: bool
+    """Whether an answer says that no crash takes it back."""
+    asked_us: int
+    answered_us: int | None = None
+    status: Status = "open"
+    cell: int | None = None
+    """Where it was sent last; None if nowhere."""
+    told: int | None = None
+    """The largest stamp that a row of the call got."""
+    error: str = ""
+    clocks: tuple[int, int] | None = None
+    """The timestamps of the client's and the server's clock, where they were called too
+    different."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.session}~{self.number}"
 
 
 @dataclass(slots=True)
@@ -151,6 +207,10 @@ class History:
     latest_reads: list[LatestRead] = field(default_factory=list)
     unknown_count: int = 0
     """Commits whose callers were told that the outcome is unknown. Most then ask, and learn it."""
+    stamped_writes: list[StampedWrite] = field(default_factory=list)
+    stamped_reads: list[StampedRead] = field(default_factory=list)
+    crashes: list[Crash] = field(default_factory=list)
+    """Of cells, noted by whoever makes them crash: they excuse what was answered from memory."""
 
     def begin(self, session: str, now_us: int) -> Transaction:
         transaction = Transaction(session, len(self.transactions), now_us)
@@ -160,6 +220,13 @@ class History:
     def digest(self) -> str:
         """Equal for equal histories, whatever process recorded them."""
         trace = hashlib.sha256()
-        for item in (*self.transactions, *self.acquisitions, *self.latest_reads):
-            trace.update(repr(item).encode())
+        for items in (
+            self.transactions,
+            self.acquisitions,
+            self.latest_reads,
+            self.stamped_writes,
+            self.stamped_reads,
+        ):
+            for item in items:
+                trace.update(repr(item).encode())
         return trace.hexdigest()

@@ -13,12 +13,14 @@ from dodona._core.session import Session
 from dodona._core.steps import Calls, Pause, Protocol, Step
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
-from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Timestamp
+from dodona.schema import MAIN_LOCK
+from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, LockType, Timestamp
 from dodona_loadtest.histories.history import (
     Acquisition,
     Conflict,
     History,
     LatestRead,
+    Lock,
     Read,
     RowKey,
     Scan,
@@ -48,11 +50,13 @@ class Recorder:
         self.name = name
         self.random = random
         self.session = session
-        self._history = history
+        self.history = history
         self._instant_us = instant_us
         self._value_count = 0
         self.on_commit: Callable[[], None] | None = None
         """Told when a commit begins."""
+        self.last_commit: int | None = None
+        """The timestamp of the last commit that was acknowledged."""
 
     @property
     def now_us(self) -> int:
@@ -65,7 +69,7 @@ class Recorder:
 
     def begin(self) -> Protocol["Attempt"]:
         """Raises DodonaError when the oracle can't be reached."""
-        record = self._history.begin(self.name, self.now_us)
+        record = self.history.begin(self.name, self.now_us)
         try:
             buffer = yield from self.session.begin()
         except DodonaError as error:
@@ -77,7 +81,7 @@ class Recorder:
 
     def begin_at(self, timestamp: int) -> "Attempt":
         """Reads at a timestamp of the caller's choice, past or (refused, if it still is) future."""
-        record = self._history.begin(self.name, self.now_us)
+        record = self.history.begin(self.name, self.now_us)
         record.start, record.begun_us, record.is_fresh = timestamp, self.now_us, False
         return Attempt(self, None, record)
 
@@ -88,7 +92,7 @@ class Recorder:
             table.path, [key], keep_missing=True, timestamp=SYNC_LAST_COMMITTED
         )
         read = Read(table.row_key(key), table.columns_read(rows[0]))
-        self._history.latest_reads.append(LatestRead(asked_us, self.now_us, read))
+        self.history.latest_reads.append(LatestRead(asked_us, self.now_us, read))
         return rows[0]
 
     def write(
@@ -113,7 +117,7 @@ class Recorder:
         writes: Sequence[Write],
         writing: Protocol[Timestamp | None],
     ) -> Protocol[bool]:
-        record = self._history.begin(self.name, self.now_us)
+        record = self.history.begin(self.name, self.now_us)
         record.is_blind = True
         record.writes.extend(writes)
         texts = [table.key_text(row) for row in rows]
@@ -165,10 +169,12 @@ class Recorder:
         else:
             record.status, record.commit = "ok", timestamp
         record.end_us = self.now_us
+        if record.status == "ok":
+            self.last_commit = record.commit
         return record.status == "ok"
 
     def _ask_outcome(self, record: Transaction, error: CommitOutcomeUnknown) -> Protocol[None]:
-        self._history.unknown_count += 1
+        self.history.unknown_count += 1
         record.status, record.error = "info", error.message
         if self.random.random() > ASK_RATE:
             return
@@ -188,7 +194,7 @@ class Recorder:
         asked_us = self.now_us
         first = yield from self.session.generate_timestamp(count)
         taken = Acquisition(self.name, asked_us, self.now_us, first, first + count - 1)
-        self._history.acquisitions.append(taken)
+        self.history.acquisitions.append(taken)
 
 
 class Attempt:
@@ -217,10 +223,11 @@ class Attempt:
         table: TableShape,
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
+        copy: str | None = None,
     ) -> Protocol[list[dict[str, Any]]]:
-        """The rows of lower ≤ key < upper."""
+        """The rows of lower ≤ key < upper, or what a copy at that path has in their place."""
         found = yield from self._session.select(
-            table.path, lower, upper, timestamp=Timestamp(self.record.start)
+            copy or table.path, lower, upper, timestamp=Timestamp(self.record.start)
         )
         rows = [dict(row) for row in found]
         reads = tuple(Read(table.row_key(row), table.columns_read(row) or ()) for row in rows)
@@ -228,25 +235,57 @@ class Attempt:
         self.record.scans.append(Scan(table.path, first, end, reads))
         return rows
 
-    def insert(self, table: TableShape, row: Row, *, is_update: bool = False) -> Protocol[None]:
+    def insert(
+        self,
+        table: TableShape,
+        row: Row,
+        *,
+        is_update: bool = False,
+        is_aggregate: bool = False,
+        is_shared: bool = False,
+    ) -> Protocol[None]:
         """Buffer one row. A workload writes each row at most once a transaction."""
         assert self._buffer is not None
-        yield from self._session.insert_rows(self._buffer, table.path, [row], is_update)
-        self._keep(table, row, table.write(row, is_update=is_update))
+        lock_type: LockType = "shared_write" if is_shared else "exclusive"
+        yield from self._session.insert_rows(
+            self._buffer, table.path, [row], is_update, is_aggregate, lock_type
+        )
+        write = table.write(
+            row, is_update=is_update, is_aggregate=is_aggregate, is_shared=is_shared
+        )
+        self._keep(table, row, write)
 
     def delete(self, table: TableShape, key: Row) -> Protocol[None]:
         assert self._buffer is not None
         yield from self._session.delete_rows(self._buffer, table.path, [key])
         self._keep(table, key, Write(table.row_key(key), None))
 
+    def lock(
+        self,
+        table: TableShape,
+        key: Row,
+        locks: Sequence[str] | None = None,
+        *,
+        is_strong: bool = True,
+    ) -> Protocol[None]:
+        """Buffer a read lock on some lock groups of a row: on the main one, if none is named."""
+        assert self._buffer is not None
+        lock_type: LockType = "shared_strong" if is_strong else "shared_weak"
+        yield from self._session.lock_rows(self._buffer, table.path, [key], locks, lock_type)
+        groups = table.groups_named([MAIN_LOCK] if locks is None else locks)
+        row = table.row_key(key)
+        self.record.locks.append(Lock(row, is_strong, groups))
+        self._rows_by_key[table.key_text(key)] = row
+
     def _keep(self, table: TableShape, row: Row, write: Write) -> None:
-        assert write.row not in self.record.rows, "a workload writes a row once a transaction"
+        taken = [other.row for other in self.record.writes]
+        assert write.row not in taken, "a workload writes a row once a transaction"
         self.record.writes.append(write)
         self._rows_by_key[table.key_text(row)] = write.row
 
     def end(self) -> None:
         """A reader is done."""
-        assert not self.record.writes
+        assert not self.record.is_writer
         self.record.status, self.record.end_us = "ok", self._recorder.now_us
 
     def commit(self) -> Protocol[bool]:

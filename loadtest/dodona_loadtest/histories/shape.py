@@ -5,15 +5,20 @@ documents and not by the client's code. Must not import: any core.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from dodona.keys import encode_key
 from dodona.schema import MAIN_LOCK, Column
+from dodona.types import Atomicity
 from dodona_loadtest.histories.history import Columns, RowKey, Write, visible
 
 Row = Mapping[str, Any]
+
+YEAR_MS: Final = 365 * 86_400_000
+KEEP_ALL: Final = {"min_data_ttl": YEAR_MS, "max_data_ttl": YEAR_MS}
+"""Settings of a table: the checkers want every version, however long a run lasts."""
 
 
 class TableShape(msgspec.Struct, frozen=True):
@@ -22,6 +27,13 @@ class TableShape(msgspec.Struct, frozen=True):
     path: str
     columns: tuple[Column, ...]
     pivot_keys: tuple[tuple[Any, ...], ...]
+    atomicity: Atomicity = "full"
+    has_shared_writes: bool = False
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What it is created with besides."""
+        return {**KEEP_ALL, "enable_shared_write_locks": self.has_shared_writes}
 
     @property
     def key_columns(self) -> list[Column]:
@@ -49,12 +61,19 @@ class TableShape(msgspec.Struct, frozen=True):
         names = [column.name for column in self.value_columns]
         return visible(None if row is None else {name: row.get(name) for name in names})
 
-    def write(self, row: Row, *, is_update: bool) -> Write:
+    def write(
+        self, row: Row, *, is_update: bool, is_aggregate: bool = False, is_shared: bool = False
+    ) -> Write:
         """What inserting this row comes to: an overwrite sets absent columns to null."""
         columns = [it for it in self.value_columns if not is_update or it.name in row]
         values = tuple(sorted((column.name, row.get(column.name)) for column in columns))
-        return Write(self.row_key(row), values, self._groups(columns))
+        added = tuple(sorted(it.name for it in columns if is_aggregate and it.aggregate == "sum"))
+        return Write(self.row_key(row), values, self.groups_of(columns), added, is_shared)
 
-    def _groups(self, columns: list[Column]) -> tuple[int, ...]:
+    def groups_of(self, columns: Sequence[Column]) -> tuple[int, ...]:
+        """The lock groups of these columns."""
+        return self.groups_named([column.lock or MAIN_LOCK for column in columns])
+
+    def groups_named(self, locks: Sequence[str]) -> tuple[int, ...]:
         names = [MAIN_LOCK, *dict.fromkeys(it.lock for it in self.value_columns if it.lock)]
-        return tuple(sorted({names.index(column.lock or MAIN_LOCK) for column in columns}))
+        return tuple(sorted({names.index(lock) for lock in locks}))

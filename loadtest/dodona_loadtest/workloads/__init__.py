@@ -2,9 +2,40 @@
 
 from dodona_loadtest.workloads.bank import Bank
 from dodona_loadtest.workloads.blind import Blind
+from dodona_loadtest.workloads.column_groups import ColumnGroups
+from dodona_loadtest.workloads.counters import Counters
 from dodona_loadtest.workloads.cycle import Cycle
+from dodona_loadtest.workloads.list_append import ListAppend
+from dodona_loadtest.workloads.sideband import Sideband
+from dodona_loadtest.workloads.sums import Sums
 from dodona_loadtest.workloads.workload import Workload
+from dodona_loadtest.workloads.write_skew import UnlockedWriteSkew, WriteSkew
 
-WORKLOADS: dict[str, type[Workload]] = {"bank": Bank, "blind": Blind, "cycle": Cycle}
+_ALL: tuple[type[Workload], ...] = (
+    Bank,
+    Blind,
+    ColumnGroups,
+    Counters,
+    Cycle,
+    ListAppend,
+    Sideband,
+    Sums,
+    UnlockedWriteSkew,
+    WriteSkew,
+)
+WORKLOADS: dict[str, type[Workload]] = {workload.name: workload for workload in _ALL}
 
-__all__ = ["WORKLOADS", "Bank", "Blind", "Cycle", "Workload"]
+__all__ = [
+    "WORKLOADS",
+    "Bank",
+    "Blind",
+    "ColumnGroups",
+    "Counters",
+    "Cycle",
+    "ListAppend",
+    "Sideband",
+    "Sums",
+    "UnlockedWriteSkew",
+    "Workload",
+    "WriteSkew",
+]

@@ -12,6 +12,7 @@ from dodona._core.steps import Protocol
 from dodona.errors import DodonaError
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX
 from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import TableShape
 
@@ -31,6 +32,8 @@ class Workload(ABC):
         self.burst_rate = random.choice((0.0, 0.02, 0.3))
         self.violations: list[Violation] = []
         self.snapshot_count = 0
+        self.counts: dict[str, int] = {}
+        """What a run must contain, to say anything about what this workload is for."""
         self._snapshots: list[int] = []
 
     @property
@@ -56,14 +59,17 @@ class Workload(ABC):
         elif dice < 0.85:
             yield from self.audit(db)
         elif dice < 0.95:
-            key = self.draw_key(db.random)
-            yield from db.lookup_latest(self.tables[0], key)
+            yield from self.look(db)
         else:
             yield from self._audit_elsewhen(db)
 
     @abstractmethod
     def transact(self, db: Recorder) -> Protocol[None]:
         """One transaction."""
+
+    def look(self, db: Recorder) -> Protocol[None]:
+        """Look at the newest state of some row."""
+        yield from db.lookup_latest(self.tables[0], self.draw_key(db.random))
 
     @abstractmethod
     def draw_key(self, random: Random) -> dict[str, Any]:
@@ -103,6 +109,13 @@ class Workload(ABC):
     @abstractmethod
     def touch(self, db: Recorder) -> Protocol[bool]:
         """A transaction that writes to every tablet. → whether it was committed."""
+
+    def check(self, _history: History) -> list[Violation]:
+        """What is wrong with a whole run, judged by more than snapshots."""
+        return []
+
+    def count(self, what: str, times: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + times
 
     def flag(self, text: str) -> None:
         self.violations.append(Violation("INVARIANT", text))

@@ -481,5 +481,5 @@ def appends(history: History) -> list[AppendTransaction]:
 def _operations(t: Transaction) -> Iterator[Append | Observe]:
     for row, columns in t.reads:
         yield Observe(row.key.decode(), tuple(_elements(columns)))
-    for row, columns, _ in t.writes:
-        yield Append(row.key.decode(), _elements(columns)[-1])
+    for write in t.writes:
+        yield Append(write.row.key.decode(), _elements(write.columns)[-1])

@@ -14,15 +14,16 @@ from dodona._core.messages import (
     GetTable,
     Reply,
     TimestampRange,
+    WriteNonAtomic,
 )
 from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Post, Protocol
-from dodona.types import Now, Timestamp, TransactionId
+from dodona.types import Key, Now, Revision, TabletId, Timestamp, TransactionId
 from simulator.disk import Disk, DiskOptions
 from simulator.driver import ClientProcess, Task
 from simulator.host import CoreStopped, Host
-from simulator.network import Network
+from simulator.network import Network, NetworkOptions
 from simulator.servers import MasterHost, ProxyHost
-from simulator.transport import Port, Transport
+from simulator.transport import Port, Route, Transport
 from simulator.world import World
 
 ADDRESS = "host:1"
@@ -121,6 +122,21 @@ def test_an_answer_waits_for_the_append_before_it(bench: Bench) -> None:
     bench.wait()
     assert sorted(bench.answers) == [1, 2, 4, 100]
     assert bench.host.core.durable == [1]
+
+
+def test_answers_at_once_wait_for_a_log_that_is_far_behind(bench: Bench) -> None:
+    bench.host.at_once_age_us_max = 7_000
+    bench.host.disk = Disk(bench.world, "slow", DiskOptions(1, stall_rate=1, stall_us_max=10**6))
+    bench.host.disk.open(bench.host._on_durable)
+    bench.ask(1)
+    bench.ask(100)
+    assert bench.answers == [100], "5 ms behind"
+    bench.ask(102)
+    assert bench.answers == [100], "10 ms behind"
+    bench.wait()
+    assert bench.answers == [100, 1, 102]
+    bench.ask(104)
+    assert bench.answers[-1] == 104
 
 
 def test_a_crash_takes_back_what_nobody_was_told(bench: Bench) -> None:
@@ -231,6 +247,32 @@ def test_the_first_answer_counts(bench: Bench) -> None:
     first_id = bench.transport.next_id() - 1
     bench.port.settle(first_id, Aborted(TransactionId(2)))
     assert bench.answers == [2]
+
+
+class Sink:
+    """Counts what comes, and answers nothing."""
+
+    name = "sink"
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def receive(self, route: Route, body: Any) -> None:
+        self.count += 1
+
+
+def test_only_what_can_be_known_again_is_repeated(bench: Bench) -> None:
+    sink = Sink()
+    bench.transport.bind("sink:1", sink)
+    bench.transport.network.storm(NetworkOptions(repeat_rate=1))
+    bench.port.call("sink:1", AskOutcome(TransactionId(1)), lambda _: None)
+    bench.wait()
+    assert sink.count == 2
+    stamp = Timestamp(1)
+    write = WriteNonAtomic(TabletId(1), Revision(1), stamp, True, ((Key(b"k"), 1, ("x",)),))
+    bench.port.call("sink:1", write, lambda _: None)
+    bench.wait()
+    assert sink.count == 3
 
 
 def test_a_closed_port_is_told_nothing(bench: Bench) -> None:

@@ -1,5 +1,5 @@
-"""The operator of a run: tables are unmounted, frozen and resharded under everybody, and open at
-the end."""
+"""The operator of a run: tables are unmounted, frozen, resharded, altered and copied under
+everybody, and open at the end."""
 
 from collections import Counter
 from itertools import count, islice
@@ -34,3 +34,9 @@ def test_tables_are_resharded_under_everybody_and_keep_their_rows() -> None:
     counts = counts_of(12, "bank")
     assert counts["resharded"] >= 4
     assert counts["TellRows"] >= 4, "rows that change their cell"
+
+
+def test_tables_are_altered_and_copied_beside_transactions() -> None:
+    counts = counts_of(8, "bank")
+    assert counts["altered"] >= 2
+    assert counts["copied"] >= 3

@@ -1,0 +1,103 @@
+"""Counters: a table without atomicity, in which the last write of each row wins.
+
+Owns: rows over several tablets that carry their writer's mark twice, written several at a call,
+some answered from memory and some from the disk, and read back at once and as a whole. What the
+stamps must be is a checker's to say; here each row is to be whole.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+from dodona._core.steps import Protocol
+from dodona.schema import Column
+from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.history import History, StampedWrite
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.shape import Row, TableShape
+from dodona_loadtest.histories.stamped import lookup_stamped, scan_stamped, write_stamped
+from dodona_loadtest.workloads.workload import Workload
+
+ROWS_PER_TABLET: Final = 3
+ROWS_PER_CALL_MAX: Final = 4
+
+
+class Counters(Workload):
+    """Rows 0 to n-1."""
+
+    name = "counters"
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self.tablet_count = random.choice((2, 3, 4))
+        self.row_count = ROWS_PER_TABLET * self.tablet_count
+        self.durable_rate = random.choice((0.0, 0.2, 0.5, 1.0))
+        pivots = [(ROWS_PER_TABLET * index,) for index in range(1, self.tablet_count)]
+        self.table = TableShape(
+            "//counters/rows",
+            (
+                Column("id", "int64", sort_order="ascending"),
+                Column("mark", "utf8", required=True),
+                Column("count", "int64"),
+                Column("twin", "utf8", required=True),
+            ),
+            ((), *pivots),
+            atomicity="none",
+        )
+
+    @property
+    def tables(self) -> list[TableShape]:
+        return [self.table]
+
+    def set_up(self, db: Recorder) -> Protocol[bool]:
+        told = yield from self._write(db, range(self.row_count), is_durable=True)
+        return all(write.status == "ok" for write in told)
+
+    def touch(self, db: Recorder) -> Protocol[bool]:
+        """A refusal for the clock is an answer too: a master's clock that was ahead for a while
+        leaves its timestamps ahead for ever."""
+        told = yield from self._write(db, range(self.row_count), is_durable=True)
+        return all(write.status == "ok" or write.clocks is not None for write in told)
+
+    def transact(self, db: Recorder) -> Protocol[None]:
+        count = db.random.randint(1, ROWS_PER_CALL_MAX)
+        numbers = db.random.sample(range(self.row_count), count)
+        is_durable = db.random.random() < self.durable_rate
+        yield from self._write(db, numbers, is_durable=is_durable)
+        if db.random.random() < 0.3:
+            yield from lookup_stamped(db, self.table, [{"id": number} for number in numbers])
+
+    def _write(
+        self, db: Recorder, numbers: Sequence[int], *, is_durable: bool
+    ) -> Protocol[list[StampedWrite]]:
+        rows = []
+        for count, number in enumerate(numbers):
+            mark = db.unique_value()
+            rows.append({"id": number, "mark": mark, "count": count, "twin": mark})
+        return (yield from write_stamped(db, self.table, rows, is_durable=is_durable))
+
+    def look(self, db: Recorder) -> Protocol[None]:
+        yield from lookup_stamped(db, self.table, [self.draw_key(db.random)])
+
+    def audit(self, db: Recorder) -> Protocol[None]:
+        """There is no state of the whole, but each row of it is one."""
+        keys = [{"id": number} for number in range(self.row_count)]
+        problem = self.problem((yield from scan_stamped(db, self.table, keys)))
+        if problem:
+            self.flag(problem)
+
+    def draw_key(self, random: Random) -> dict[str, Any]:
+        return {"id": random.randrange(self.row_count)}
+
+    def problem(self, rows: Sequence[Row]) -> str | None:
+        for row in rows:
+            if row["mark"] != row["twin"]:
+                return f"row {row['id']} is half {row['mark']} and half {row['twin']}"
+        return None
+
+    def check(self, history: History) -> list[Violation]:
+        """Nothing more: only what a run contains."""
+        for write in history.stamped_writes:
+            kind = "clock refused" if write.clocks is not None else f"rows {write.status}"
+            self.count(kind)
+        return super().check(history)

@@ -1,0 +1,167 @@
+"""List append: rows hold lists, transactions put unique elements behind others and look at lists.
+
+Owns: a few hot lists in the tablets of several cells, and the history in the words of a checker
+that knows no timestamps: the lists themselves tell who came before whom.
+"""
+
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Any, Final
+
+from dodona._core.steps import Pause, Protocol
+from dodona.errors import DodonaError
+from dodona.schema import Column
+from dodona_loadtest.checkers.appends import Append, AppendTransaction, Observe
+from dodona_loadtest.checkers.list_append import check_appends
+from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.history import Columns, History, Read, RowKey, Transaction
+from dodona_loadtest.histories.recorder import Attempt, Recorder
+from dodona_loadtest.histories.shape import TableShape
+from dodona_loadtest.workloads.workload import Workload
+
+LISTS_PER_TABLET: Final = 2
+OPERATIONS_MAX: Final = 5
+THOUGHT_MS_MAX: Final = 30
+SEPARATOR: Final = ","
+
+Elements = tuple[str, ...]
+
+
+class ListAppend(Workload):
+    """Lists 0 to n-1. A list that nobody has appended to has no row."""
+
+    name = "list_append"
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self.tablet_count = random.choice((2, 3, 4))
+        self.list_count = LISTS_PER_TABLET * self.tablet_count
+        self.append_rate = random.choice((0.3, 0.5, 0.8))
+        pivots = [(LISTS_PER_TABLET * index,) for index in range(1, self.tablet_count)]
+        self.table = TableShape(
+            "//append/lists",
+            (
+                Column("id", "int64", sort_order="ascending"),
+                Column("elements", "utf8", required=True),
+            ),
+            ((), *pivots),
+        )
+
+    @property
+    def tables(self) -> list[TableShape]:
+        return [self.table]
+
+    def set_up(self, db: Recorder) -> Protocol[bool]:
+        return (yield from self._append_to(db, range(0, self.list_count, LISTS_PER_TABLET)))
+
+    def touch(self, db: Recorder) -> Protocol[bool]:
+        return (yield from self._append_to(db, range(0, self.list_count, LISTS_PER_TABLET)))
+
+    def _append_to(self, db: Recorder, lists: Iterable[int]) -> Protocol[bool]:
+        attempt = yield from db.begin()
+        for number in lists:
+            yield from self._append(db, attempt, number, 1)
+        return (yield from attempt.commit())
+
+    def transact(self, db: Recorder) -> Protocol[None]:
+        operation_count = db.random.randint(1, OPERATIONS_MAX)
+        lists = [db.random.randrange(self.list_count) for _ in range(operation_count)]
+        attempt = yield from db.begin()
+        try:
+            for number in dict.fromkeys(lists):
+                if db.random.random() < self.append_rate:
+                    yield from self._append(db, attempt, number, lists.count(number))
+                else:
+                    yield from self._look(attempt, number)
+                if db.random.random() < 0.2:
+                    yield Pause(db.random.randrange(1, THOUGHT_MS_MAX))
+        except DodonaError as error:
+            attempt.give_up(error)
+            raise
+        if attempt.record.is_writer:
+            yield from attempt.commit()
+        else:
+            attempt.end()
+
+    def _append(self, db: Recorder, attempt: Attempt, number: int, count: int) -> Protocol[None]:
+        elements = yield from self._look(attempt, number)
+        added = [db.unique_value() for _ in range(count)]
+        row = {"id": number, "elements": SEPARATOR.join((*elements, *added))}
+        yield from attempt.insert(self.table, row, is_update=db.random.random() < 0.5)
+
+    def _look(self, attempt: Attempt, number: int) -> Protocol[Elements]:
+        (row,) = yield from attempt.lookup(self.table, [{"id": number}])
+        return () if row is None else _elements(row["elements"])
+
+    def draw_key(self, random: Random) -> dict[str, Any]:
+        return {"id": random.randrange(self.list_count)}
+
+    def problem(self, rows: list[dict[str, Any]]) -> str | None:
+        for row in rows:
+            elements = _elements(row["elements"])
+            if len(set(elements)) != len(elements):
+                return f"list {row['id']} has an element twice: {elements}"
+        return None
+
+    def check(self, history: History) -> list[Violation]:
+        transactions = self.transactions(history)
+        self.count("appends", sum(_append_count(t) for t in transactions if t.status == "ok"))
+        return check_appends(transactions)
+
+    def transactions(self, history: History) -> list[AppendTransaction]:
+        """The history in the checker's words. Looks at chosen old timestamps are left out: they
+        are not of the time in which they were taken."""
+        self._names = {self.table.row_key({"id": n}): str(n) for n in range(self.list_count)}
+        found = [self._translate(t) for t in history.transactions if t.is_fresh]
+        for number, latest in enumerate(history.latest_reads):
+            found.append(
+                AppendTransaction(
+                    f"latest#{number}",
+                    f"latest#{number}",
+                    "ok",
+                    latest.asked_us,
+                    latest.answered_us,
+                    (self._observe(latest.read),),
+                )
+            )
+        return found
+
+    def _translate(self, t: Transaction) -> AppendTransaction:
+        is_dead = t.status == "open" and t.commit_us is None
+        return AppendTransaction(
+            t.name,
+            t.session,
+            "fail" if is_dead and t.writes else t.status,
+            t.begin_us,
+            t.end_us,
+            tuple(self._operations(t)),
+        )
+
+    def _operations(self, t: Transaction) -> Iterator[Append | Observe]:
+        """What was looked at, and then what was appended: reads do not see own writes."""
+        for scan in t.scans:
+            seen = {read.row: read for read in scan.reads}
+            for row in self._names:
+                yield self._observe(seen.get(row, Read(row, None)))
+        before: dict[RowKey, Elements] = {}
+        for read in t.reads:
+            before[read.row] = _elements_of(read.columns)
+            yield self._observe(read)
+        for write in t.writes:
+            for element in _elements_of(write.columns)[len(before[write.row]) :]:
+                yield Append(self._names[write.row], element)
+
+    def _observe(self, read: Read) -> Observe:
+        return Observe(self._names[read.row], _elements_of(read.columns))
+
+
+def _elements_of(columns: Columns | None) -> Elements:
+    return () if columns is None else _elements(dict(columns)["elements"])
+
+
+def _elements(text: str) -> Elements:
+    return tuple(text.split(SEPARATOR))
+
+
+def _append_count(t: AppendTransaction) -> int:
+    return sum(isinstance(operation, Append) for operation in t.operations)

@@ -1,0 +1,141 @@
+"""Write skew: of the two of a pair, one is always to be on duty.
+
+Owns: pairs whose rows lie in different tablets. Who leaves reads both rows and writes one of them.
+With strong locks on the row that was only read the constraint holds always; without them, or with
+weak ones that end with the commit, snapshot isolation lets it break, and a run counts how often
+that happened: then nobody has taken more locks than were asked for.
+"""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final
+
+from dodona._core.steps import Pause, Protocol
+from dodona.errors import DodonaError
+from dodona.schema import Column
+from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.history import History
+from dodona_loadtest.histories.recorder import Attempt, Recorder
+from dodona_loadtest.histories.shape import Row, TableShape
+from dodona_loadtest.workloads.workload import Workload
+
+PAIRS_PER_TABLET: Final = 2
+THOUGHT_MS_MAX: Final = 40
+WEAK_RATE: Final = 1 / 3
+CONFIRM_RATE: Final = 0.15
+
+
+class WriteSkew(Workload):
+    """Doctors 0 to n-1: those of pair i are i and i + n/2."""
+
+    name = "write_skew"
+    has_strong_locks = True
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self.tablet_count = random.choice((2, 4))
+        self.pair_count = PAIRS_PER_TABLET * self.tablet_count // 2
+        self.hot_rate = random.choice((0.0, 0.5, 1.0))
+        pivots = [(PAIRS_PER_TABLET * index,) for index in range(1, self.tablet_count)]
+        self.table = TableShape(
+            f"//{self.name}/doctors",
+            (
+                Column("id", "int64", sort_order="ascending"),
+                Column("is_on_duty", "boolean", lock="duty"),
+                Column("writer", "utf8", lock="duty"),
+                Column("note", "utf8", lock="note"),
+            ),
+            ((), *pivots),
+        )
+
+    @property
+    def tables(self) -> list[TableShape]:
+        return [self.table]
+
+    def set_up(self, db: Recorder) -> Protocol[bool]:
+        attempt = yield from db.begin()
+        for doctor in range(2 * self.pair_count):
+            yield from self._put(db, attempt, doctor, True)
+        return (yield from attempt.commit())
+
+    def touch(self, db: Recorder) -> Protocol[bool]:
+        return (yield from self.set_up(db))
+
+    def transact(self, db: Recorder) -> Protocol[None]:
+        pair = 0 if db.random.random() < self.hot_rate else db.random.randrange(self.pair_count)
+        attempt = yield from db.begin()
+        try:
+            if db.random.random() < 0.15:
+                note = {"id": pair, "note": db.unique_value()}
+                yield from attempt.insert(self.table, note, is_update=True)
+            else:
+                yield from self._change_duty(db, attempt, pair)
+        except DodonaError as error:
+            attempt.give_up(error)
+            raise
+        yield from attempt.commit()
+
+    def _change_duty(self, db: Recorder, attempt: Attempt, pair: int) -> Protocol[None]:
+        """One leaves if both are there; else whoever is away comes back."""
+        pairs = [pair, pair + self.pair_count]
+        rows = yield from attempt.lookup(self.table, [{"id": doctor} for doctor in pairs])
+        if db.random.random() < 0.7:
+            yield Pause(db.random.randrange(1, THOUGHT_MS_MAX))
+        on_duty = [_is_on_duty(row) for row in rows]
+        if self.has_strong_locks and not any(on_duty):
+            self.flag(f"at {attempt.record.start} nobody of pair {pair} is on duty")
+        if db.random.random() < CONFIRM_RATE:
+            # Without a lock: only that of another, who has left meanwhile, can be in the way.
+            yield from self._put(db, attempt, pairs[0], on_duty[0])
+            return
+        mine = db.random.randrange(2) if all(on_duty) else on_duty.index(False)
+        yield from self._put(db, attempt, pairs[mine], not on_duty[mine])
+        if self.has_strong_locks:
+            yield from attempt.lock(self.table, {"id": pairs[1 - mine]}, ["duty"])
+        elif db.random.random() < WEAK_RATE:
+            other = {"id": pairs[1 - mine]}
+            yield from attempt.lock(self.table, other, ["duty"], is_strong=False)
+
+    def _put(self, db: Recorder, attempt: Attempt, doctor: int, is_on_duty: bool) -> Protocol[None]:
+        row = {"id": doctor, "is_on_duty": is_on_duty, "writer": db.unique_value()}
+        yield from attempt.insert(self.table, row, is_update=True)
+
+    def draw_key(self, random: Random) -> dict[str, Any]:
+        return {"id": random.randrange(2 * self.pair_count)}
+
+    def problem(self, rows: list[dict[str, Any]]) -> str | None:
+        on_duty = {row["id"]: _is_on_duty(row) for row in rows}
+        if len(on_duty) != 2 * self.pair_count:
+            return f"{2 * self.pair_count - len(on_duty)} doctors are not there"
+        for pair in range(self.pair_count):
+            if self.has_strong_locks and not (on_duty[pair] or on_duty[pair + self.pair_count]):
+                return f"nobody of pair {pair} is on duty"
+        return None
+
+    def check(self, history: History) -> list[Violation]:
+        """Nothing more: only how many skews somebody saw, by who left both of a pair away."""
+        pair_of = {
+            self.table.row_key({"id": doctor}): doctor % self.pair_count
+            for doctor in range(2 * self.pair_count)
+        }
+        skews: dict[tuple[Any, ...], None] = {}
+        for t in history.transactions:
+            away: dict[int, list[Any]] = {}
+            for read in (*t.reads, *(read for scan in t.scans for read in scan.reads)):
+                columns = dict(read.columns or ())
+                if columns.get("is_on_duty") is False:
+                    away.setdefault(pair_of[read.row], []).append((read.row, columns["writer"]))
+            skews.update(dict.fromkeys(tuple(sorted(it)) for it in away.values() if len(it) == 2))
+        self.count("skews", len(skews))
+        return super().check(history)
+
+
+class UnlockedWriteSkew(WriteSkew):
+    """The same without strong locks: the anomaly is allowed, and has to happen."""
+
+    name = "unlocked_write_skew"
+    has_strong_locks = False
+
+
+def _is_on_duty(row: Row | Mapping[str, Any] | None) -> bool:
+    return row is not None and bool(row["is_on_duty"])
