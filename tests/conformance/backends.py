@@ -35,7 +35,7 @@ from dodona_tablets.core.node import NodeCore
 from simulator.cluster import Cluster
 from simulator.disk import DiskOptions
 from simulator.driver import ClientProcess, Task
-from simulator.faults import Options
+from simulator.faults import ClockOptions, Options
 from simulator.network import NetworkOptions
 from simulator.world import World
 
@@ -442,6 +442,7 @@ def _calm(cell_count: int) -> Options:
         "acknowledgement": "decided",
         "network": NetworkOptions(),
         "disk": DiskOptions(),
+        "clocks": ClockOptions(),
         "faults": (),
     }
     return Options(**values)

@@ -1,10 +1,12 @@
 """A whole Dodona: master, proxies and nodes, their faults, and a look inside when all is over.
 
-Owns: which processes exist, when they crash and come back, and the final dump. Restarts, pauses and
-cuts that are under way when the cluster is healed end there.
+Owns: which processes exist, how faults are carried out, and the final dump. Whatever is wrong when
+the cluster is healed ends there; clocks stay where they are, and go on as time does.
 """
 
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from dodona._core.mischief import Mischief, behave
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId
@@ -13,12 +15,12 @@ from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from simulator.driver import ClientProcess
-from simulator.faults import Fault, Options
+from simulator.faults import Fault, FaultKind, Options
 from simulator.host import Host
 from simulator.network import Network
 from simulator.servers import CoreFactory, MasterHost, NodeHost, ProxyHost
 from simulator.transport import Transport
-from simulator.world import World
+from simulator.world import PPM, World
 
 FUSE_EFFECTS_MAX = 40
 """How many effects a process carries out at most before a lit fuse ends it."""
@@ -26,6 +28,9 @@ FUSE_EFFECTS_MAX = 40
 CLOCKS_APART_US = 1_000_000
 """How far the clocks of two machines may be apart."""
 DAY_MS = 86_400_000
+
+Disturb = Callable[[str, str], None]
+"""Takes a link's source and target."""
 
 TIGHT_CEILING = AllocatorSettings(
     window_us=20_000, renew_us=5_000, margin_count=TIMESTAMPS_PER_REQUEST_MAX
@@ -78,7 +83,13 @@ class Cluster:
             for index in range(options.client_count)
         ]
         self._displaced: MasterHost | None = None
-        self.fault_counts: dict[str, int] = {}
+        self.processes: dict[str, Host | ClientProcess] = {
+            **self.hosts,
+            **{client.name: client for client in self.clients},
+        }
+        self.scheduled_counts: Counter[str] = Counter()
+        """The seed's faults that were carried out, by kind and by what they befell."""
+        self._drift_counts: Counter[str] = Counter()
         self._is_healed = False
         self._random = world.stream("cluster")
 
@@ -88,55 +99,78 @@ class Cluster:
 
     # Faults
 
+    @property
+    def fault_counts(self) -> dict[str, int]:
+        """All that went wrong, by kind: what was scheduled, and what rates brought about."""
+        counts = self.scheduled_counts + self._drift_counts
+        counts += self.network.fault_counts + self.transport.fault_counts
+        for host in self.hosts.values():
+            if host.disk is not None:
+                counts += host.disk.fault_counts
+        return dict(sorted(counts.items()))
+
     def schedule_faults(self) -> None:
         """From now on the seed's faults happen, each at its instant."""
         self.network.storm(self.options.network)
-        self.master.clock.set_rate(self.options.master_clock_rate)
-        clocks, skew_us_max = self.world.stream("clocks"), self.options.client_skew_us_max
-        for client in self.clients:
-            client.clock.step(clocks.randint(-skew_us_max, skew_us_max))
+        self._let_clocks_drift()
+        self._skew_clocks()
         for fault in self.options.faults:
-            self.world.after(fault.at_us, self._causer(fault))
+            self.world.after(fault.at_us, partial(self._cause, fault))
 
-    def _causer(self, fault: Fault) -> Callable[[], None]:
-        return lambda: self._cause(fault)
+    def _let_clocks_drift(self) -> None:
+        random, options = self.world.stream("clocks"), self.options.clocks
+        for name, process in self.processes.items():
+            drift = random.choice((-1, 0, 1)) * options.wall_drift_max
+            drift_ppm = round(random.choice((-1, 0, 1)) * options.instant_drift_max * PPM)
+            rate = self.options.master_clock_rate if name == "master" else 1.0 + drift
+            process.clock.set_rate(rate)
+            process.clock.set_instant_drift(drift_ppm)
+            self._drift_counts["wall clock drifts"] += rate != 1.0
+            self._drift_counts["monotonic clock drifts"] += drift_ppm != 0
+
+    def _skew_clocks(self) -> None:
+        skews, skew_us_max = self.world.stream("skews"), self.options.client_skew_us_max
+        for client in self.clients:
+            client.clock.step(skews.randint(-skew_us_max, skew_us_max))
 
     def _cause(self, fault: Fault) -> None:
         if self._is_healed:
             return
-        kind = f"{fault.kind} {fault.target.split('-')[0]}"
         match fault.kind:
             case "crash":
                 self._crash(fault)
             case "fuse":
                 count = 1 + fault.at_us % FUSE_EFFECTS_MAX
-                self.hosts[fault.target].doom.light_fuse(count, lambda: self._crash(fault))
+                self.hosts[fault.target].doom.light_fuse(count, partial(self._crash, fault))
             case "append" | "verdict":
                 doom = self.hosts[fault.target].doom
-                doom.die_after(fault.kind, lambda: self._crash(fault))
+                doom.die_after(fault.kind, partial(self._crash, fault))
             case "takeover":
                 self._take_over(fault)
             case "absent_disk":
                 self._take_away_disk(fault)
             case "pause":
-                self.hosts[fault.target].pause(fault.duration_us)
+                self._pause(fault)
+            case "stall" | "full_disk":
+                self._spoil_disk(fault)
             case "clock_step":
-                self.hosts[fault.target].clock.step(fault.duration_us)
-            case "cut":
-                kind = "cut"
-                self.network.cut(fault.target, fault.other)
-                mend = self.network.mend
-                self.world.after(fault.duration_us, lambda: mend(fault.target, fault.other))
-        self.fault_counts[kind] = self.fault_counts.get(kind, 0) + 1
+                self.processes[fault.target].clock.step(fault.duration_us)
+                self._count(fault)
+            case _:
+                self._disturb_links(fault)
+
+    def _count(self, fault: Fault) -> None:
+        self.scheduled_counts[f"{fault.kind} {fault.shape}"] += 1
 
     def _crash(self, fault: Fault) -> None:
         host = self.hosts[fault.target]
         if not host.is_up:
             return
         host.crash()
+        self._count(fault)
         if isinstance(host, NodeHost) and self._random.random() < self.options.moves_rate:
             host.move(f"{host.name}:{8700 + host.crash_count}")
-        self.world.after(fault.duration_us, lambda: self._restart(host))
+        self.world.after(fault.duration_us, host.start_if_down)
 
     def _take_over(self, fault: Fault) -> None:
         """The process that had the store stands still for a while, or not, and is ended at last."""
@@ -146,12 +180,13 @@ class Cluster:
         self._end_displaced()
         if fault.at_us % 2:
             before.pause(fault.duration_us)
-        self.master = self.hosts["master"] = before.displace()
+        self.master = self.hosts["master"] = self.processes["master"] = before.displace()
         self.master.clock.set_rate(self.options.master_clock_rate)
         self.master.clock.step(self._random.randrange(-CLOCKS_APART_US, CLOCKS_APART_US))
         self._displaced = before
-        self._restart(self.master)
+        self.master.start_if_down()
         self.world.after(2 * fault.duration_us, before.end)
+        self._count(fault)
 
     def _end_displaced(self) -> None:
         if self._displaced is not None:
@@ -164,19 +199,54 @@ class Cluster:
             node.crash()
             node.take_away_disk()
             node.start()
-            self.world.after(fault.duration_us, lambda: self._return_disk(node))
+            self.world.after(fault.duration_us, partial(self._return_disk, node))
+            self._count(fault)
 
     def _return_disk(self, node: NodeHost) -> None:
         if not node.has_empty_disk:
             return
         if node.is_up:
             node.crash()
-            self.world.after(1_000, lambda: self._restart(node))
+            self.world.after(1_000, node.start_if_down)
         node.return_disk()
 
-    def _restart(self, host: Host) -> None:
-        if not host.is_up:
-            host.start()
+    def _pause(self, fault: Fault) -> None:
+        process = self.processes[fault.target]
+        if isinstance(process, ClientProcess) or process.is_up:
+            process.pause(fault.duration_us)
+            self._count(fault)
+
+    def _spoil_disk(self, fault: Fault) -> None:
+        disk = self.hosts[fault.target].disk
+        assert disk is not None, f"{fault.target} has no disk"
+        (disk.stall if fault.kind == "stall" else disk.fill)(fault.duration_us)
+        self._count(fault)
+
+    def _disturb_links(self, fault: Fault) -> None:
+        begin, end = self._disturbance(fault.kind)
+        for link in fault.links:
+            begin(*link)
+
+        def end_all() -> None:
+            for link in fault.links:
+                end(*link)
+
+        self.world.after(fault.duration_us, end_all)
+        self._count(fault)
+
+    def _disturbance(self, kind: FaultKind) -> tuple[Disturb, Disturb]:
+        """What begins it on a link, and what ends it."""
+        network, transport = self.network, self.transport
+        match kind:
+            case "cut" | "partition":
+                return network.cut, network.mend
+            case "clog" | "swizzle":
+                return network.clog, network.unclog
+            case "half_open":
+                return transport.unheard.add, transport.unheard.remove
+            case _:
+                assert kind == "unanswered", f"{kind} is no fault of links"
+                return transport.unanswered.add, transport.unanswered.remove
 
     def heal(self) -> None:
         """The safety phase is over: everything is up, connected and quick from now on."""
@@ -184,14 +254,15 @@ class Cluster:
         self._end_displaced()
         for node in self.nodes:
             self._return_disk(node)
-        self.network.calm()
-        self.master.clock.set_rate(1.0)
-        self.master.disk.calm()
-        for node in self.nodes:
-            node.disk.calm()
+        self.transport.calm()
+        for process in self.processes.values():
+            process.clock.set_rate(1.0)
+            process.clock.set_instant_drift(0)
+            process.spare()
         for host in self.hosts.values():
-            host.spare()
-            self._restart(host)
+            if host.disk is not None:
+                host.disk.calm()
+            host.start_if_down()
 
     def restart_nodes(self) -> None:
         """Every node crashes and recovers: what is dumped afterwards came from its log."""

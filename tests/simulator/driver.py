@@ -35,6 +35,18 @@ class ClientProcess:
         self.port = Port(transport, name, timeout_us)
         self.oracle = TimestampSource(self.world, self.port, proxies)
         self.routing = Routing()
+        self._paused_until_us = 0
+
+    def pause(self, duration_us: int) -> None:
+        """The process stands still: its tasks go on later, whatever came for them meanwhile."""
+        self._paused_until_us = self.world.now_us + duration_us
+
+    def spare(self) -> None:
+        """End a pause early: what it held up still comes when it was to end."""
+        self._paused_until_us = self.world.now_us
+
+    def pause_left_us(self) -> int:
+        return max(0, self._paused_until_us - self.world.now_us)
 
     def instant_us(self) -> int:
         return self.clock.now().instant_us
@@ -74,6 +86,10 @@ class Task:
 
     def _resume(self, replies: list[Reply] | None) -> None:
         """Go on to the next step that takes time. None begins the protocol."""
+        process = self._process
+        if pause_us := process.pause_left_us():
+            process.world.after(pause_us, lambda: self._resume(replies))
+            return
         while not self.is_over:
             try:
                 step = next(self._protocol) if replies is None else self._protocol.send(replies)
@@ -81,17 +97,18 @@ class Task:
                 self.is_over = True
                 return
             except Exception as error:
-                raise CoreStopped(self._process.name, error) from error
+                raise CoreStopped(process.name, error) from error
             match step:
                 case Pause():
-                    self._process.world.after(step.duration_ms * 1000, lambda: self._resume([]))
+                    delay_us = process.clock.delay_of(step.duration_ms * 1000)
+                    process.world.after(delay_us, lambda: self._resume([]))
                     return
                 case Calls(requests=(_, *_)):
-                    _Gathering(self._process, step, self._resume)
+                    _Gathering(process, step, self._resume)
                     return
                 case Post():
                     for target, body in step.requests:
-                        self._process.post(target, body)
+                        process.post(target, body)
             replies = []
 
 

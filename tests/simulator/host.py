@@ -17,6 +17,8 @@ from simulator.doom import Doom
 from simulator.transport import Port, Route, Transport
 from simulator.world import Clock
 
+RESTART_US_MAX = 1_000_000
+
 
 class CoreStopped(Exception):
     """A core met a surprise. In production the process stops; here it is a violation."""
@@ -93,6 +95,16 @@ class Host(ABC):
         self.port.close()
         self.transport.unbind(self.address, self)
         self._boot += 1
+
+    def stop(self) -> None:
+        """The log failed: the process ends by itself, as production's runtime has it. Whoever looks
+        after it starts it again."""
+        self.crash()
+        self.world.after(self.random.randrange(RESTART_US_MAX), self.start_if_down)
+
+    def start_if_down(self) -> None:
+        if not self.is_up:
+            self.start()
 
     def pause(self, duration_us: int) -> None:
         """The process stands still: whatever comes waits, clocks and others go on."""

@@ -104,7 +104,7 @@ class MasterHost(Host):
                     items[change.bucket, change.key] = change.value
                 else:
                     items.pop((change.bucket, change.key), None)
-        self.disk.open(self._on_durable)
+        self.disk.open(self._on_durable, self.stop)
         stored = [(bucket, key, value) for (bucket, key), value in items.items()]
         return MasterCore.recover(
             stored, self.clock.now(), self._settings, self._machine, self._mischief
@@ -219,7 +219,7 @@ class NodeHost(Host):
         for record in self.disk.records:
             core.replay(_decode_record(record))
         core.start(self.clock.now())
-        self.disk.open(self._on_durable)
+        self.disk.open(self._on_durable, self.stop)
         return core
 
     def receive(self, route: Route, body: Request | CellMessage) -> None:

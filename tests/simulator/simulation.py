@@ -23,8 +23,9 @@ from dodona_loadtest.workloads import WORKLOADS
 from dodona_tablets.core.node import NodeCore
 from simulator import table_life
 from simulator.cluster import Cluster
+from simulator.drawing import draw_options
 from simulator.driver import ClientProcess, Task
-from simulator.faults import Options, draw_options
+from simulator.faults import Options
 from simulator.host import CoreStopped
 from simulator.mischief import Imp
 from simulator.servers import CoreFactory
@@ -59,6 +60,9 @@ class Result:
     digest: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     fault_counts: dict[str, int] = field(default_factory=dict)
+    """All that went wrong, by kind."""
+    scheduled_fault_count: int = 0
+    """Of these, the ones that the seed had scheduled one by one: no datagram among them."""
     message_counts: dict[str, int] = field(default_factory=dict)
     mischief_counts: dict[str, int] = field(default_factory=dict)
     """How often each `dodona._core.mischief.Point` fired, by its name; 0 where it did not."""
@@ -378,8 +382,6 @@ class Simulation:
         result.counts = {
             "virtual seconds": self.world.now_us // SECOND_US,
             "messages": network.delivered_count,
-            "lost": network.lost_count,
-            "repeated": network.repeated_count,
             "crashes": sum(host.crash_count for host in self.cluster.hosts.values()),
             "sessions killed": self._killed_count,
             "frozen": self._freeze_count,
@@ -399,7 +401,8 @@ class Simulation:
             "blind": sum(t.is_blind and t.status == "ok" for t in self.history.transactions),
             **self.workload.counts,
         }
-        result.fault_counts = dict(sorted(self.cluster.fault_counts.items()))
+        result.fault_counts = self.cluster.fault_counts
+        result.scheduled_fault_count = self.cluster.scheduled_counts.total()
         result.mischief_counts = dict(self.mischief.counts)
         result.message_counts = dict(sorted(self.cluster.transport.request_counts.items()))
 

@@ -110,9 +110,8 @@ class Summary:
     @property
     def other_faults(self) -> dict[str, int]:
         """Those that befell a datagram, a flush or a process in the course of things."""
-        drawn = self.faults + Counter({it: self.counts[it] for it in ("lost", "repeated")})
         scheduled = self.scheduled_faults
-        return {kind: count for kind, count in sorted(drawn.items()) if kind not in scheduled}
+        return {kind: count for kind, count in sorted(self.faults.items()) if kind not in scheduled}
 
     @property
     def points_never_hit(self) -> list[str]:

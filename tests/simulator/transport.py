@@ -2,10 +2,11 @@
 
 Owns: addresses, request ids, time-outs, and what a caller is told when a process is gone. A call
 ends exactly once: with its reply, or with a Failure of kind `unavailable`. Only a call that was
-never sent says so (`is_sent: False`), as in production: the client builds on it.
+never sent says so (`is_sent: False`), as in production: the client builds on it. A connection may
+be half open: its caller believes that it is up, and hears nothing until the call's time is over.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from dodona._core.messages import (
     WriteArrow,
     WriteNonAtomic,
 )
-from simulator.network import Network
+from simulator.network import Links, Network
 from simulator.world import World
 
 # Catalog requests travel as JSON in production; here everything goes in the one frame format.
@@ -46,6 +47,11 @@ class Server(Protocol):
     def receive(self, route: Route, body: Request | CellMessage) -> None: ...
 
 
+def process_at(address: str) -> str:
+    """The name of the process whose address that is, or was."""
+    return address.partition(":")[0]
+
+
 class Transport:
     """Who listens where, and who waits for what."""
 
@@ -57,7 +63,12 @@ class Transport:
         self._displaced: dict[str, tuple[Server, tuple[str, ...]]] = {}
         """Servers that another process has replaced, and whose connections still lead to them."""
         self.ports: dict[str, Port] = {}
+        self.unheard = Links()
+        """From caller to server: half-open connections; what is asked over them gets lost."""
+        self.unanswered = Links()
+        """From caller to server: connections whose answers get lost."""
         self.request_counts: dict[str, int] = {}
+        self.fault_counts: Counter[str] = Counter()
         self._last_id = ONE_WAY
 
     def next_id(self) -> int:
@@ -88,11 +99,25 @@ class Transport:
         displaced, sources = self._displaced.get(address, (None, ()))
         return displaced if source in sources else self.servers.get(address)
 
+    def calm(self) -> None:
+        """From now on every connection is what it seems to be."""
+        self.unheard.clear()
+        self.unanswered.clear()
+        self.network.calm()
+
+    def seems_up(self, source: str, address: str) -> bool:
+        """Whether the caller can't notice that nobody is at the address any more."""
+        link = (source, process_at(address))
+        is_half_open = link in self.unheard or link in self.unanswered
+        return is_half_open or self.network.is_silent(*link)
+
     def request(
         self, source: str, address: str, request_id: int, body: Request | CellMessage
     ) -> None:
-        server = self._server(source, address)
-        target = address if server is None else server.name
+        target = process_at(address)
+        if (source, target) in self.unheard:
+            self.fault_counts["request unheard"] += 1
+            return
         payload = encode_frame([(request_id, body)])
 
         def deliver(source: str, _: str, payload: bytes) -> None:
@@ -114,13 +139,16 @@ class Transport:
     def _maybe_keep(self, source: str, address: str, payload: bytes) -> None:
         """Nobody is there. Some of what was sent to the dead reaches whoever rises."""
         if self.random.random() < self.network.late_rate:
+            self.fault_counts["datagram late"] += 1
             delay_us = self.random.randrange(KEPT_US_MAX)
             receive = self._receive_request
             self.world.after(delay_us, lambda: receive(source, address, payload))
 
     def reply(self, source: str, route: Route, body: Reply) -> None:
         port, request_id = route
-        if request_id != ONE_WAY:
+        if (port, source) in self.unanswered:
+            self.fault_counts["answer lost"] += request_id != ONE_WAY
+        elif request_id != ONE_WAY:
             payload = encode_frame([(request_id, body)])
             self.network.send(source, port, payload, self._receive_reply)
 
@@ -155,8 +183,7 @@ class Port:
         transport = self._transport
         request_id = transport.next_id()
         self._pending[request_id] = (address or "", resume)
-        is_listening = address in transport.servers
-        if address is None or (not is_listening and transport.random.random() < 0.5):
+        if address is None or self._is_refused(address):
             never_sent = Failure("unavailable", "can't connect", {"is_sent": False})
             delay_us = transport.random.randrange(1, 5_000)
             transport.world.after(delay_us, lambda: self.settle(request_id, never_sent))
@@ -166,6 +193,13 @@ class Port:
         if not self._is_sweeping:
             self._is_sweeping = True
             transport.world.after(self._timeout_us, self._sweep)
+
+    def _is_refused(self, address: str) -> bool:
+        """Nobody listens there, and that shows: half of the time one finds out too late."""
+        transport = self._transport
+        if address in transport.servers or transport.seems_up(self.name, address):
+            return False
+        return transport.random.random() < 0.5
 
     def post(self, address: str | None, body: Any) -> None:
         """Send a one-way message: nobody is told what became of it."""
@@ -179,7 +213,9 @@ class Port:
             waiting[1](body)
 
     def lose(self, address: str) -> None:
-        """The process at the address died. Half of the connections notice."""
+        """The process at the address died. Half of the connections notice, if they can at all."""
+        if self._transport.seems_up(self.name, address):
+            return
         lost = [each for each, (target, _) in self._pending.items() if target == address]
         random = self._transport.random
         for request_id in lost:

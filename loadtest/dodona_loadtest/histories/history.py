@@ -181,8 +181,8 @@ class Transaction:
     """Whether it reads nothing and begins where it commits: it has no start, and nothing that was
     committed before stands in its way."""
     names: list[int] = field(default_factory=list)
-    """What a blind one was called on the wire, in turn: timestamps from a reserve, each only once,
-    that say nothing of when. With several cells: the starts of its earlier attempts."""
+    """What one without a transaction was called on the wire, in turn, before it had its start:
+    timestamps, mostly from a reserve, each only once, that say nothing of when."""
 
     @property
     def name(self) -> str:

@@ -141,12 +141,11 @@ class Recorder:
     def _note_name(self, record: Transaction, step: Step) -> None:
         for _, body in step.requests if isinstance(step, Calls) else ():
             if isinstance(body, CommitOne):
-                assert record.is_blind, "it went to several cells before"
+                _forget_start(record)
                 if record.names[-1:] != [body.transaction]:  # else it goes out once more
                     record.names.append(body.transaction)
-            elif isinstance(body, Prepare) and record.start != body.transaction:
-                if record.start:  # a tablet was not there: that attempt is aborted
-                    record.names.append(record.start)
+            elif isinstance(body, Prepare) and body.transaction != record.start:
+                _forget_start(record)
                 record.is_blind = False
                 record.start, record.begun_us = body.transaction, self.now_us
 
@@ -299,6 +298,13 @@ class Attempt:
         """Something failed before the commit was asked for."""
         self.record.status, self.record.end_us = "fail", self._recorder.now_us
         self.record.error = f"{error.kind}: {error.message}"
+
+
+def _forget_start(record: Transaction) -> None:
+    """An earlier attempt, to several cells, is aborted: it began then, but this one begins anew."""
+    if not record.is_blind:
+        record.names.append(record.start)
+        record.is_blind, record.start, record.begun_us = True, 0, None
 
 
 def _fail(record: Transaction, error: DodonaError, rows_by_key: Mapping[str, RowKey]) -> None:

@@ -1,12 +1,12 @@
-"""What sessions do in a run, what they record, and what a seed draws."""
+"""What sessions do in a run, and what they record."""
 
 from collections import Counter
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from dodona._core.messages import Prepare
+from dodona._core.messages import CommitOne, Prepare
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Protocol
 from dodona.schema import Column
@@ -17,7 +17,6 @@ from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads import Bank, Blind, Cycle
 from dodona_loadtest.workloads.blind import ROWS_PER_TABLET
 from dodona_tablets.core.node import NodeCore
-from simulator.faults import FAULTS_MAX, Options, draw_options
 from simulator.simulation import Simulation
 
 SHAPE = TableShape(
@@ -135,6 +134,50 @@ def test_the_blind_workload_contains_what_it_is_to_prove() -> None:
     assert counts["blind fail"] > 5, counts
 
 
+class Steps:
+    """A session whose writes are these steps."""
+
+    def __init__(self, *requests: CommitOne | Prepare) -> None:
+        self._requests = requests
+
+    def write_rows(self, *_: Any) -> Protocol[Timestamp]:
+        for request in self._requests:
+            yield Calls(((0, request),))
+        return Timestamp(1_000)
+
+
+def recorded(*requests: CommitOne | Prepare) -> Transaction:
+    """What the history has of a write that goes out like that."""
+    history, session = History(), cast("Session", Steps(*requests))
+    writing = Recorder(session, "s", history, Random(1), lambda: 0).write(SHAPE, [{"id": 7}])
+    assert len(list(writing)) == len(requests)
+    (record,) = history.transactions
+    return record
+
+
+def to_one(number: int) -> CommitOne:
+    return CommitOne(TransactionId(number), (), True)
+
+
+def to_several(number: int) -> Prepare:
+    return Prepare(TransactionId(number), (CellId(0), CellId(1)), ())
+
+
+def test_a_write_to_several_cells_that_begins_anew_has_its_last_start() -> None:
+    """What was committed between the two is no conflict. Found under faults (seed 40, 20 s)."""
+    record = recorded(to_several(5), to_several(5), to_several(9))
+    assert (record.start, record.names, record.is_blind) == (9, [5], False)
+
+
+def test_a_write_is_blind_if_its_last_attempt_went_to_one_cell() -> None:
+    """Its rows may come to lie in fewer cells, or in more, from one attempt to the next."""
+    record = recorded(to_several(5), to_one(3), to_one(3), to_one(4))
+    assert (record.start, record.begun_us, record.is_blind) == (0, None, True)
+    assert record.names == [5, 3, 4]
+    record = recorded(to_one(3), to_several(5))
+    assert (record.start, record.names, record.is_blind) == (5, [3], False)
+
+
 def test_a_blind_write_is_recorded_under_its_name() -> None:
     for t in blind_run(1):
         if t.is_blind:
@@ -145,58 +188,3 @@ def test_a_blind_write_is_recorded_under_its_name() -> None:
         elif t.status == "ok":
             assert t.begun_us is not None
             assert t.start > 0
-
-
-class BeginningAnew(Session):
-    """Writes to two cells. One had no such tablet, so that the first attempt was aborted."""
-
-    def write_rows(self, *_: Any, **__: Any) -> Protocol[Timestamp | None]:
-        cells = CellId(0), CellId(1)
-        for start in (5, 8):
-            prepare = Prepare(TransactionId(start), cells, ())
-            yield Calls(tuple((cell, prepare) for cell in cells))
-        return Timestamp(9)
-
-
-def test_a_write_to_several_cells_is_recorded_under_its_last_start() -> None:
-    """Whoever met an earlier attempt names that one as the winner."""
-    history = History()
-    session = BeginningAnew(instant_us=lambda: 0, unix_us=lambda: 0, dice=lambda: 0.0)
-    recorder = Recorder(session, "s1", history, Random(1), lambda: 0)
-    assert len(list(recorder.write(SHAPE, [{"id": 7, "p": 1}]))) == 2
-    (t,) = history.transactions
-    assert (t.start, t.names, t.is_blind, t.commit) == (8, [5], False, 9)
-
-
-# What a seed draws
-
-
-def drawn(seed: int) -> Options:
-    return draw_options(Random(seed), 20_000_000)
-
-
-def test_a_seed_always_draws_the_same() -> None:
-    assert drawn(5) == drawn(5)
-    assert drawn(5) != drawn(6)
-
-
-def test_seeds_differ_in_what_goes_wrong() -> None:
-    """A swarm: each kind of fault is in many runs and absent from many others."""
-    runs = [drawn(seed) for seed in range(200)]
-    for kind in ("crash", "fuse", "append", "verdict", "pause", "cut", "clock_step"):
-        count = sum(any(fault.kind == kind for fault in run.faults) for run in runs)
-        assert count > 20, kind
-    for rate in ("loss_rate", "repeat_rate", "slow_rate", "late_rate"):
-        assert 50 < sum(getattr(run.network, rate) > 0 for run in runs) < 150, rate
-    assert all(len(run.faults) <= FAULTS_MAX for run in runs)
-    steps = [
-        fault.duration_us for run in runs for fault in run.faults if fault.kind == "clock_step"
-    ]
-    assert min(steps) < 0 < max(steps)
-
-
-def test_faults_come_in_order_and_in_time() -> None:
-    for seed in range(50):
-        instants = [fault.at_us for fault in drawn(seed).faults]
-        assert instants == sorted(instants)
-        assert all(0 <= at_us < 20_000_000 for at_us in instants)

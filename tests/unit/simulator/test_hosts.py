@@ -69,7 +69,7 @@ class EchoHost(Host):
 
     def _recover(self) -> EchoCore:
         assert self.disk is not None
-        self.disk.open(self._on_durable)
+        self.disk.open(self._on_durable, self.stop)
         return EchoCore()
 
     def _deliver_other(self, effect: Effect) -> None:
@@ -196,6 +196,20 @@ def test_a_pause_holds_everything_up(bench: Bench) -> None:
     assert bench.answers == [2]
 
 
+def test_a_full_disk_ends_its_process_which_is_started_again_until_there_is_room(
+    bench: Bench,
+) -> None:
+    assert bench.host.disk is not None
+    bench.host.disk.fill(1_000_000)
+    while bench.world.now_us < 3_000_000:
+        bench.ask(1)
+    assert bench.host.crash_count > 1
+    assert bench.host.is_up
+    assert 1 in bench.answers
+    assert bench.host.core.durable
+    assert bench.host.disk.fault_counts["flush refused"] == bench.host.crash_count
+
+
 def test_a_surprise_in_a_core_ends_the_run(bench: Bench) -> None:
     with pytest.raises(CoreStopped, match="host: AssertionError: impossible"):
         bench.ask(666)
@@ -280,6 +294,57 @@ def test_a_closed_port_is_told_nothing(bench: Bench) -> None:
     bench.port.close()
     bench.wait()
     assert (bench.answers, bench.failures) == ([], [])
+
+
+# Half-open connections
+
+
+def test_over_a_half_open_connection_nothing_is_heard_and_no_error_comes(bench: Bench) -> None:
+    bench.transport.unheard.add("asker", "host")
+    bench.ask(2)
+    bench.wait(1_900_000)
+    assert (bench.answers, bench.failures) == ([], [])
+    assert not bench.transport.request_counts
+    bench.wait()
+    assert bench.failures == [Failure("unavailable", "no answer in time")]
+    assert bench.transport.fault_counts["request unheard"] == 1
+    bench.transport.unheard.remove("asker", "host")
+    bench.ask(2)
+    assert bench.answers == [2]
+
+
+def test_a_half_open_connection_does_not_show_that_its_server_died(bench: Bench) -> None:
+    bench.transport.unheard.add("asker", "host")
+    for number in range(1, 41):
+        bench.ask(number)
+    bench.host.crash()
+    for number in range(1, 41):
+        bench.ask(number)
+    bench.wait()
+    assert bench.failures == [Failure("unavailable", "no answer in time")] * 80
+
+
+def test_over_a_cut_link_nobody_learns_that_a_server_died(bench: Bench) -> None:
+    bench.transport.network.cut("host", "asker")
+    for number in range(1, 41):
+        bench.ask(number)
+    bench.host.crash()
+    bench.wait()
+    assert bench.failures == [Failure("unavailable", "no answer in time")] * 40
+
+
+def test_what_is_not_answered_is_carried_out(bench: Bench) -> None:
+    bench.transport.unanswered.add("asker", "host")
+    bench.ask(1)
+    bench.wait()
+    assert bench.answers == []
+    assert bench.host.core.durable == [1]
+    assert bench.failures == [Failure("unavailable", "no answer in time")]
+    assert bench.transport.fault_counts["answer lost"] == 1
+    bench.transport.calm()
+    bench.ask(1)
+    bench.wait()
+    assert bench.answers == [1]
 
 
 # Real cores: master and proxy
@@ -371,6 +436,31 @@ def test_pauses_posts_and_empty_calls() -> None:
 
     assert oracle.run(protocol()).is_over
     assert seen == [20_000, 20_000]
+
+
+def test_a_client_that_stands_still_goes_on_later_with_all_that_came_meanwhile() -> None:
+    oracle, taken = Oracle(), list[Timestamp]()
+    oracle.world.after(150, lambda: oracle.client.pause(4_000_000))
+    task = oracle.run(generate(taken), 4_000_000)
+    assert taken == []
+    oracle.world.run_until(4_000_150)
+    assert task.is_over
+    assert len(taken) == 1
+
+
+def test_a_client_s_pause_lasts_as_long_by_its_own_clock() -> None:
+    oracle, instants = Oracle(), list[int]()
+
+    def protocol() -> Protocol[None]:
+        yield Pause(1_000)
+        instants.append(oracle.client.instant_us())
+
+    oracle.client.clock.set_instant_drift(-10_000)
+    due_us = oracle.client.instant_us() + 1_000_000
+    oracle.run(protocol(), 1_010_101)
+    assert instants == []
+    oracle.world.run_until(1_010_102)
+    assert instants == [due_us]
 
 
 def test_a_killed_task_hears_nothing_more() -> None:

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from dodona._core.mischief import Point, behave
-from simulator.faults import Options, draw_options
+from simulator.drawing import draw_options
+from simulator.faults import Options
 from simulator.mischief import FIRING_RATES, Imp
 from simulator.simulation import Result, simulate
 from simulator.world import World

@@ -98,7 +98,7 @@ def test_shrinking_ends_after_so_many_runs_and_says_so() -> None:
     ("fault", "words"),
     [
         (Fault(12_345_000, "crash", "cell-1", 800_000), "at 12.345 s: crash cell-1 for 0.8 s"),
-        (Fault(0, "cut", "a", 1_500_000, "b"), "at 0.000 s: cut a for 1.5 s, other b"),
+        (Fault(0, "cut", "a", 1_500_000, ("b",)), "at 0.000 s: cut a for 1.5 s, others b"),
         (Fault(1_000, "clock_step", "m", -2_000_000), "at 0.001 s: clock_step m by -2 s"),
     ],
 )

@@ -32,7 +32,8 @@ def result(seed: int, *violations: Violation, **counts: int) -> Result:
         list(violations),
         f"digest {seed}",
         {name.replace("_", " "): count for name, count in counts.items()},
-        {"crash cell": 3, "cut": 2, "slow": 7, "crash with disk kept": 1},
+        {"crash cell": 3, "cut link": 2, "datagram slow": 7, "crash with disk kept": 1},
+        5,
         {"Prepare": 5},
         {"LOSE_ANSWER": 1},
         acknowledgement="decided",
@@ -67,7 +68,7 @@ def test_runs_add_up() -> None:
     assert summary.ratio == 124
     assert summary.core_ratio == pytest.approx(74.4)
     assert summary.counts["crashes"] == 5
-    assert summary.scheduled_faults == {"crash cell": 9, "cut": 6}
+    assert summary.scheduled_faults == {"crash cell": 9, "cut link": 6}
     assert summary.other_faults == {"crash with disk kept": 3, "lost": 9, "slow": 21}
     assert summary.messages == {"Prepare": 15}
     assert summary.mischief == {"LOSE_ANSWER": 3}

