@@ -10,8 +10,8 @@ network library and no server: `connect` and `open` load what they need.
 
 import logging
 
+from dodona._core.outcomes import Outcome
 from dodona._core.rows import Rows
-from dodona._core.session import Outcome
 from dodona._core.tables import TableInfo, TabletInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.versions import VersionedRow, VersionedValue

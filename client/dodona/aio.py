@@ -13,9 +13,11 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from dodona._core import steps
+from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
+from dodona._core.outcomes import Outcome
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
 from dodona._core.rows import Rows
-from dodona._core.session import Outcome, Session
+from dodona._core.session import Session
 from dodona._core.transaction import TransactionBuffer, TransactionState
 from dodona._core.versions import VersionedRow
 from dodona._io.aio_pinger import AsyncPinger
@@ -47,11 +49,16 @@ Row = Mapping[str, Any]
 INTERRUPT_SECONDS: Final = 0.05
 
 
-async def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "AsyncClient":
+async def connect(
+    url: str,
+    *,
+    timeout_ms: int = CONNECT_TIMEOUT_MS,
+    acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
+) -> "AsyncClient":
     """As `dodona.connect`."""
     from dodona._io.drivers import AsyncioDriver
 
-    session = new_session()
+    session = new_session(acknowledgement)
     client = AsyncClient(AsyncioDriver(url, session.routing), session, url)
     try:
         await client._run(session.catalog.get_cluster(timeout_ms))
@@ -61,9 +68,11 @@ async def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "AsyncCl
     return client
 
 
-async def open(path: FolderPath) -> "AsyncClient":
+async def open(
+    path: FolderPath, *, acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT
+) -> "AsyncClient":
     """As `dodona.open`. Its calls run in threads, so that none of them holds up the loop."""
-    folder, session = check_folder(path), new_session()
+    folder, session = check_folder(path), new_session(acknowledgement)
     driver = await load_embedded().open_async(folder, session.routing)
     return AsyncClient(driver, session, folder)
 
@@ -232,10 +241,13 @@ class AsyncClient(AsyncCatalog):
                     raise
 
     async def outcome(
-        self, transaction: TransactionId, coordinator: CellId | None = None
+        self,
+        transaction: TransactionId,
+        coordinator: CellId | None = None,
+        settle: bool = False,
     ) -> Outcome:
         """As `dodona.Client.outcome`."""
-        return await self._run(self._session.outcome(transaction, coordinator))
+        return await self._run(self._session.outcome(transaction, coordinator, settle))
 
 
 class AsyncTransaction:

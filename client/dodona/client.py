@@ -11,9 +11,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dodona._core import steps
+from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
+from dodona._core.outcomes import Outcome
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
 from dodona._core.rows import Rows
-from dodona._core.session import Outcome, Session
+from dodona._core.session import Session
 from dodona._core.transaction import TransactionBuffer, TransactionState
 from dodona._core.versions import VersionedRow
 from dodona._io.pinger import Pinger
@@ -42,14 +44,22 @@ Result = TypeVar("Result")
 Row = Mapping[str, Any]
 
 
-def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "Client":
+def connect(
+    url: str,
+    *,
+    timeout_ms: int = CONNECT_TIMEOUT_MS,
+    acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
+) -> "Client":
     """A client of the cluster whose master is at `url`, such as http://127.0.0.1:8500.
 
-    Waits up to `timeout_ms` for the master to answer. Raises Unavailable, InvalidRequest.
+    Waits up to `timeout_ms` for the master to answer. `acknowledgement` says what a commit in
+    several cells waits for: the coordinator's decision, or with `"prepared"` only for every cell's
+    word, a round trip less; once all have given it nothing but a commit can come of it.
+    ("Transactions in several cells") Raises Unavailable, InvalidRequest.
     """
     from dodona._io.drivers import BlockingDriver
 
-    session = new_session()
+    session = new_session(acknowledgement)
     client = Client(BlockingDriver(url, session.routing), session, url)
     try:
         client._run(session.catalog.get_cluster(timeout_ms))
@@ -59,14 +69,17 @@ def connect(url: str, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> "Client":
     return client
 
 
-def open(path: FolderPath) -> "Client":
+def open(
+    path: FolderPath, *, acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT
+) -> "Client":
     """A database in this process, kept in the folder `path`, which is made if it is not there. No
     server; same API.
 
-    One client at a time may have it open. Raises FolderInUse, DataCorrupted; InvalidRequest, also
-    if the server extra is not installed.
+    One client at a time may have it open. It has one cell, so that `acknowledgement` changes
+    nothing but which programs also run with `connect`. Raises FolderInUse, DataCorrupted;
+    InvalidRequest, also if the server extra is not installed.
     """
-    folder, session = check_folder(path), new_session()
+    folder, session = check_folder(path), new_session(acknowledgement)
     return Client(load_embedded().open_blocking(folder, session.routing), session, folder)
 
 
@@ -276,11 +289,22 @@ class Client(Catalog):
                 if is_committed:  # by the function itself, which then did not return
                     raise
 
-    def outcome(self, transaction: TransactionId, coordinator: CellId | None = None) -> Outcome:
-        """What became of a transaction. Asking settles it: what was not committed by now never
-        will be. `coordinator` is needed if another client committed it; it is among the attributes
-        of CommitOutcomeUnknown. Raises Unavailable, InvalidRequest."""
-        return self._run(self._session.outcome(transaction, coordinator))
+    def outcome(
+        self,
+        transaction: TransactionId,
+        coordinator: CellId | None = None,
+        settle: bool = False,
+    ) -> Outcome:
+        """What became of a transaction, of this client or of any other: committed, aborted, or
+        pending. Looking changes nothing. With `settle` it is decided now: what was not committed by
+        now never will be.
+
+        `coordinator` is who decides it, and is among the attributes of CommitOutcomeUnknown; a
+        wrong one answers wrongly. Without one all cells are asked: the answer is `pending` as long
+        as one of them can't be reached, unless another knows. The answer is right for 60 s from the
+        transaction's start, and some; then it may be `unknown`. Raises Unavailable, InvalidRequest
+        (also if it is to be settled, and no cell has heard of it)."""
+        return self._run(self._session.outcome(transaction, coordinator, settle))
 
 
 class Transaction:

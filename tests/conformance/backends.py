@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dodona._core import steps
-from dodona._core.context import SessionLimits
+from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement, SessionLimits
 from dodona._core.master_transaction import Lease
 from dodona._core.mischief import Mischief
 from dodona._core.routing import Routing
@@ -76,7 +76,11 @@ class Backend(ABC):
     db: Client
 
     def new_client(
-        self, *, clock: ClientClock | None = None, limits: SessionLimits | None = None
+        self,
+        *,
+        clock: ClientClock | None = None,
+        limits: SessionLimits | None = None,
+        acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     ) -> Client:
         """A client that shares nothing with `db` but the servers. Closed with the backend."""
         driver, routing, instant_us, unix_us = self._new_driver()
@@ -87,6 +91,7 @@ class Backend(ABC):
             dice=Random(0).random,
             routing=routing,
             limits=limits,
+            acknowledgement=acknowledgement,
         )
         return Client(driver, session, type(self).__name__)
 
@@ -288,9 +293,13 @@ class Simulated(Backend):
         return driver, process.routing, process.instant_us, process.unix_us
 
     def new_client(
-        self, *, clock: ClientClock | None = None, limits: SessionLimits | None = None
+        self,
+        *,
+        clock: ClientClock | None = None,
+        limits: SessionLimits | None = None,
+        acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     ) -> Client:
-        client = super().new_client(clock=clock, limits=limits)
+        client = super().new_client(clock=clock, limits=limits, acknowledgement=acknowledgement)
         client._pinger = _VirtualPinger(self, client)
         return client
 
@@ -430,6 +439,7 @@ def _calm(cell_count: int) -> Options:
         "call_timeout_us": 10_000_000,
         "think_us_mean": 1,
         "patience_ms": 10_000,
+        "acknowledgement": DEFAULT_ACKNOWLEDGEMENT,
         "session_life_us_mean": 0,
         "commit_death_rate": 0.0,
         "transaction_life_s_max": 60,
@@ -439,8 +449,8 @@ def _calm(cell_count: int) -> Options:
         "has_one_question": True,
         "remount_us_mean": 0,
         "moves_rate": 0.0,
-        "acknowledgement": "decided",
         "network": NetworkOptions(),
+        "client_skew_us_max": 0,
         "disk": DiskOptions(),
         "clocks": ClockOptions(),
         "faults": (),

@@ -4,6 +4,7 @@ import pytest
 
 from conformance.backends import Backend, Simulated
 from conformance.tables import APART, PLAIN, MakeTable, read, refused, value
+from dodona._core.context import Acknowledgement
 from dodona.client import Client, Transaction
 from dodona.errors import InvalidRequest, TransactionAborted, TransactionConflict, Unavailable
 
@@ -71,11 +72,45 @@ def test_whoever_committed_can_ask_what_became_of_it(
     assert (outcome.state, outcome.timestamp) == ("committed", transaction.commit_timestamp)
     coordinator = transaction._buffer.coordinator
     assert other.outcome(transaction.id, coordinator) == outcome
-    with refused(InvalidRequest, "coordinator", is_retryable=False, transaction=transaction.id):
-        backend.new_client().outcome(transaction.id)
+    assert backend.new_client().outcome(transaction.id) == outcome
+    backend.restart_cells()
+    assert backend.new_client().outcome(transaction.id) == outcome
 
 
-def test_asking_what_became_of_a_transaction_settles_it(
+def test_looking_at_a_transaction_does_not_disturb_it(
+    backend: Backend, db: Client, other: Client, make_table: MakeTable
+) -> None:
+    path = make_table(pivot_keys=APART)
+    transaction = db.begin()
+    transaction.insert_rows(path, [{"k": key, "v": 1} for key in (1, 100)])
+    assert transaction.id is not None
+    assert other.outcome(transaction.id).state == "pending"
+    assert transaction.commit() == other.outcome(transaction.id).timestamp
+    unheard = db.begin()
+    assert unheard.id is not None
+    with refused(InvalidRequest, "coordinator", is_retryable=False, transaction=unheard.id):
+        other.outcome(unheard.id, settle=True)
+    backend.restart_cells()  # nobody who began before it is let in any more
+    assert backend.new_client().outcome(unheard.id).state == "aborted"
+
+
+@pytest.mark.parametrize("acknowledgement", ["decided", "prepared"])
+def test_a_commit_that_was_reported_stays_one(
+    backend: Backend, db: Client, make_table: MakeTable, acknowledgement: Acknowledgement
+) -> None:
+    path = make_table(pivot_keys=APART)
+    writer = backend.new_client(acknowledgement=acknowledgement)
+    with writer.begin() as transaction:
+        transaction.insert_rows(path, [{"k": 1, "v": 7}, {"k": 100, "v": 7}])
+    assert [row["v"] for row in read(db, path)] == [7, 7]
+    assert transaction.id is not None
+    outcome = backend.new_client().outcome(transaction.id, settle=True)
+    assert (outcome.state, outcome.timestamp) == ("committed", transaction.commit_timestamp)
+    backend.restart_cells()
+    assert [row["v"] for row in read(db, path)] == [7, 7]
+
+
+def test_settling_what_became_of_a_transaction_is_for_good(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     """Nobody may be told that it was not committed, and then it is."""
@@ -84,7 +119,7 @@ def test_asking_what_became_of_a_transaction_settles_it(
     transaction.insert_rows(path, [{"k": 1, "v": 1}])
     (tablet,) = db.get_table(path).tablets
     assert transaction.id is not None
-    assert other.outcome(transaction.id, tablet.cell).state == "aborted"
+    assert other.outcome(transaction.id, tablet.cell, settle=True).state == "aborted"
     with pytest.raises(TransactionAborted) as caught:
         transaction.commit()
     assert caught.value.is_retryable

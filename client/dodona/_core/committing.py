@@ -24,6 +24,7 @@ from dodona._core.messages import (
     Committed,
     Decide,
     Failure,
+    PeekOutcome,
     Prepare,
     Prepared,
     Reply,
@@ -276,7 +277,7 @@ def _settle(
 
 
 def ask_until_answered(
-    context: Context, cell: CellId, question: AskOutcome | Decide
+    context: Context, cell: CellId, question: AskOutcome | PeekOutcome | Decide
 ) -> Protocol[Reply]:
     """The answer, or the last failure to get one after about ten seconds."""
     patience = context.patience()

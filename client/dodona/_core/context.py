@@ -5,7 +5,7 @@ A protocol asks the master for a route once, however many of them find it stale 
 """
 
 from collections.abc import Callable
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -43,6 +43,15 @@ Wanted = TypeVar("Wanted")
 Acknowledgement = Literal["decided", "prepared"]
 """When a many-cell commit is reported: once the coordinator's decision is durable, or as soon as
 every participant is prepared, since the outcome can then only be commit."""
+DEFAULT_ACKNOWLEDGEMENT: Final[Acknowledgement] = "decided"
+
+
+def check_acknowledgement(value: str) -> None:
+    """Raises InvalidRequest."""
+    if value not in get_args(Acknowledgement):
+        raise InvalidRequest(
+            f"acknowledgement is one of {get_args(Acknowledgement)}, not {value!r}"
+        )
 
 
 class SessionLimits(msgspec.Struct, frozen=True):

@@ -8,30 +8,22 @@ in: the same calls with the same replies give the same steps.
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, cast
-
-import msgspec
+from typing import Any, Final, TypeVar, cast
 
 from dodona._core import bulk, reading
 from dodona._core.arguments import check_flag, check_number
 from dodona._core.buffer import TableBuffer
 from dodona._core.catalog import CatalogSession
-from dodona._core.committing import ask_until_answered, commit_atomic
+from dodona._core.committing import commit_atomic
 from dodona._core.context import (
+    DEFAULT_ACKNOWLEDGEMENT,
     Acknowledgement,
     Context,
     SessionLimits,
-    error_of,
 )
 from dodona._core.master_transaction import Pings
-from dodona._core.messages import (
-    Aborted,
-    AskOutcome,
-    Committed,
-    Failure,
-    OutcomeUnknown,
-)
 from dodona._core.mischief import Mischief, behave
+from dodona._core.outcomes import ABORTED, Outcome, find_outcome
 from dodona._core.reading import ReadAt
 from dodona._core.retry import Dice, InstantClock, Rerun
 from dodona._core.routing import Routing, TableRoute
@@ -46,7 +38,6 @@ from dodona.errors import (
     DodonaError,
     InvalidRequest,
     TransactionAborted,
-    Unavailable,
 )
 from dodona.types import (
     MAX_TIMESTAMP,
@@ -67,14 +58,6 @@ Row = Mapping[str, Any]
 Found = TypeVar("Found")
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of a transaction. `timestamp` is that of its commit, None otherwise. `unknown`
-    is for one so old that it was forgotten."""
-
-    state: Literal["committed", "aborted", "unknown"]
-    timestamp: Timestamp | None = None
-
-
 class Session:
     """Every operation of a client. Safe to share among threads and tasks: what an operation
     needs is in its own protocol; what they share changes by single steps."""
@@ -87,7 +70,7 @@ class Session:
         dice: Dice,
         routing: Routing | None = None,
         limits: SessionLimits | None = None,
-        acknowledgement: Acknowledgement = "decided",
+        acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
         mischief: Mischief = behave,
     ) -> None:
         """`instant_us` and `unix_us` are the clocks of this process, in microseconds: monotonic,
@@ -356,28 +339,23 @@ class Session:
     # ---- what became of a transaction
 
     def outcome(
-        self, transaction: TransactionId, coordinator: CellId | None = None
+        self,
+        transaction: TransactionId,
+        coordinator: CellId | None = None,
+        settle: bool = False,
     ) -> Protocol[Outcome]:
-        """Asking settles it: what was not committed by now never will be. `coordinator` is needed
-        where another client committed: CommitOutcomeUnknown carries it. Raises Unavailable."""
+        """Looks, and with `settle` decides it now. What this session committed itself it
+        remembers; of others it asks the coordinator, or all cells. Raises Unavailable."""
         check_number(transaction, "transaction", MIN_TIMESTAMP, MAX_TIMESTAMP)
         if coordinator is not None:
             check_number(coordinator, "coordinator", 0, CELL_MAX)
+        check_flag(settle, "settle")
         known = self._outcomes.get(transaction)
         if isinstance(known, Outcome):
             return known
         cell = coordinator if known is None else known
-        if cell is None:
-            raise InvalidRequest(
-                "this client did not commit that transaction: give its coordinator, "
-                "which the error's attributes name",
-                transaction=transaction,
-            )
-        reply = yield from ask_until_answered(self._context, cell, AskOutcome(transaction))
-        if isinstance(reply, Failure):
-            raise error_of(reply)
-        outcome = _outcome_of(reply)
-        if outcome.state != "unknown":
+        outcome = yield from find_outcome(self._context, transaction, cell, settle=settle)
+        if known is not None and outcome.is_final:
             self._keep(transaction, outcome)
         return outcome
 
@@ -388,7 +366,7 @@ class Session:
         if transaction.is_committed:
             self._keep(transaction.id, Outcome("committed", transaction.commit_timestamp))
         elif transaction.is_aborted:
-            self._keep(transaction.id, _ABORTED)
+            self._keep(transaction.id, ABORTED)
         elif transaction.coordinator is not None:
             self._keep(transaction.id, transaction.coordinator)
 
@@ -430,20 +408,17 @@ class Session:
     def _find_out(
         self, transaction: TransactionBuffer | None, error: CommitOutcomeUnknown
     ) -> Protocol[Outcome]:
-        """What became of it, committed or aborted. Raises `error` if that stays unknown."""
+        """What became of it: it is settled now. Raises `error` if that stays unknown."""
         if transaction is None or transaction.id is None or not transaction.is_committing:
             raise error
         try:
-            outcome = yield from self.outcome(transaction.id)
+            outcome = yield from self.outcome(transaction.id, settle=True)
         except DodonaError:
             raise error from None
         if outcome.state == "unknown":
             raise error
         transaction.settle(outcome.timestamp)
         return outcome
-
-
-_ABORTED = Outcome("aborted")
 
 
 def _own_writes(transaction: TransactionBuffer | None, path: str) -> TableBuffer | None:
@@ -454,13 +429,3 @@ def _found(rows: list[Found | None], keep_missing: bool) -> list[Found]:
     if keep_missing:
         return cast("list[Found]", rows)  # the caller asked for None among them
     return [row for row in rows if row is not None]
-
-
-def _outcome_of(reply: object) -> Outcome:
-    if isinstance(reply, Committed):
-        return Outcome("committed", reply.timestamp)
-    if isinstance(reply, Aborted):
-        return _ABORTED
-    if isinstance(reply, OutcomeUnknown):
-        return Outcome("unknown")
-    raise Unavailable(f"a cell answered a question with {type(reply).__name__}")

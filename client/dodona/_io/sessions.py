@@ -7,6 +7,11 @@ import random
 import time
 from typing import Any, Final
 
+from dodona._core.context import (
+    DEFAULT_ACKNOWLEDGEMENT,
+    Acknowledgement,
+    check_acknowledgement,
+)
 from dodona._core.session import Session
 from dodona.errors import InvalidRequest
 
@@ -15,9 +20,15 @@ CONNECT_TIMEOUT_MS: Final = 10_000
 SERVER_EXTRA: Final = "an embedded database needs the server extra: pip install 'dodona[server]'"
 
 
-def new_session() -> Session:
-    """A session that nobody else uses."""
-    return Session(instant_us=_instant_us, unix_us=_unix_us, dice=random.random)
+def new_session(acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT) -> Session:
+    """A session that nobody else uses. Raises InvalidRequest."""
+    check_acknowledgement(acknowledgement)
+    return Session(
+        instant_us=_instant_us,
+        unix_us=_unix_us,
+        dice=random.random,
+        acknowledgement=acknowledgement,
+    )
 
 
 def _instant_us() -> int:

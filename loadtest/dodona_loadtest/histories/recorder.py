@@ -33,6 +33,8 @@ ASK_RATE: Final = 0.7
 """How often a caller that was told nothing sure asks what became of its transaction."""
 ASK_LATE_MS_MAX: Final = 8_000
 """Half of them ask late, when it may be forgotten."""
+LOOK_RATE: Final = 0.3
+"""How often they only look. A pending one leaves them unsure."""
 
 
 class Recorder:
@@ -179,8 +181,10 @@ class Recorder:
             return
         if self.random.random() < 0.5:
             yield Pause(self.random.randrange(1, ASK_LATE_MS_MAX))
+        settle = self.random.random() > LOOK_RATE
         try:
-            outcome = yield from self.session.outcome(error.attributes["transaction"])
+            transaction = error.attributes["transaction"]
+            outcome = yield from self.session.outcome(transaction, settle=settle)
         except DodonaError:
             return
         if outcome.state == "committed":

@@ -279,8 +279,10 @@ class Catalog:
         return Done()
 
     def _get_cluster(self, request: GetCluster, now: Now) -> Cluster:
-        """All cells that are alive, were heard of, or hold a tablet."""
-        cells = sorted({*self._presence.cells(), *self._tables.cells()})
+        """All cells that have ever joined, were heard of, or hold a tablet: one that is not listed
+        can't know of any transaction."""
+        known = {*self._presence.cells(), *self._tables.cells(), *self._membership.cells}
+        cells = sorted(known)
         return Cluster(
             proxies=tuple(self._presence.proxies(now)),
             cells=tuple(

@@ -24,6 +24,11 @@ class Membership:
             self.cluster = ClusterId(max(1, now.unix_us))
             journal.add(put_cluster(self.cluster))
 
+    @property
+    def cells(self) -> tuple[CellId, ...]:
+        """Those that have joined, in no particular order."""
+        return tuple(self._cells)
+
     def admit(self, heartbeat: Heartbeat) -> bool:
         """Whether the cell has joined. If not, it may. Raises DataCorrupted, InvalidRequest."""
         cell = heartbeat.cell

@@ -89,6 +89,14 @@ class Cell:
             return State.NONE
         return State.REFUSED if isinstance(outcome, Failure) else State.COMMITTED
 
+    def commit_timestamp_of(self, transaction: TransactionId) -> Timestamp:
+        """Of one that is committed, alive or finished."""
+        alive = self.transactions.get(transaction)
+        at = self.outcomes.get(transaction) if alive is None else alive.commit_timestamp
+        assert at is not None
+        assert not isinstance(at, Failure)
+        return at
+
     def may_be_issued(self, timestamp: Timestamp) -> bool:
         """Whether the oracle may have issued it, as far as we know. A little behind is usual."""
         ahead = timestamp - self.latest

@@ -1,38 +1,56 @@
 """The coordinator's half of commit, as a table: (event, state) → what to do.
 
-Owns: decisions, their announcement until all have acknowledged, and recovery. The coordinator is
-a transaction's first participant. Source: `docs/commit-protocol.md`; rule numbers are its.
-Decides never by time alone: time only makes it ask.
+Owns: decisions, their announcement until all have acknowledged, recovery, and what is answered to
+whoever asks what became of a transaction. The coordinator is a transaction's first participant.
+Source: `docs/commit-protocol.md`: `TABLE` is its second table, entry by entry; rule numbers are
+its. Decides never by time alone: time only makes it ask.
 """
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from dodona._core.effects import Append, SendToCell
 from dodona._core.messages import (
     Aborted,
+    Acknowledge,
+    AskCoordinator,
+    AskOutcome,
     Committed,
     Decide,
     Failure,
     OutcomeUnknown,
+    PeekOutcome,
     QueryStatus,
     Status,
     TellAbort,
     TellCommit,
+    Undecided,
 )
 from dodona._core.mischief import Point
 from dodona.errors import InvalidRequest
-from dodona.types import CellId, Timestamp, TransactionId
+from dodona.types import CellId, Timestamp
+from dodona_tablets.core.admission import can_never_begin
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.participant import ABORTED, POISONED, ROUTES_MAX, Participant
 from dodona_tablets.core.records import AbortDecided, AllAcknowledged, CommitDecided
 from dodona_tablets.core.transaction import State, Transaction
 
+Question = Decide | AskOutcome | PeekOutcome
 
-class Question(enum.Enum):
-    OUTCOME = "outcome"
-    ASK = "ask"
+
+class CoordinatorEvent(enum.Enum):
+    """What clients and participants say, in the words of the document's table."""
+
+    __hash__ = object.__hash__  # Enum's own is Python code: too slow for every commit
+
+    DECIDE_COMMIT = "decide commit"
+    DECIDE_ABORT = "decide abort"
+    ASK_OUTCOME = "outcome"
+    PEEK_OUTCOME = "peek"
+    ASK = "ask, from a participant"
+    STATUS = "status, from a participant"
+    ACKNOWLEDGE = "acknowledge"
 
 
 class Coordinator:
@@ -42,33 +60,52 @@ class Coordinator:
         self._cell = cell
         self._participant = participant
 
-    # The client decides to commit
+    # Events
 
-    def decide_commit(self, route: Any, request: Decide, at: Timestamp) -> None:
-        """The client holds every Prepared answer: its word is proof (rule 13)."""
-        cell, transaction = self._cell, request.transaction
-        state = cell.state_of(transaction)
-        if state is State.PREPARED:
-            alive = cell.transactions[transaction]
-            if alive.coordinator != cell.id or at < alive.prepare_timestamp:
-                cell.reply(route, _nonsense(transaction, state))
-                return
-            if not cell.may_be_issued(at):  # hardly true: hear it from the others
-                self._recover_answer(route, transaction)
-                return
-            self._commit(alive, at)
-            cell.reply(route, Committed(transaction, at))
-        elif state is State.COMMITTED:
-            cell.reply(route, self._outcome_reply(transaction))
-        elif state is State.NONE and transaction <= cell.outcomes.watermark:
-            # It was forgotten, so all had acknowledged; telling them again is harmless.
-            for other in request.participants:
-                if other != cell.id:
-                    self._send(other, TellCommit(cell.id, transaction, at))
-            cell.reply(route, Committed(transaction, at))
-        else:
-            # The model never came here: such a decision is a client's lie, not our broken state.
-            cell.reply(route, _nonsense(transaction, state))
+    def answer(self, event: CoordinatorEvent, route: Any, body: Question) -> None:
+        """What a client says. It gets an answer, now or once there is an outcome."""
+        TABLE[event][self._cell.state_of(body.transaction)](self, route, body)
+
+    def handle(self, event: CoordinatorEvent, body: AskCoordinator | Status | Acknowledge) -> None:
+        """What a participant says."""
+        TABLE[event][self._cell.state_of(body.transaction)](self, body)
+
+    def _ignore(self, *_: Any) -> None:
+        """Late, or repeated, or too early: then it comes again."""
+
+    # The client decides to commit. It holds every Prepared answer: its word is proof (rule 13)
+
+    def _decide_commit(self, route: Any, body: Decide) -> None:
+        cell, at = self._cell, body.commit_timestamp
+        alive = cell.transactions[body.transaction]
+        assert at is not None
+        if alive.coordinator != cell.id or at < alive.prepare_timestamp:
+            self._answer_misfit(route, body)
+            return
+        if not cell.may_be_issued(at):  # hardly true: hear it from the others
+            self._recover_and_answer(route, body)
+            return
+        self._commit(alive, at)
+        cell.reply(route, Committed(alive.id, at))
+
+    def _confirm_forgotten(self, route: Any, body: Decide) -> None:
+        """It was forgotten, so all had acknowledged; telling them again is harmless."""
+        cell, transaction, at = self._cell, body.transaction, body.commit_timestamp
+        assert at is not None
+        if transaction > cell.outcomes.watermark:
+            self._answer_misfit(route, body)
+            return
+        for other in body.participants:
+            if other != cell.id:
+                self._send(other, TellCommit(cell.id, transaction, at))
+        cell.reply(route, Committed(transaction, at))
+
+    def _answer_misfit(self, route: Any, body: Decide) -> None:
+        """The model never came here: it is a client's lie, not our broken state."""
+        state = self._cell.state_of(body.transaction).value
+        text = f"a decision to commit that does not fit the transaction's state ({state})"
+        failure = Failure(InvalidRequest.kind, text, {"transaction": body.transaction})
+        self._cell.reply(route, failure)
 
     def _commit(self, alive: Transaction, at: Timestamp) -> None:
         cell = self._cell
@@ -90,94 +127,95 @@ class Coordinator:
             if self._cell.mischief(Point.ANNOUNCE_TWICE):
                 self._send(other, body)
 
-    def acknowledge(self, source: CellId, transaction: TransactionId) -> None:
+    def _count_acknowledgement(self, body: Acknowledge) -> None:
         """A participant has the commit durably. After the last one the record may be forgotten."""
-        alive = self._cell.transactions.get(transaction)
-        if alive is None or alive.state is not State.COMMITTED:
+        alive = self._cell.transactions.get(body.transaction)
+        if alive is None or body.source not in alive.unacknowledged:
             return
-        if source in alive.unacknowledged:
-            alive.unacknowledged = tuple([it for it in alive.unacknowledged if it != source])
-            if not alive.unacknowledged:
-                self._cell.effects.append(Append(AllAcknowledged(transaction)))
-                self._cell.finish_committed(alive)
+        alive.unacknowledged = tuple([it for it in alive.unacknowledged if it != body.source])
+        if not alive.unacknowledged:
+            self._cell.effects.append(Append(AllAcknowledged(alive.id)))
+            self._cell.finish_committed(alive)
 
-    # Questions: the client's decide(abort) and outcome, and a participant's ask
+    # The client gives up, or asks: rule 16. Whatever is not prepared never will be
 
-    def decide_abort(self, route: Any, request: Decide) -> None:
-        """The client gave up: settle the outcome, and if it is abort, let the others go at once."""
-        cell, transaction = self._cell, request.transaction
-        self.question(Question.OUTCOME, route, transaction)
-        if cell.state_of(transaction) is State.REFUSED:
-            for other in request.participants:
-                if other != cell.id:
-                    self._send(other, TellAbort(cell.id, transaction))
+    def _answer_outcome(self, route: Any, body: Question) -> None:
+        """Committed, or refused: as it is recorded."""
+        transaction = body.transaction
+        if self._cell.state_of(transaction) is State.REFUSED:
+            self._cell.reply(route, Aborted(transaction))
+        else:
+            at = self._cell.commit_timestamp_of(transaction)
+            self._cell.reply(route, Committed(transaction, at))
 
-    def question(self, question: Question, asker: Any, transaction: TransactionId) -> None:
-        """`asker` is a route for OUTCOME and a cell for ASK."""
-        TABLE[question, self._cell.state_of(transaction)](self, asker, transaction)
+    def _abort_refused(self, route: Any, body: Decide) -> None:
+        self._answer_outcome(route, body)
+        self._tell_abort(body)
 
-    def _outcome_reply(self, transaction: TransactionId) -> Committed | Aborted:
-        alive = self._cell.transactions.get(transaction)
-        outcome = alive.commit_timestamp if alive else self._cell.outcomes.get(transaction)
-        assert outcome is not None
-        if isinstance(outcome, Failure):
-            return Aborted(transaction)
-        return Committed(transaction, outcome)
-
-    def _answer(self, route: Any, transaction: TransactionId) -> None:
-        self._cell.reply(route, self._outcome_reply(transaction))
-
-    def _poison_answer(self, route: Any, transaction: TransactionId) -> None:
-        """Rule 16: unknown above the watermark is poisoned, below it is unknown for ever."""
-        if transaction <= self._cell.outcomes.watermark:
-            self._cell.reply(route, OutcomeUnknown(transaction))
+    def _poison(self, route: Any, body: Question) -> None:
+        """Not heard of above the watermark: poisoned. Below it: unknown for ever."""
+        cell, transaction = self._cell, body.transaction
+        if transaction <= cell.outcomes.watermark:
+            cell.reply(route, OutcomeUnknown(transaction))
             return
-        self._cell.refuse(transaction, POISONED)
-        self._cell.reply(route, Aborted(transaction))
+        cell.refuse(transaction, POISONED)
+        cell.reply(route, Aborted(transaction))
+        if type(body) is Decide:
+            self._tell_abort(body)
 
-    def _give_up_answer(self, route: Any, transaction: TransactionId) -> None:
-        alive = self._cell.transactions[transaction]
+    def _give_up(self, route: Any, body: Question) -> None:
+        alive = self._cell.transactions[body.transaction]
         self._participant.refuse(alive, ABORTED)
         self._tell_abort(alive)
-        self._cell.reply(route, Aborted(transaction))
+        self._cell.reply(route, Aborted(alive.id))
 
-    def _recover_answer(self, route: Any, transaction: TransactionId) -> None:
-        alive = self._cell.transactions[transaction]
+    def _recover_and_answer(self, route: Any, body: Question) -> None:
+        alive = self._cell.transactions[body.transaction]
         if alive.coordinator != self._cell.id:
-            self._cell.reply(
-                route,
-                Failure(
-                    InvalidRequest.kind,
-                    "another cell coordinates this transaction: ask it",
-                    {"coordinator": alive.coordinator},
-                ),
-            )
+            text = "another cell coordinates this transaction: ask it"
+            failure = Failure(InvalidRequest.kind, text, {"coordinator": alive.coordinator})
+            self._cell.reply(route, failure)
             return
         alive.asked_routes = (*alive.asked_routes[1 - ROUTES_MAX :], route)
         self.recover(alive)
 
-    def _ask_commit(self, asker: CellId, transaction: TransactionId) -> None:
-        reply = self._outcome_reply(transaction)
-        assert isinstance(reply, Committed)
-        self._send(asker, TellCommit(self._cell.id, transaction, reply.timestamp))
+    # Whoever only looks
 
-    def _ask_abort(self, asker: CellId, transaction: TransactionId) -> None:
-        self._send(asker, TellAbort(self._cell.id, transaction))
+    def _peek_unheard(self, route: Any, body: PeekOutcome) -> None:
+        """Forgotten, or too late to begin here, or perhaps about to."""
+        cell, transaction = self._cell, body.transaction
+        if transaction <= cell.outcomes.watermark:
+            cell.reply(route, OutcomeUnknown(transaction))
+        elif can_never_begin(cell, transaction):
+            cell.reply(route, Aborted(transaction))
+        else:
+            cell.reply(route, Undecided(transaction))
 
-    def _ask_poison(self, asker: CellId, transaction: TransactionId) -> None:
-        """Rule 15: never silent. If the asker is prepared, this was no commit: it aborts."""
+    def _peek_undecided(self, route: Any, body: PeekOutcome) -> None:
+        alive = self._cell.transactions[body.transaction]
+        self._cell.reply(route, Undecided(alive.id, alive.coordinator))
+
+    # A participant asks: rule 15, never silent
+
+    def _ask_commit(self, body: AskCoordinator) -> None:
+        at = self._cell.commit_timestamp_of(body.transaction)
+        self._send(body.source, TellCommit(self._cell.id, body.transaction, at))
+
+    def _ask_abort(self, body: AskCoordinator) -> None:
+        self._send(body.source, TellAbort(self._cell.id, body.transaction))
+
+    def _ask_poison(self, body: AskCoordinator) -> None:
+        """If the asker is prepared, this was no commit: it aborts."""
+        transaction = body.transaction
         if transaction <= self._cell.outcomes.watermark:  # rule 12: nothing is recorded there
-            self._send(asker, TellAbort(self._cell.id, transaction, is_forgotten=True))
+            self._send(body.source, TellAbort(self._cell.id, transaction, is_forgotten=True))
             return
         self._cell.refuse(transaction, POISONED)
-        self._ask_abort(asker, transaction)
+        self._ask_abort(body)
 
-    def _ask_ignore(self, asker: CellId, transaction: TransactionId) -> None:
-        """Locked only: our prepare is under way, and the asker will ask again."""
-
-    def _ask_recover(self, asker: CellId, transaction: TransactionId) -> None:
+    def _ask_recover(self, body: AskCoordinator) -> None:
         """If another decides it, whoever asks was lied to, and asks again until we know."""
-        alive = self._cell.transactions[transaction]
+        alive = self._cell.transactions[body.transaction]
         if alive.coordinator == self._cell.id:
             self.recover(alive)
 
@@ -193,12 +231,12 @@ class Coordinator:
             if other != self._cell.id and other not in heard:
                 self._send(other, QueryStatus(self._cell.id, alive.id))
 
-    def status(self, body: Status) -> None:
+    def _count_status(self, body: Status) -> None:
         """One participant's answer. All prepared → commit at the largest; one is not, and never
         will be → abort. (Committed it can only be as a transaction of its own, by a client's lie.)
         """
-        alive = self._cell.transactions.get(body.transaction)
-        if alive is None or alive.state is not State.PREPARED or not alive.is_recovering:
+        alive = self._cell.transactions[body.transaction]
+        if not alive.is_recovering:
             return
         if body.state != State.PREPARED.value:
             self._abort(alive)
@@ -216,11 +254,12 @@ class Coordinator:
         for route in asked:
             self._cell.reply(route, Aborted(alive.id))
 
-    def _tell_abort(self, alive: Transaction) -> None:
+    def _tell_abort(self, named: Transaction | Decide) -> None:
         """Once: a participant that misses it asks, and is answered from memory or the fence."""
-        for other in alive.participants:
+        transaction = named.transaction if isinstance(named, Decide) else named.id
+        for other in named.participants:
             if other != self._cell.id:
-                self._send(other, TellAbort(self._cell.id, alive.id))
+                self._send(other, TellAbort(self._cell.id, transaction))
 
     def _finish_questions(self, alive: Transaction, reply: Committed) -> None:
         for route in alive.asked_routes:
@@ -231,28 +270,64 @@ class Coordinator:
         self._cell.effects.append(SendToCell(cell, body))
 
 
-Handler = Callable[[Coordinator, Any, TransactionId], None]
+Handler = Callable[..., None]
+"""Those of one event take the same arguments."""
 
-
-TABLE: dict[tuple[Question, State], Handler] = {
-    (Question.OUTCOME, State.NONE): Coordinator._poison_answer,
-    (Question.OUTCOME, State.WAITING): Coordinator._give_up_answer,
-    (Question.OUTCOME, State.LOCKED): Coordinator._give_up_answer,
-    (Question.OUTCOME, State.PREPARED): Coordinator._recover_answer,
-    (Question.OUTCOME, State.COMMITTED): Coordinator._answer,
-    (Question.OUTCOME, State.REFUSED): Coordinator._answer,
-    (Question.ASK, State.NONE): Coordinator._ask_poison,
-    (Question.ASK, State.WAITING): Coordinator._ask_ignore,
-    (Question.ASK, State.LOCKED): Coordinator._ask_ignore,
-    (Question.ASK, State.PREPARED): Coordinator._ask_recover,
-    (Question.ASK, State.COMMITTED): Coordinator._ask_commit,
-    (Question.ASK, State.REFUSED): Coordinator._ask_abort,
+TABLE: Final[dict[CoordinatorEvent, dict[State, Handler]]] = {
+    CoordinatorEvent.DECIDE_COMMIT: {
+        State.NONE: Coordinator._confirm_forgotten,
+        State.WAITING: Coordinator._answer_misfit,
+        State.LOCKED: Coordinator._answer_misfit,
+        State.PREPARED: Coordinator._decide_commit,
+        State.COMMITTED: Coordinator._answer_outcome,
+        State.REFUSED: Coordinator._answer_misfit,
+    },
+    CoordinatorEvent.DECIDE_ABORT: {
+        State.NONE: Coordinator._poison,
+        State.WAITING: Coordinator._give_up,
+        State.LOCKED: Coordinator._give_up,
+        State.PREPARED: Coordinator._recover_and_answer,
+        State.COMMITTED: Coordinator._answer_outcome,
+        State.REFUSED: Coordinator._abort_refused,
+    },
+    CoordinatorEvent.ASK_OUTCOME: {
+        State.NONE: Coordinator._poison,
+        State.WAITING: Coordinator._give_up,
+        State.LOCKED: Coordinator._give_up,
+        State.PREPARED: Coordinator._recover_and_answer,
+        State.COMMITTED: Coordinator._answer_outcome,
+        State.REFUSED: Coordinator._answer_outcome,
+    },
+    CoordinatorEvent.PEEK_OUTCOME: {
+        State.NONE: Coordinator._peek_unheard,
+        State.WAITING: Coordinator._peek_undecided,
+        State.LOCKED: Coordinator._peek_undecided,
+        State.PREPARED: Coordinator._peek_undecided,
+        State.COMMITTED: Coordinator._answer_outcome,
+        State.REFUSED: Coordinator._answer_outcome,
+    },
+    CoordinatorEvent.ASK: {
+        State.NONE: Coordinator._ask_poison,
+        State.WAITING: Coordinator._ignore,
+        State.LOCKED: Coordinator._ignore,
+        State.PREPARED: Coordinator._ask_recover,
+        State.COMMITTED: Coordinator._ask_commit,
+        State.REFUSED: Coordinator._ask_abort,
+    },
+    CoordinatorEvent.STATUS: {
+        State.NONE: Coordinator._ignore,
+        State.WAITING: Coordinator._ignore,
+        State.LOCKED: Coordinator._ignore,
+        State.PREPARED: Coordinator._count_status,
+        State.COMMITTED: Coordinator._ignore,
+        State.REFUSED: Coordinator._ignore,
+    },
+    CoordinatorEvent.ACKNOWLEDGE: {
+        State.NONE: Coordinator._ignore,
+        State.WAITING: Coordinator._ignore,
+        State.LOCKED: Coordinator._ignore,
+        State.PREPARED: Coordinator._ignore,
+        State.COMMITTED: Coordinator._count_acknowledgement,
+        State.REFUSED: Coordinator._ignore,
+    },
 }
-
-
-def _nonsense(transaction: TransactionId, state: State) -> Failure:
-    return Failure(
-        InvalidRequest.kind,
-        f"a decision to commit that does not fit the transaction's state ({state.value})",
-        {"transaction": transaction},
-    )

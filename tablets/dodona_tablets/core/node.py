@@ -7,6 +7,7 @@ the fence.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,7 @@ from dodona._core.messages import (
     Failure,
     Lookup,
     LookupVersions,
+    PeekOutcome,
     Prepare,
     QueryStatus,
     Scan,
@@ -48,10 +50,14 @@ from dodona.types import (
     TransactionId,
 )
 from dodona_tablets.core.cell import Cell, CellLimits
-from dodona_tablets.core.coordinator import Coordinator, Question
+from dodona_tablets.core.coordinator import Coordinator, CoordinatorEvent
 from dodona_tablets.core.mounting import FenceToken, Mounting
 from dodona_tablets.core.nonatomic import NonAtomicWrites
-from dodona_tablets.core.participant import Event, Participant, timed_out_waiting
+from dodona_tablets.core.participant import (
+    Participant,
+    ParticipantEvent,
+    timed_out_waiting,
+)
 from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
 from dodona_tablets.core.records import Record, WatermarkRaised
 from dodona_tablets.core.replay import replay
@@ -105,7 +111,8 @@ class NodeCore:
             CommitOne: self._commit_one,
             Prepare: self._prepare,
             Decide: self._decide,
-            AskOutcome: self._ask_outcome,
+            AskOutcome: partial(self._coordinator.answer, CoordinatorEvent.ASK_OUTCOME),
+            PeekOutcome: partial(self._coordinator.answer, CoordinatorEvent.PEEK_OUTCOME),
             WriteNonAtomic: self._writes.handle,
             WriteArrow: self._writes.handle,
             Lookup: self._reads.handle,
@@ -250,46 +257,37 @@ class NodeCore:
             text = "a blind transaction only writes: one that locks rows has a start timestamp"
             self.cell.reply(route, Failure(InvalidRequest.kind, text))
             return
-        participants = (self.cell.id,)
-        self._participant.prepare(
-            route, body.transaction, participants, body.modifications, is_blind=body.is_blind
-        )
+        self._participant.prepare(route, body)
 
     def _prepare(self, route: Route, body: Prepare) -> None:
         if len(body.participants) < 2:
             text = "a prepare names several participants; for one there is CommitOne"
             self.cell.reply(route, Failure(InvalidRequest.kind, text))
             return
-        self._participant.prepare(route, body.transaction, body.participants, body.modifications)
+        self._participant.prepare(route, body)
 
     def _decide(self, route: Route, body: Decide) -> None:
-        if body.commit_timestamp is None:
-            self._coordinator.decide_abort(route, body)
-        else:
-            self._coordinator.decide_commit(route, body, body.commit_timestamp)
-
-    def _ask_outcome(self, route: Route, body: AskOutcome) -> None:
-        self._coordinator.question(Question.OUTCOME, route, body.transaction)
+        is_abort = body.commit_timestamp is None
+        event = CoordinatorEvent.DECIDE_ABORT if is_abort else CoordinatorEvent.DECIDE_COMMIT
+        self._coordinator.answer(event, route, body)
 
     def _dispatch_cell_message(self, body: CellMessage) -> None:
-        none = Timestamp(0)
+        participant, coordinator = self._participant, self._coordinator
         match body:
             case QueryStatus():
-                self._participant.handle(Event.QUERY_STATUS, body.source, body.transaction, none)
+                participant.handle(ParticipantEvent.QUERY_STATUS, body)
             case TellCommit():
-                self._participant.handle(
-                    Event.TELL_COMMIT, body.source, body.transaction, body.timestamp
-                )
+                participant.handle(ParticipantEvent.TELL_COMMIT, body)
             case TellAbort(is_forgotten=True):
-                self._participant.abort_forgotten(body.source, body.transaction)
+                participant.handle(ParticipantEvent.TELL_FORGOTTEN, body)
             case TellAbort():
-                self._participant.handle(Event.TELL_ABORT, body.source, body.transaction, none)
+                participant.handle(ParticipantEvent.TELL_ABORT, body)
             case AskCoordinator():
-                self._coordinator.question(Question.ASK, body.source, body.transaction)
+                coordinator.handle(CoordinatorEvent.ASK, body)
             case Acknowledge():
-                self._coordinator.acknowledge(body.source, body.transaction)
+                coordinator.handle(CoordinatorEvent.ACKNOWLEDGE, body)
             case Status():
-                self._coordinator.status(body)
+                coordinator.handle(CoordinatorEvent.STATUS, body)
             case AskRows():
                 self._mounting.tell_rows(body)
             case TellRows():

@@ -13,8 +13,8 @@ from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
 from dodona._core.sizes import wire_bytes
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
 from dodona.types import TIMESTAMP_COUNTER_BITS, SpecialWrites, Timestamp, WireWrite
+from dodona_tablets.core.admission import atomicity_mismatch
 from dodona_tablets.core.cell import Cell, failure_of
-from dodona_tablets.core.participant import atomicity_mismatch
 from dodona_tablets.core.records import BatchWritten, RowsWritten
 from dodona_tablets.core.tablet import Tablet
 

@@ -1,34 +1,36 @@
 """The participant's half of commit, as a table: (event, state) → what to do.
 
 Owns: locking, preparing, one-cell commit, and obeying decisions. Source: `docs/commit-protocol.md`
-in full; rule numbers below are its. Knows nothing of who decides (see `coordinator`) but for
-whom to answer. "Misfit" entries were never reached in the model: only a client that lies to several
-cells about one transaction gets there, and harms nobody's transaction but its own.
+in full: `TABLE` is its first table, entry by entry, and rule numbers below are its. Knows nothing
+of who decides (see `coordinator`) but for whom to answer; who may begin at all is `admission`'s.
+"Misfit" entries were never reached in the model: only a client that lies to several cells about one
+transaction gets there, and harms nobody's transaction but its own.
 """
 
 import enum
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from dodona._core.effects import Append, AskTimestamps, SendToCell
 from dodona._core.messages import (
     Acknowledge,
     AskCoordinator,
+    CommitOne,
     Committed,
     Failure,
     OutcomeUnknown,
+    Prepare,
     Prepared,
+    QueryStatus,
     Reply,
     Status,
     TabletModifications,
+    TellAbort,
+    TellCommit,
 )
 from dodona._core.mischief import Point
-from dodona._core.sizes import wire_bytes
 from dodona.errors import (
     DodonaError,
-    InvalidRequest,
-    LimitExceeded,
-    Overloaded,
     SnapshotTooOld,
     TabletMoved,
     TransactionAborted,
@@ -36,13 +38,14 @@ from dodona.errors import (
 )
 from dodona.types import (
     MAX_TIMESTAMP,
-    TIMESTAMP_COUNTER_BITS,
+    NULL_TIMESTAMP,
     CellId,
     Key,
     SpecialWrites,
     Timestamp,
     TransactionId,
 )
+from dodona_tablets.core.admission import check_parts, check_transaction
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.locks import Lost, acquire, check_row, groups_of
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
@@ -53,12 +56,17 @@ from dodona_tablets.core.transaction import State, Transaction
 ROUTES_MAX = 8
 
 
-class Event(enum.Enum):
-    """What other cells say. A prepare comes from a client, with a request: see `prepare`."""
+class ParticipantEvent(enum.Enum):
+    """What clients, the oracle and other cells say, in the words of the document's table."""
 
-    QUERY_STATUS = "status"
-    TELL_COMMIT = "commit"
+    __hash__ = object.__hash__  # Enum's own is Python code: too slow for every commit
+
+    PREPARE = "prepare, commit-one"
+    TIMESTAMP = "timestamp p"
+    QUERY_STATUS = "status, with poison"
+    TELL_COMMIT = "commit at c"
     TELL_ABORT = "abort"
+    TELL_FORGOTTEN = "abort, forgotten"
 
 
 POISONED = Failure(TransactionAborted.kind, "the transaction was given up before it was prepared")
@@ -71,52 +79,38 @@ class Participant:
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
 
-    # Prepare and one-cell commit: the same thing with one participant or several
+    # Events
 
-    def prepare(
-        self,
-        route: Any,
-        transaction: TransactionId,
-        participants: tuple[CellId, ...],
-        modifications: tuple[TabletModifications, ...],
-        *,
-        is_blind: bool = False,
-    ) -> None:
-        """Rules 1 to 4, 9, 11, 12 and 20, by the transaction's state here."""
-        cell = self._cell
-        alive = cell.transactions.get(transaction)
-        if alive is not None:
-            self._prepare_again(route, alive)
-            return
-        outcome = cell.outcomes.get(transaction)
-        if isinstance(outcome, Failure):
-            cell.reply(route, outcome)
-        elif outcome is not None:
-            cell.reply(route, Committed(transaction, outcome))
-        elif transaction <= cell.outcomes.watermark:
+    def prepare(self, route: Any, body: CommitOne | Prepare) -> None:
+        """Prepare and one-cell commit: the same thing with several participants or one."""
+        _ON_PREPARE[self._cell.state_of(body.transaction)](self, route, body)
+
+    def handle_timestamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
+        """The oracle's answer."""
+        _ON_TIMESTAMP[self._cell.state_of(transaction)](self, transaction, timestamp)
+
+    def handle(self, event: ParticipantEvent, body: QueryStatus | TellCommit | TellAbort) -> None:
+        """What another cell says."""
+        TABLE[event][self._cell.state_of(body.transaction)](self, body)
+
+    def _ignore(self, *_: Any) -> None:
+        """Rule 10, and what needs no answer: whoever has to know asks again."""
+
+    # Prepare: rules 1 to 4, 9, 11, 12 and 20
+
+    def _begin(self, route: Any, body: CommitOne | Prepare) -> None:
+        cell, transaction, modifications = self._cell, body.transaction, body.modifications
+        if transaction <= cell.outcomes.watermark:
             cell.reply(route, OutcomeUnknown(transaction))
+            return
+        start = Timestamp(transaction)
+        participants: tuple[CellId, ...]
+        if type(body) is Prepare:
+            participants = body.participants
         else:
-            start = MAX_TIMESTAMP if is_blind else Timestamp(transaction)
-            self._begin(route, transaction, start, participants, modifications)
-
-    def _prepare_again(self, route: Any, alive: Transaction) -> None:
-        """Rule 11: a repeat gets the same answer."""
-        if alive.state is State.PREPARED:
-            self._cell.reply(route, Prepared(alive.id, alive.prepare_timestamp))
-        elif alive.state is State.COMMITTED:
-            self._cell.reply(route, Committed(alive.id, alive.commit_timestamp))
-        else:
-            alive.routes = (*alive.routes[1 - ROUTES_MAX :], route)
-
-    def _begin(
-        self,
-        route: Any,
-        transaction: TransactionId,
-        start: Timestamp,
-        participants: tuple[CellId, ...],
-        modifications: tuple[TabletModifications, ...],
-    ) -> None:
-        cell = self._cell
+            participants = (cell.id,)
+            if body.is_blind:  # type: ignore[union-attr]  # it is a CommitOne
+                start = MAX_TIMESTAMP
         try:
             tablets = tuple([cell.tablet(part.tablet, part.revision) for part in modifications])
             if cell.may_misbehave and len(participants) > 1 and cell.mischief(Point.PRETEND_MOVED):
@@ -125,8 +119,8 @@ class Participant:
             cell.reply(route, failure_of(error))
             return
         try:
-            self._check_admission(transaction, participants)
-            self._check_parts(transaction, modifications, tablets)
+            check_transaction(cell, transaction, participants)
+            check_parts(cell, transaction, modifications, tablets)
         except DodonaError as error:
             failure = failure_of(error)
             cell.refuse(transaction, failure)
@@ -138,47 +132,24 @@ class Participant:
         cell.transactions[transaction] = begun
         self.lock(begun)
 
-    def _check_admission(
-        self, transaction: TransactionId, participants: tuple[CellId, ...]
-    ) -> None:
-        cell, limits = self._cell, self._cell.limits
-        is_alone = len(participants) == 1
-        if cell.id not in participants or not (is_alone or are_distinct(participants)):
-            raise InvalidRequest("this cell is not a participant", cell=cell.id)
-        is_full = len(cell.transactions) >= limits.transactions_alive_max
-        if is_full or (cell.may_misbehave and cell.mischief(Point.PRETEND_OVERLOADED)):
-            raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
-        if cell.latest - transaction > limits.transaction_life_s_max << TIMESTAMP_COUNTER_BITS:
-            raise SnapshotTooOld(f"the transaction is older than {limits.transaction_life_s_max} s")
+    def _answer_later(self, route: Any, body: CommitOne | Prepare) -> None:
+        alive = self._cell.transactions[body.transaction]
+        alive.routes = (*alive.routes[1 - ROUTES_MAX :], route)
 
-    def _check_parts(
-        self,
-        transaction: TransactionId,
-        modifications: tuple[TabletModifications, ...],
-        tablets: tuple[Tablet, ...],
-    ) -> None:
-        limits = self._cell.limits
-        if len(modifications) > 1 and not are_distinct([part.tablet for part in modifications]):
-            raise InvalidRequest("a transaction names a tablet twice", cell=self._cell.id)
-        rows_left, bytes_left = limits.transaction_rows_max, limits.transaction_bytes_max
-        for tablet, part in zip(tablets, modifications, strict=True):
-            rows_left -= len(part.writes) + len(part.locks)
-            if rows_left < 0:
-                raise LimitExceeded(f"a transaction has at most {limits.transaction_rows_max} rows")
-            if transaction <= tablet.fence:  # rule 9
-                text = "the transaction began before the tablet was mounted or its cell restarted"
-                raise SnapshotTooOld(text, table=tablet.assignment.path)
-            tablet.check_open()
-            if not tablet.is_atomic:
-                raise atomicity_mismatch("full", "none", tablet)
-            tablet.check_modifications(part)
-            bytes_left -= wire_bytes(part.writes)
-            if bytes_left < 0:
-                text = f"a transaction writes at most {limits.transaction_bytes_max} bytes"
-                raise LimitExceeded(text, table=tablet.assignment.path)
-        if transaction <= self._cell.fence:  # one that touches no tablet
-            text = "the transaction began before the cell restarted"
-            raise SnapshotTooOld(text, cell=self._cell.id)
+    def _answer_prepared(self, route: Any, body: CommitOne | Prepare) -> None:
+        alive = self._cell.transactions[body.transaction]
+        self._cell.reply(route, Prepared(alive.id, alive.prepare_timestamp))
+
+    def _answer_committed(self, route: Any, body: CommitOne | Prepare) -> None:
+        at = self._cell.commit_timestamp_of(body.transaction)
+        self._cell.reply(route, Committed(body.transaction, at))
+
+    def _answer_refused(self, route: Any, body: CommitOne | Prepare) -> None:
+        failure = self._cell.outcomes.get(body.transaction)
+        assert isinstance(failure, Failure)
+        self._cell.reply(route, failure)
+
+    # Locks
 
     def lock(self, transaction: Transaction) -> None:
         """Check everything, then take everything (so that a refusal has nothing to undo)."""
@@ -231,19 +202,19 @@ class Participant:
         for route in (*routes, *asked):
             self._cell.reply(route, failure)
 
-    def handle_timestamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
-        """The oracle's answer: the prepare timestamp, or the commit timestamp of one cell alone."""
+    # The oracle's answer
+
+    def _stamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
+        """The prepare timestamp, or the commit timestamp of one cell alone."""
         cell = self._cell
-        alive = cell.transactions.get(transaction)
-        if alive is None or alive.state is not State.LOCKED:
-            return  # rule 10: it was refused or poisoned meanwhile
+        alive = cell.transactions[transaction]
         if cell.may_misbehave and cell.mischief(Point.LOSE_PREPARE_TIMESTAMP):
             return
         if timestamp <= transaction:  # rule 3
             self.refuse(alive, failure_of(SnapshotTooOld("the start timestamp is in the future")))
             return
         reply: Reply
-        if alive.is_one_cell:
+        if len(alive.participants) == 1:
             record = CommittedHere(transaction, timestamp, alive.modifications)
             cell.effects.append(Append(record))
             cell.apply(alive, timestamp)
@@ -275,113 +246,135 @@ class Participant:
         body = AskCoordinator(self._cell.id, alive.id)
         self._cell.effects.append(SendToCell(alive.coordinator, body))
 
-    # Decisions and questions from other cells
+    # Recovery's question
 
-    def handle(
-        self, event: Event, source: CellId, transaction: TransactionId, at: Timestamp
-    ) -> None:
-        state = self._cell.state_of(transaction)
-        TABLE[event, state](self, source, transaction, at)
-
-    def _status_poison(self, source: CellId, transaction: TransactionId, _: Timestamp) -> None:
+    def _status_poison(self, body: QueryStatus) -> None:
         """Rule 14: whoever is not prepared never will be. At or below the watermark that needs no
         record, and must not have one (rule 12): it may have been a commit that was forgotten."""
-        alive = self._cell.transactions.get(transaction)
-        if alive is not None:
-            self.refuse(alive, POISONED)
-        elif transaction > self._cell.outcomes.watermark:
-            self._cell.refuse(transaction, POISONED)
-        self._status_refused(source, transaction, _)
+        if body.transaction > self._cell.outcomes.watermark:
+            self._cell.refuse(body.transaction, POISONED)
+        self._status_refused(body)
 
-    def _status_refused(self, source: CellId, transaction: TransactionId, _: Timestamp) -> None:
-        self._send_status(source, transaction, State.REFUSED, Timestamp(0))
+    def _status_give_up(self, body: QueryStatus) -> None:
+        """Rule 14, too."""
+        self.refuse(self._cell.transactions[body.transaction], POISONED)
+        self._status_refused(body)
 
-    def _status_prepared(self, source: CellId, transaction: TransactionId, _: Timestamp) -> None:
-        alive = self._cell.transactions[transaction]
-        self._send_status(source, transaction, State.PREPARED, alive.prepare_timestamp)
+    def _status_refused(self, body: QueryStatus) -> None:
+        self._send_status(body, State.REFUSED, NULL_TIMESTAMP)
 
-    def _status_committed(self, source: CellId, transaction: TransactionId, _: Timestamp) -> None:
-        alive = self._cell.transactions.get(transaction)
-        at = alive.commit_timestamp if alive else self._cell.outcomes.get(transaction)
-        assert at is not None
-        assert not isinstance(at, Failure)
-        self._send_status(source, transaction, State.COMMITTED, at)
+    def _status_prepared(self, body: QueryStatus) -> None:
+        alive = self._cell.transactions[body.transaction]
+        self._send_status(body, State.PREPARED, alive.prepare_timestamp)
 
-    def _send_status(
-        self, to: CellId, transaction: TransactionId, state: State, at: Timestamp
-    ) -> None:
-        body = Status(self._cell.id, transaction, state.value, at)
-        self._cell.effects.append(SendToCell(to, body))
+    def _status_committed(self, body: QueryStatus) -> None:
+        at = self._cell.commit_timestamp_of(body.transaction)
+        self._send_status(body, State.COMMITTED, at)
 
-    def _commit(self, source: CellId, transaction: TransactionId, at: Timestamp) -> None:
-        cell = self._cell
-        alive = cell.transactions[transaction]
-        if alive.coordinator != source:
-            self._misfit(source, transaction, at)
+    def _send_status(self, body: QueryStatus, state: State, at: Timestamp) -> None:
+        status = Status(self._cell.id, body.transaction, state.value, at)
+        self._cell.effects.append(SendToCell(body.source, status))
+
+    # Decisions
+
+    def _commit(self, body: TellCommit) -> None:
+        cell, at = self._cell, body.timestamp
+        alive = cell.transactions[body.transaction]
+        if alive.coordinator != body.source:
+            self._misfit(body)
             return
         if not cell.may_be_issued(at):
             return  # we are behind, or it is a lie: whoever has decided so says it again
         if at < alive.prepare_timestamp:  # a lie: our readers have seen what was before
             cell.misfit_count += 1
             at = alive.prepare_timestamp
-        cell.effects.append(Append(CommitDecided(transaction, at)))
+        cell.effects.append(Append(CommitDecided(alive.id, at)))
         cell.apply(alive, at)
         cell.finish_committed(alive)
-        self._acknowledge(source, transaction, at)
+        self._acknowledge(body)
 
-    def _abort_prepared(self, source: CellId, transaction: TransactionId, at: Timestamp) -> None:
-        alive = self._cell.transactions[transaction]
-        if alive.coordinator != source:
-            self._misfit(source, transaction, at)
+    def _abort(self, body: TellAbort) -> None:
+        alive = self._cell.transactions[body.transaction]
+        if alive.coordinator != body.source:
+            self._misfit(body)
             return
-        self._cell.effects.append(Append(AbortDecided(transaction)))
+        self._cell.effects.append(Append(AbortDecided(alive.id)))
         self._cell.finish_refused(alive, ABORTED)
-        self._acknowledge(source, transaction, at)
+        self._acknowledge(body)
 
-    def abort_forgotten(self, source: CellId, transaction: TransactionId) -> None:
-        """The coordinator has no record of it: only whoever is still prepared learns from that."""
-        if self._cell.state_of(transaction) is State.PREPARED:
-            self._abort_prepared(source, transaction, Timestamp(0))
+    def _abort_unprepared(self, body: TellAbort) -> None:
+        self.refuse(self._cell.transactions[body.transaction], ABORTED)
+        self._acknowledge(body)
 
-    def _abort_unprepared(self, source: CellId, transaction: TransactionId, at: Timestamp) -> None:
-        self.refuse(self._cell.transactions[transaction], ABORTED)
-        self._acknowledge(source, transaction, at)
-
-    def _acknowledge(self, source: CellId, transaction: TransactionId, _: Timestamp) -> None:
+    def _acknowledge(self, body: TellCommit | TellAbort) -> None:
         if self._cell.mischief(Point.FORGET_TO_ACKNOWLEDGE):
             return
-        self._cell.effects.append(SendToCell(source, Acknowledge(self._cell.id, transaction)))
+        done = Acknowledge(self._cell.id, body.transaction)
+        self._cell.effects.append(SendToCell(body.source, done))
 
-    def _misfit(self, source: CellId, transaction: TransactionId, at: Timestamp) -> None:
+    def _misfit(self, body: TellCommit | TellAbort) -> None:
         """Decided by one who does not decide this, or against what we said. It is not obeyed, and
         need not be said again."""
         self._cell.misfit_count += 1
-        self._acknowledge(source, transaction, at)
+        self._acknowledge(body)
 
 
-Handler = Callable[[Participant, CellId, TransactionId, Timestamp], None]
+Handler = Callable[..., None]
+"""Those of one event take the same arguments."""
 
-
-TABLE: dict[tuple[Event, State], Handler] = {
-    (Event.QUERY_STATUS, State.NONE): Participant._status_poison,
-    (Event.QUERY_STATUS, State.WAITING): Participant._status_poison,
-    (Event.QUERY_STATUS, State.LOCKED): Participant._status_poison,
-    (Event.QUERY_STATUS, State.PREPARED): Participant._status_prepared,
-    (Event.QUERY_STATUS, State.COMMITTED): Participant._status_committed,
-    (Event.QUERY_STATUS, State.REFUSED): Participant._status_refused,
-    (Event.TELL_COMMIT, State.NONE): Participant._acknowledge,
-    (Event.TELL_COMMIT, State.WAITING): Participant._misfit,
-    (Event.TELL_COMMIT, State.LOCKED): Participant._misfit,
-    (Event.TELL_COMMIT, State.PREPARED): Participant._commit,
-    (Event.TELL_COMMIT, State.COMMITTED): Participant._acknowledge,
-    (Event.TELL_COMMIT, State.REFUSED): Participant._misfit,
-    (Event.TELL_ABORT, State.NONE): Participant._acknowledge,
-    (Event.TELL_ABORT, State.WAITING): Participant._abort_unprepared,
-    (Event.TELL_ABORT, State.LOCKED): Participant._abort_unprepared,
-    (Event.TELL_ABORT, State.PREPARED): Participant._abort_prepared,
-    (Event.TELL_ABORT, State.COMMITTED): Participant._misfit,
-    (Event.TELL_ABORT, State.REFUSED): Participant._acknowledge,
+TABLE: Final[dict[ParticipantEvent, dict[State, Handler]]] = {
+    ParticipantEvent.PREPARE: {
+        State.NONE: Participant._begin,
+        State.WAITING: Participant._answer_later,
+        State.LOCKED: Participant._answer_later,
+        State.PREPARED: Participant._answer_prepared,
+        State.COMMITTED: Participant._answer_committed,
+        State.REFUSED: Participant._answer_refused,
+    },
+    ParticipantEvent.TIMESTAMP: {
+        State.NONE: Participant._ignore,
+        State.WAITING: Participant._ignore,
+        State.LOCKED: Participant._stamp,
+        State.PREPARED: Participant._ignore,
+        State.COMMITTED: Participant._ignore,
+        State.REFUSED: Participant._ignore,
+    },
+    ParticipantEvent.QUERY_STATUS: {
+        State.NONE: Participant._status_poison,
+        State.WAITING: Participant._status_give_up,
+        State.LOCKED: Participant._status_give_up,
+        State.PREPARED: Participant._status_prepared,
+        State.COMMITTED: Participant._status_committed,
+        State.REFUSED: Participant._status_refused,
+    },
+    ParticipantEvent.TELL_COMMIT: {
+        State.NONE: Participant._acknowledge,
+        State.WAITING: Participant._misfit,
+        State.LOCKED: Participant._misfit,
+        State.PREPARED: Participant._commit,
+        State.COMMITTED: Participant._acknowledge,
+        State.REFUSED: Participant._misfit,
+    },
+    ParticipantEvent.TELL_ABORT: {
+        State.NONE: Participant._acknowledge,
+        State.WAITING: Participant._abort_unprepared,
+        State.LOCKED: Participant._abort_unprepared,
+        State.PREPARED: Participant._abort,
+        State.COMMITTED: Participant._misfit,
+        State.REFUSED: Participant._acknowledge,
+    },
+    ParticipantEvent.TELL_FORGOTTEN: {
+        State.NONE: Participant._ignore,
+        State.WAITING: Participant._ignore,
+        State.LOCKED: Participant._ignore,
+        State.PREPARED: Participant._abort,
+        State.COMMITTED: Participant._ignore,
+        State.REFUSED: Participant._ignore,
+    },
 }
+_ON_PREPARE: Final = TABLE[ParticipantEvent.PREPARE]
+_ON_TIMESTAMP: Final = TABLE[ParticipantEvent.TIMESTAMP]
+"""Two rows at hand: to look one up costs a commit as much as a lock."""
 
 
 def _check_rows(
@@ -430,16 +423,6 @@ def acquire_all(transaction: Transaction) -> None:
 def shared_groups(special: SpecialWrites, key: Key) -> int:
     """The lock groups that the write of this key takes by shared_write."""
     return special[key][1] if key in special else 0
-
-
-def are_distinct(numbers: Sequence[int]) -> bool:
-    return len(set(numbers)) == len(numbers)
-
-
-def atomicity_mismatch(given: str, wanted: str, tablet: Tablet) -> DodonaError:
-    return InvalidRequest(
-        f'Invalid atomicity mode: "{given}" instead of "{wanted}"', table=tablet.assignment.path
-    )
 
 
 def timed_out_waiting(transaction: Transaction) -> Failure:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class State(enum.Enum):
     """COMMITTED and REFUSED are also the two kinds of a finished transaction's outcome."""
 
+    __hash__ = object.__hash__  # Enum's own is Python code: too slow for every commit
+
     NONE = "none"
     WAITING = "waiting"
     LOCKED = "locked"

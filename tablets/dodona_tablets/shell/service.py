@@ -20,6 +20,7 @@ from dodona.types import CellId
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.outcome_page import add_outcome_page
 from dodona_tablets.shell.settings import NodeSettings
 
 _logger: Final = logging.getLogger("dodona.node")
@@ -73,6 +74,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
 
     pages = FastAPI(title="Dodona tablet node", lifespan=lifespan)
     _add_pages(pages, core, runtime, log)
+    add_outcome_page(pages, runtime)
     endpoint_limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,

@@ -17,6 +17,7 @@ from dodona._core.messages import (
     GenerateTimestamps,
     GetTable,
     OutcomeUnknown,
+    PeekOutcome,
     Prepare,
     Prepared,
     Reply,
@@ -276,6 +277,6 @@ def test_an_outcome_that_stays_unknown_names_the_transaction() -> None:
         finish(it, lambda target, _: Cluster((), ()) if target == MASTER else LOST)
     assert caught.value.attributes == {"transaction": 1_000, "coordinator": 0}
     asking = Play(clock, session.outcome(TransactionId(1_000)))
-    assert asking.call == (0, AskOutcome(TransactionId(1_000)))
+    assert asking.call == (0, PeekOutcome(TransactionId(1_000)))
     asking.answer(OutcomeUnknown(TransactionId(1_000)))
     assert asking.result.state == "unknown"

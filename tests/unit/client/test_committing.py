@@ -14,12 +14,14 @@ from dodona._core.messages import (
     GetCluster,
     GetTable,
     OutcomeUnknown,
+    PeekOutcome,
     Prepare,
     Prepared,
     Reply,
     Request,
 )
-from dodona._core.session import Outcome, Session
+from dodona._core.outcomes import Outcome
+from dodona._core.session import Session
 from dodona._core.steps import MASTER, Calls, Target
 from dodona._core.transaction import TransactionState
 from dodona.errors import (
@@ -259,7 +261,7 @@ def test_nobody_answers_for_ten_seconds_then_the_outcome_is_unknown() -> None:
     assert error.attributes == {"transaction": ID, "coordinator": 0}
     assert bench.transaction.state is TransactionState.COMMITTING
     later = Play(bench.clock, bench.session.outcome(ID))
-    assert later.call == (0, AskOutcome(ID))
+    assert later.call == (0, PeekOutcome(ID))
     later.answer(committed(60))
     assert later.result == Outcome("committed", Timestamp(60))
     assert bench.outcome() == later.result
@@ -458,28 +460,10 @@ def test_a_caller_that_goes_away_can_ask_later() -> None:
     bench.commit.give_up()
     assert bench.state == "committing"
     later = Play(bench.clock, bench.session.outcome(ID))
-    assert later.call == (0, AskOutcome(ID))
+    assert later.call == (0, PeekOutcome(ID))
 
 
 # ---- the memory of outcomes
-
-
-def test_another_clients_transaction_needs_its_coordinator() -> None:
-    clock = Clock()
-    session = new_session(clock)
-    with pytest.raises(InvalidRequest, match="coordinator"):
-        play(clock, session.outcome(ID), nobody)
-    asked = Play(clock, session.outcome(ID, CellId(4)))
-    assert asked.call == (4, AskOutcome(ID))
-    asked.answer(OutcomeUnknown(ID))
-    assert asked.result == Outcome("unknown")
-
-
-def test_asking_an_unreachable_cell_raises() -> None:
-    clock = Clock()
-    session = new_session(clock)
-    with pytest.raises(Unavailable):
-        play(clock, session.outcome(ID, CellId(4)), lambda target, body: LOST)
 
 
 def test_the_memory_is_bounded() -> None:
@@ -488,5 +472,4 @@ def test_the_memory_is_bounded() -> None:
     session._keep(ID, Outcome("aborted"))
     for number in range(session.limits.outcomes_remembered_max):
         session._keep(TransactionId(1_000 + number), Outcome("aborted"))
-    with pytest.raises(InvalidRequest):
-        play(clock, session.outcome(ID), nobody)
+    assert Play(clock, session.outcome(ID)).calls  # it has to ask

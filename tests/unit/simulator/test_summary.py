@@ -59,7 +59,7 @@ def goals_met(*results: Result) -> dict[str, bool]:
 
 def test_runs_add_up() -> None:
     summary = Summary(60)
-    summary.add(result(1, virtual_seconds=62, crashes=4, lost=9), 0.5)
+    summary.add(result(1, virtual_seconds=62, crashes=4), 0.5)
     summary.add(result(2, virtual_seconds=63, crashes=1), 1.5, "elsewhere")
     summary.add(result(3, virtual_seconds=61), 0.5, "here")
     summary.elapsed_seconds = 1.5
@@ -69,7 +69,7 @@ def test_runs_add_up() -> None:
     assert summary.core_ratio == pytest.approx(74.4)
     assert summary.counts["crashes"] == 5
     assert summary.scheduled_faults == {"crash cell": 9, "cut link": 6}
-    assert summary.other_faults == {"crash with disk kept": 3, "lost": 9, "slow": 21}
+    assert summary.other_faults == {"crash with disk kept": 3, "datagram slow": 21}
     assert summary.messages == {"Prepare": 15}
     assert summary.mischief == {"LOSE_ANSWER": 3}
     assert summary.workloads == {"bank": 3}

@@ -14,11 +14,8 @@ from dodona._core.messages import (
     TabletModifications,
 )
 from dodona.types import CellId, Revision, TransactionId
-from dodona_tablets.core import coordinator, participant
 from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.participant import Event
 from dodona_tablets.core.records import CommittedHere
-from dodona_tablets.core.transaction import State
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,
@@ -36,12 +33,6 @@ from unit.tablets.cells import (
 def kind(reply: object) -> str:
     assert isinstance(reply, Failure), reply
     return reply.kind
-
-
-def test_every_event_has_an_entry_for_every_state() -> None:
-    assert set(participant.TABLE) == {(event, state) for event in Event for state in State}
-    questions = {(question, state) for question in coordinator.Question for state in State}
-    assert set(coordinator.TABLE) == questions
 
 
 def test_a_commit_is_seen_from_its_timestamp_on() -> None:

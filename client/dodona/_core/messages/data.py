@@ -88,6 +88,14 @@ class AskOutcome(Message, frozen=True, array_like=True, gc=False, tag=13):
     transaction: TransactionId
 
 
+class PeekOutcome(Message, frozen=True, array_like=True, gc=False, tag=20):
+    """To any cell: what is known there of the transaction? Answering changes nothing. `Aborted`
+    says that it will never be committed *here*: of the transaction that is true if this cell
+    coordinates it. → Committed | Aborted | Undecided | OutcomeUnknown."""
+
+    transaction: TransactionId
+
+
 class WriteNonAtomic(Message, frozen=True, array_like=True, gc=False, tag=14):
     """Rows of an `atomicity=none` table, stamped by the client's clock. → Written | Failure."""
 
@@ -181,6 +189,13 @@ class OutcomeUnknown(Message, frozen=True, array_like=True, gc=False, tag=33):
     transaction: TransactionId
 
 
+class Undecided(Message, frozen=True, array_like=True, gc=False, tag=40):
+    """Nothing final is known yet. While it commits here, `coordinator` is who decides it."""
+
+    transaction: TransactionId
+    coordinator: CellId | None = None
+
+
 class Written(Message, frozen=True, array_like=True, gc=False, tag=34):
     """`timestamp` is the largest that the rows got."""
 
@@ -231,6 +246,7 @@ DataRequest = (
     | Prepare
     | Decide
     | AskOutcome
+    | PeekOutcome
     | WriteNonAtomic
     | WriteArrow
     | Lookup
@@ -244,6 +260,7 @@ DataReply = (
     | Prepared
     | Aborted
     | OutcomeUnknown
+    | Undecided
     | Written
     | Rows
     | VersionedRows

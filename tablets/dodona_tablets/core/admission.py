@@ -1,0 +1,82 @@
+"""Who may begin to commit here, and who never may.
+
+Owns: the checks of a transaction and of what it brings, before it takes any lock: the fence (rule 9
+of `docs/commit-protocol.md`), a transaction's life, and the bounds in number and size. Rows and
+locks are not looked at, and nothing is changed: `participant` records what is refused.
+"""
+
+from collections.abc import Sequence
+
+from dodona._core.messages import TabletModifications
+from dodona._core.mischief import Point
+from dodona._core.sizes import wire_bytes
+from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, Overloaded, SnapshotTooOld
+from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
+from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.tablet import Tablet
+
+
+def check_transaction(
+    cell: Cell, transaction: TransactionId, participants: tuple[CellId, ...]
+) -> None:
+    """Raises InvalidRequest, Overloaded, SnapshotTooOld."""
+    is_alone = len(participants) == 1
+    if cell.id not in participants or not (is_alone or are_distinct(participants)):
+        raise InvalidRequest("this cell is not a participant", cell=cell.id)
+    is_full = len(cell.transactions) >= cell.limits.transactions_alive_max
+    if is_full or (cell.may_misbehave and cell.mischief(Point.PRETEND_OVERLOADED)):
+        raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
+    if has_outlived(cell, transaction):
+        life_s_max = cell.limits.transaction_life_s_max
+        raise SnapshotTooOld(f"the transaction is older than {life_s_max} s")
+
+
+def check_parts(
+    cell: Cell,
+    transaction: TransactionId,
+    modifications: tuple[TabletModifications, ...],
+    tablets: tuple[Tablet, ...],
+) -> None:
+    """Raises InvalidRequest, LimitExceeded, SnapshotTooOld, and what the tablets raise."""
+    limits = cell.limits
+    if len(modifications) > 1 and not are_distinct([part.tablet for part in modifications]):
+        raise InvalidRequest("a transaction names a tablet twice", cell=cell.id)
+    rows_left, bytes_left = limits.transaction_rows_max, limits.transaction_bytes_max
+    for tablet, part in zip(tablets, modifications, strict=True):
+        rows_left -= len(part.writes) + len(part.locks)
+        if rows_left < 0:
+            raise LimitExceeded(f"a transaction has at most {limits.transaction_rows_max} rows")
+        if transaction <= tablet.fence:  # rule 9
+            text = "the transaction began before the tablet was mounted or its cell restarted"
+            raise SnapshotTooOld(text, table=tablet.assignment.path)
+        tablet.check_open()
+        if not tablet.is_atomic:
+            raise atomicity_mismatch("full", "none", tablet)
+        tablet.check_modifications(part)
+        bytes_left -= wire_bytes(part.writes)
+        if bytes_left < 0:
+            text = f"a transaction writes at most {limits.transaction_bytes_max} bytes"
+            raise LimitExceeded(text, table=tablet.assignment.path)
+    if transaction <= cell.fence:  # one that touches no tablet
+        raise SnapshotTooOld("the transaction began before the cell restarted", cell=cell.id)
+
+
+def can_never_begin(cell: Cell, transaction: TransactionId) -> bool:
+    """Whether a transaction that is not here certainly never will be: both bounds only rise, and
+    no tablet lets in whom the cell's own fence turns away."""
+    return transaction <= cell.fence or has_outlived(cell, transaction)
+
+
+def has_outlived(cell: Cell, transaction: TransactionId) -> bool:
+    """Whether it is older than transactions may get, by the oracle's time as it is known here."""
+    return cell.latest - transaction > cell.limits.transaction_life_s_max << TIMESTAMP_COUNTER_BITS
+
+
+def are_distinct(numbers: Sequence[int]) -> bool:
+    return len(set(numbers)) == len(numbers)
+
+
+def atomicity_mismatch(given: str, wanted: str, tablet: Tablet) -> DodonaError:
+    return InvalidRequest(
+        f'Invalid atomicity mode: "{given}" instead of "{wanted}"', table=tablet.assignment.path
+    )

@@ -1,0 +1,73 @@
+"""The REST page that says what this cell knows of a transaction.
+
+Owns: the path, the JSON, and what is answered to nonsense: `application/problem+json`. It asks the
+core through the runtime as any client would, and changes nothing.
+"""
+
+from typing import Final
+
+import msgspec
+from fastapi import FastAPI, Response
+
+from dodona._core.messages import (
+    Aborted,
+    Committed,
+    Failure,
+    OutcomeUnknown,
+    PeekOutcome,
+    Reply,
+    Undecided,
+)
+from dodona._core.rest import JSON_TYPE, PROBLEM_TYPE, encode_problem, problem_of
+from dodona._io.runtime import Runtime
+from dodona.errors import InvalidRequest
+from dodona.types import MAX_TIMESTAMP, CellId, Timestamp, TransactionId
+
+TIMEOUT_MS: Final = 5_000
+DIGITS_MAX: Final = len(str(MAX_TIMESTAMP))
+STATES: Final[dict[type[Reply], str]] = {
+    Committed: "committed",
+    Aborted: "aborted",
+    Undecided: "pending",
+    OutcomeUnknown: "unknown",
+}
+
+
+class TransactionPage(msgspec.Struct, frozen=True):
+    """`coordinator` is who decides one that is `pending`, if that is known here."""
+
+    transaction: TransactionId
+    state: str
+    timestamp: Timestamp | None
+    coordinator: CellId | None
+
+
+def add_outcome_page(pages: FastAPI, runtime: Runtime) -> None:
+    """Serve it."""
+
+    @pages.get("/transactions/{transaction:path}", operation_id="peek_outcome")
+    async def peek_outcome(transaction: str) -> Response:
+        """What is known here of a transaction; asking changes nothing. `aborted` says that it will
+        never be committed in this cell: of the transaction that is true if this cell is its
+        coordinator. A transaction that is not over is `pending`, a forgotten one `unknown`."""
+        number = int(transaction) if _is_number(transaction) else 0
+        if not 0 < number <= MAX_TIMESTAMP:
+            text = f"a transaction's id is a number from 1 to {MAX_TIMESTAMP}"
+            return _problem(Failure(InvalidRequest.kind, text))
+        asked = TransactionId(number)
+        reply = await runtime.ask(PeekOutcome(asked), TIMEOUT_MS)
+        if isinstance(reply, Failure):
+            return _problem(reply)
+        at = reply.timestamp if isinstance(reply, Committed) else None
+        coordinator = reply.coordinator if isinstance(reply, Undecided) else None
+        page = TransactionPage(asked, STATES[type(reply)], at, coordinator)
+        return Response(msgspec.json.encode(page), media_type=JSON_TYPE)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
+
+
+def _problem(failure: Failure) -> Response:
+    problem = problem_of(failure)
+    return Response(encode_problem(problem), problem.status, media_type=PROBLEM_TYPE)
