@@ -1,6 +1,6 @@
 """A whole cluster on one machine: which processes, on which ports, with which folders.
 
-Owns: the layout (master, proxy, nodes), and its two forms: `run_cluster` for a terminal and
+Owns: the layout (master, proxies, nodes), and its two forms: `run_cluster` for a terminal and
 `LocalCluster` for programs and tests. How processes are kept up is `supervisor`'s business.
 Must not import the servers: they are started by module name, in processes of their own.
 """
@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -20,22 +21,26 @@ from typing import Final, Self
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.ports import HOST, PortReservation, reserve_ports
+from dodona_local.restart import BACK_OFF_S_MAX
 from dodona_local.supervisor import Plan, ProcessStatus, Report, Supervisor
 
 NODES_MAX: Final = 64
 START_WAIT_S_MAX: Final = 120.0
 POLL_S: Final = 0.02
 
+Arrange = Callable[[list[Plan]], list[Plan]]
+"""Takes the plans before anything starts, and gives those that are carried out."""
 
-def cluster_plans(folder: DataFolder, ports: tuple[int, ...]) -> list[Plan]:
-    """Master on the first port, proxy on the second, one node on each further one."""
-    master_port, proxy_port, *node_ports = ports
+
+def cluster_plans(folder: DataFolder, ports: tuple[int, ...], proxy_count: int = 1) -> list[Plan]:
+    """Master on the first port, then the proxies, then one node on each further one."""
+    master_port, *proxy_ports = ports[: 1 + proxy_count]
     master_url = f"http://{HOST}:{master_port}"
-    plans = [
-        _plan("master", "dodona_oracle", "master", port=master_port, data_dir=folder.master),
-        _plan("proxy", "dodona_oracle", "proxy", port=proxy_port, master_url=master_url),
-    ]
-    for cell, port in enumerate(node_ports):
+    plans = [_plan("master", "dodona_oracle", "master", port=master_port, data_dir=folder.master)]
+    for index, port in enumerate(proxy_ports):
+        name = f"proxy {index}" if index else "proxy"
+        plans.append(_plan(name, "dodona_oracle", "proxy", port=port, master_url=master_url))
+    for cell, port in enumerate(ports[1 + proxy_count :]):
         options = {"cell": cell, "data_dir": folder.node(cell), "master_url": master_url}
         plans.append(_plan(f"node {cell}", "dodona_tablets", port=port, **options))
     return plans
@@ -51,17 +56,29 @@ def _plan(name: str, module: str, *words: str, port: int, **options: object) -> 
 class _Launch:
     """What both forms hold while a cluster runs: the folder, the ports, the plans."""
 
-    def __init__(self, data_dir: Path, node_count: int, port_base: int) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        node_count: int,
+        port_base: int,
+        proxy_count: int = 1,
+        arrange: Arrange = list,
+    ) -> None:
+        assert proxy_count > 0
         if not 0 < node_count <= NODES_MAX:
             raise LaunchFailed(f"the number of nodes must be 1 to {NODES_MAX}, not {node_count}")
         self.folder = DataFolder(data_dir)
         try:
             self.folder.check_node_count(node_count)
-            self.ports: PortReservation = reserve_ports(port_base, 2 + node_count)
+            self.ports: PortReservation = reserve_ports(port_base, 1 + proxy_count + node_count)
         except LaunchFailed:
             self.folder.close()
             raise
-        self.plans = cluster_plans(self.folder, self.ports.ports)
+        try:
+            self.plans = arrange(cluster_plans(self.folder, self.ports.ports, proxy_count))
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         self.ports.release()
@@ -98,7 +115,8 @@ async def _run_in_terminal(launch: _Launch, say: Report, warn: Report) -> None:
 class LocalCluster:
     """A cluster for the length of a `with` block, supervised by a thread of this process.
 
-    `port_base=0` takes any free ports; `warn` gets a sentence when a process had to be restarted.
+    `port_base=0` takes any free ports; `warn` gets a sentence when a process had to be restarted,
+    which it is at most `back_off_s_max` after its end. `arrange` may change what is started.
     Raises LaunchFailed on entry when it can't start, on exit when it could not be kept up.
     """
 
@@ -107,18 +125,25 @@ class LocalCluster:
         data_dir: Path | str,
         *,
         node_count: int = 2,
+        proxy_count: int = 1,
         port_base: int = 0,
         warn: Report = lambda sentence: None,
+        back_off_s_max: float = BACK_OFF_S_MAX,
+        arrange: Arrange = list,
     ) -> None:
-        self._arguments = (Path(data_dir), node_count, port_base)
+        self._arguments = (Path(data_dir), node_count, port_base, proxy_count, arrange)
+        self._proxy_count = proxy_count
         self._warn = warn
+        self._back_off_s_max = back_off_s_max
         self._started: Future[None] = Future()
         self._failure: Exception | None = None
 
     def __enter__(self) -> Self:
         self._launch = _Launch(*self._arguments)
         self._stop = asyncio.Event()
-        self._supervisor = Supervisor(self._launch.plans, self._launch.folder, self._warn)
+        self._supervisor = Supervisor(
+            self._launch.plans, self._launch.folder, self._warn, self._back_off_s_max
+        )
         # Named factory: without one, the runner would set the calling thread's event loop.
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
@@ -153,18 +178,30 @@ class LocalCluster:
     @property
     def node_urls(self) -> tuple[str, ...]:
         """By cell id."""
-        return tuple(plan.url for plan in self._launch.plans[2:])
+        return tuple(plan.url for plan in self._launch.plans[1 + self._proxy_count :])
 
     @property
     def processes(self) -> dict[str, ProcessStatus]:
-        """Each process as it is now, by name: `master`, `proxy`, `node 0`, ..."""
+        """Each process as it is now, by name: `master`, `proxy`, `proxy 1`, ..., `node 0`, ..."""
         return self._supervisor.statuses()
 
     def kill(self, name: str) -> None:
         """`kill -9` a process, as a crash would. The cluster starts it again by itself."""
+        self._signal(name, signal.SIGKILL)
+
+    def pause(self, name: str) -> None:
+        """Have a process stand still until `resume`, as a machine that is too busy would."""
+        self._signal(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Let a process go on. Harmless if it runs."""
+        self._signal(name, signal.SIGCONT)
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
         pid = self.processes[name].pid
         if pid is not None:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended a moment ago
+                os.kill(pid, number)
 
     def wait_until_ready(self, name: str, *, start_count: int = 1, wait_s_max: float = 60) -> None:
         """Wait until the process was started `start_count` times and answers.

@@ -15,7 +15,8 @@ STEADY_S: Final = 10.0
 class RestartRules:
     """Counts how one server's lives ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, back_off_s_max: float = BACK_OFF_S_MAX) -> None:
+        self._back_off_s_max = back_off_s_max
         self._start_failures = 0
         self._short_lives = 0
 
@@ -33,4 +34,4 @@ class RestartRules:
         is_steady = ready_s is not None and ready_s >= STEADY_S
         self._short_lives = 1 if is_steady else self._short_lives + 1
         exponent = min(self._short_lives - 1, 16)  # bounded before it is raised
-        return min(BACK_OFF_S_MAX, BACK_OFF_S_MIN * 2.0**exponent)
+        return min(self._back_off_s_max, BACK_OFF_S_MIN * 2.0**exponent)

@@ -11,13 +11,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.probe import is_ready
-from dodona_local.restart import START_FAILURES_MAX, RestartRules
+from dodona_local.restart import BACK_OFF_S_MAX, START_FAILURES_MAX, RestartRules
 
 READY_WAIT_S_MAX: Final = 60.0
 READY_POLL_S: Final = 0.05
@@ -36,6 +36,15 @@ class Plan:
     arguments: tuple[str, ...]
     url: str
 
+    def with_option(self, option: str, value: str) -> "Plan":
+        """The same with `--option value`, in place of what it said before."""
+        words = list(self.arguments)
+        if option in words:
+            words[words.index(option) + 1] = value
+        else:
+            words += [option, value]
+        return replace(self, arguments=tuple(words))
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
@@ -51,13 +60,20 @@ class ProcessStatus:
 class Child:
     """One plan, and the process that now carries it out."""
 
-    def __init__(self, plan: Plan, folder: DataFolder, lifeline_fd: int, report: Report) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        folder: DataFolder,
+        lifeline_fd: int,
+        report: Report,
+        back_off_s_max: float,
+    ) -> None:
         self.plan = plan
         self.first_ready = asyncio.Event()
         self._folder = folder
         self._lifeline_fd = lifeline_fd
         self._report = report
-        self._rules = RestartRules()
+        self._rules = RestartRules(back_off_s_max)
         self.status = ProcessStatus(plan.name, plan.url, None, 0, is_ready=False)
 
     async def run(self) -> None:
@@ -128,11 +144,19 @@ class Child:
 class Supervisor:
     """Runs several children together: if one gives up, all stop."""
 
-    def __init__(self, plans: Sequence[Plan], folder: DataFolder, report: Report) -> None:
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        folder: DataFolder,
+        report: Report,
+        back_off_s_max: float = BACK_OFF_S_MAX,
+    ) -> None:
         assert plans
         # Children inherit the reading end; the writing end stays here alone (see `child`).
         self._lifeline_fds = os.pipe()
-        self._children = [Child(plan, folder, self._lifeline_fds[0], report) for plan in plans]
+        self._children = [
+            Child(plan, folder, self._lifeline_fds[0], report, back_off_s_max) for plan in plans
+        ]
 
     def statuses(self) -> dict[str, ProcessStatus]:
         return {child.plan.name: child.status for child in self._children}

@@ -23,6 +23,7 @@ from dodona_local.errors import ExtraMissing, LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.launcher import LocalCluster
 from dodona_local.ports import HOST, reserve_ports
+from dodona_local.supervisor import Plan
 
 pytestmark = pytest.mark.integration
 
@@ -150,6 +151,39 @@ def test_a_cluster_restarts_what_dies_and_keeps_its_addresses(tmp_path: Path) ->
         left = [status.pid for status in cluster.processes.values()]
     assert [line.partition(" ended")[0] for line in said] == ["master", "proxy", "node 0", "node 1"]
     assert not any(Path(f"/proc/{pid}").exists() for pid in left)
+
+
+def test_a_cluster_may_have_several_proxies_and_what_it_starts_may_be_changed(
+    tmp_path: Path,
+) -> None:
+    planned: list[str] = []
+
+    def arrange(plans: list[Plan]) -> list[Plan]:
+        planned.extend(plan.name for plan in plans)
+        return [
+            plan.with_option("--public-url", "http://127.0.0.1:1")
+            if plan.name == "proxy 1"
+            else plan.with_option("--port", plan.url.rpartition(":")[2])
+            for plan in plans
+        ]
+
+    with LocalCluster(tmp_path, node_count=1, proxy_count=2, arrange=arrange) as cluster:
+        assert list(cluster.processes) == planned == ["master", "proxy", "proxy 1", "node 0"]
+        assert cluster.node_urls == (cluster.processes["node 0"].url,)
+        with dodona.connect(cluster.master_url) as db:
+            proxies = set(db.get_cluster().proxies)
+        assert proxies == {cluster.proxy_url, "http://127.0.0.1:1"}
+
+
+def test_a_paused_process_answers_nobody_until_it_is_resumed(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, node_count=1) as cluster:
+        url = f"{cluster.node_urls[0]}/readyz"
+        cluster.pause("node 0")
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.get(url, timeout=0.5)
+        cluster.resume("node 0")
+        assert httpx.get(url, timeout=10).status_code == 200
+        assert cluster.processes["node 0"].start_count == 1
 
 
 def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:

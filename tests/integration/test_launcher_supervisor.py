@@ -287,6 +287,7 @@ def test_restarts_are_quick_at_first_then_slow_then_quick_again_after_a_long_lif
     assert waits[-1] == BACK_OFF_S_MAX
     assert rules.note_end(3600.0) == BACK_OFF_S_MIN
     assert not rules.has_given_up
+    assert max(map(RestartRules(0.3).note_end, [1.0] * 20)) == 0.3
 
 
 def test_only_failed_starts_in_a_row_end_the_patience() -> None:

@@ -1,0 +1,1 @@
+"""Real clusters under attack: processes killed and paused, connections cut, and what holds."""

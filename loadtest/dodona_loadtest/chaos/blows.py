@@ -1,0 +1,47 @@
+"""What hits a cluster, and when: drawn from a seed. When it lands is the machine's affair.
+
+Owns: the draws. Must not import: anything that has processes or clocks.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final, Literal, NamedTuple
+
+Role = Literal["master", "proxy", "node", "client"]
+ROLES: Final[tuple[Role, ...]] = ("master", "proxy", "node", "client")
+WEIGHTS: Final = {"master": 3, "proxy": 2, "node": 5, "client": 3}
+"""Nodes have most to lose, and there are several of them."""
+PAUSE_MS_MAX: Final = 4_000
+PATIENT_RATE: Final = 0.6
+
+
+class Blow(NamedTuple):
+    """After a while, to some processes at once. `pause_ms` is 0 for a kill. Patient ones let all
+    who were hit before come back first: else on a slow machine nobody would ever be at work."""
+
+    after_ms: int
+    targets: tuple[str, ...]
+    is_patient: bool
+    pause_ms: int = 0
+
+
+def role_of(name: str) -> Role:
+    """A process's role is the first word of its name."""
+    word = name.partition(" ")[0]
+    return next(role for role in ROLES if role == word)
+
+
+def draw_blow(random: Random, names: Sequence[str], after_ms_mean: float) -> Blow:
+    """The next one. Two at once are of any roles."""
+    after_ms = int(random.expovariate(1 / after_ms_mean))
+    role = random.choices(ROLES, [WEIGHTS[role] for role in ROLES])[0]
+    first = random.choice([name for name in names if role_of(name) == role])
+    is_patient = random.random() < PATIENT_RATE
+    dice = random.random()
+    if dice < 0.15:
+        pause_ms = int(PAUSE_MS_MAX ** random.uniform(0.5, 1))
+        return Blow(after_ms, (first,), is_patient, pause_ms)
+    if dice < 0.4:
+        second = random.choice([name for name in names if name != first])
+        return Blow(after_ms, (first, second), is_patient)
+    return Blow(after_ms, (first,), is_patient)

@@ -1,0 +1,138 @@
+"""Client processes that may be killed at any moment: what each did is in its journal.
+
+Owns: the processes and the pipes to them. A process whose pipe ends has lost its parent, and ends.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import random
+import signal
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+
+from dodona._core.context import Acknowledgement, SessionLimits
+from dodona.errors import Unavailable
+from dodona_loadtest.live.journal import Journal, JournaledHistory
+from dodona_loadtest.live.party import Party
+from dodona_loadtest.workloads import WORKLOADS
+
+_context: Final = multiprocessing.get_context("spawn")
+_END: Final = "end"
+COMMIT_S_MEAN: Final = 0.01
+
+
+class Order(NamedTuple):
+    """What a client process is to do. Equal workload seeds give equal tables."""
+
+    name: str
+    master_url: str
+    workload: str
+    workload_seed: float
+    session_count: int
+    think_ms_mean: float
+    acknowledgement: Acknowledgement
+    patience_ms: int
+    """How long it repeats a call, or asks for an outcome, before its caller is told."""
+    commit_death_rate: float
+    """How often the whole process dies by SIGKILL in the middle of a commit: by its own hand, since
+    nobody else could aim at that."""
+    journal: Path
+
+
+class ClientProcess:
+    """A process with a few sessions in it."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self._pipe, child_pipe = _context.Pipe()
+        self._process = _context.Process(target=_serve, args=(order, child_pipe), daemon=True)
+        self._process.start()
+        child_pipe.close()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    @property
+    def exit_status(self) -> int | None:
+        """Negative: the signal that ended it. None while it lives."""
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        """`kill -9`, and wait for its end."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """Ask it to finish what its sessions do."""
+        with suppress(OSError):
+            self._pipe.send(_END)
+
+    def wait(self, wait_s_max: float) -> bool:
+        """→ whether it has ended."""
+        self._process.join(wait_s_max)
+        return not self.is_alive
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Its process id stays its own until it is joined, which only this thread does.
+        if self._process.is_alive() and self._process.pid is not None:
+            os.kill(self._process.pid, number)
+
+
+def _serve(order: Order, pipe: Connection) -> None:
+    """The child."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends all
+    asyncio.run(_use(order, pipe))
+
+
+async def _use(order: Order, pipe: Connection) -> None:
+    history = JournaledHistory()
+    workload = WORKLOADS[order.workload](Random(order.workload_seed))
+    journal = Journal(order.journal, history, workload.violations)
+    party = Party(
+        order.master_url,
+        workload,
+        history,
+        acknowledgement=order.acknowledgement,
+        limits=SessionLimits(retry_ms_max=order.patience_ms),
+        think_ms_mean=order.think_ms_mean,
+        notice=journal.save,
+    )
+
+    def take_word() -> None:
+        try:
+            pipe.recv()
+        except EOFError:
+            os._exit(1)  # at once: nobody is left to read the journal
+        party.end()
+
+    asyncio.get_running_loop().add_reader(pipe.fileno(), take_word)
+    with suppress(Unavailable):  # then it asks the master for timestamps, as clients may
+        await party.connect()
+    async with asyncio.TaskGroup() as sessions:
+        for index in range(order.session_count):
+            name = f"{order.name}.s{index}"
+            db = party.recorder(name, Random(f"{order.workload_seed}/{name}"))
+            db.on_commit = lambda: _maybe_die(order.commit_death_rate)
+            sessions.create_task(party.use(db))
+    asyncio.get_running_loop().remove_reader(pipe.fileno())
+    journal.close()
+    await party.close()
+
+
+def _maybe_die(rate: float) -> None:
+    """A commit takes a few round trips and flushes: some time during these."""
+    if random.random() < rate:
+        delay_s = random.expovariate(1 / COMMIT_S_MEAN)
+        asyncio.get_running_loop().call_later(delay_s, os.kill, os.getpid(), signal.SIGKILL)

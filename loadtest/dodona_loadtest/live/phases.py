@@ -1,0 +1,167 @@
+"""What comes before and after the sessions of a run: tables, last writes, and the final dump.
+
+Owns: the protocols of it, which any driver may run. Whatever has to work when nothing is broken any
+more is repeated until a deadline, and its passing is NotLive.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from dodona._core.steps import Pause, Protocol
+from dodona._core.versions import VersionedRow
+from dodona.errors import DodonaError, NodeExists
+from dodona.schema import TableSchema
+from dodona.types import Key
+from dodona_loadtest.histories.history import History, RowKey, Version
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.shape import TableShape
+from dodona_loadtest.workloads import Workload
+
+KEYS_PER_DUMP: Final = 20
+"""Looked up in one call: each may have thousands of versions."""
+PAUSE_MS: Final = 50
+ANSWER_MS_MAX: Final = 10_000
+
+
+class NotLive(Exception):
+    """Something that had to happen, as nothing was broken any more, did not."""
+
+
+class TablesInTheWay(Exception):
+    """The workload's tables are there already, and may be somebody's."""
+
+
+class Phases:
+    """The protocols of one run. `db` is a session of its own."""
+
+    def __init__(self, db: Recorder, workload: Workload) -> None:
+        self._db = db
+        self._workload = workload
+        self._catalog = db.session.catalog
+
+    def set_up(self, wait_s_max: float) -> Protocol[None]:
+        """Make, mount and fill the tables. Raises TablesInTheWay, NotLive."""
+        for table in self._workload.tables:
+            try:
+                yield from self._catalog.create_table(
+                    table.path,
+                    table.columns,
+                    table.atomicity,
+                    table.pivot_keys,
+                    mount=True,
+                    attributes=table.attributes,
+                )
+            except NodeExists as error:
+                raise TablesInTheWay(f"{table.path} is there already: remove it first") from error
+        yield from self._until_true(lambda: self._workload.set_up(self._db), "set-up", wait_s_max)
+
+    def node_urls(self) -> Protocol[list[str]]:
+        """Where the nodes are that serve the tables."""
+        cells = set()
+        for table in self._workload.tables:
+            info = yield from self._catalog.get_table(table.path)
+            cells |= {tablet.cell for tablet in info.tablets}
+        cluster = yield from self._catalog.get_cluster(ANSWER_MS_MAX)
+        return [cell.address for cell in cluster.cells if cell.cell in cells]
+
+    def touch(self, wait_s_max: float) -> Protocol[None]:
+        """Every tablet takes writes, and a whole snapshot can be read."""
+        yield from self._until_true(
+            lambda: self._workload.touch(self._db), "writing to all tablets", wait_s_max
+        )
+        yield from self.look(wait_s_max)
+
+    def look(self, wait_s_max: float) -> Protocol[None]:
+        """A whole snapshot can be read."""
+        yield from self._until_true(self._audit, "reading a whole snapshot", wait_s_max)
+
+    def take_all_locks(self, rows: Iterable[RowKey], wait_s_max: float) -> Protocol[None]:
+        """Nobody holds a lock on any of these rows: a transaction gets them all. It writes nothing,
+        so that it leaves no version. Tables without atomicity have no locks."""
+        keys = self._keys_by_table(rows)
+        yield from self._until_true(lambda: self._lock(keys), "locking all rows", wait_s_max)
+
+    def dump(self, rows: Iterable[RowKey]) -> Protocol[list[Version]]:
+        """All versions of these rows and of all that are found by scans, through the public API."""
+        session = self._db.session
+        versions: list[Version] = []
+        keys_by_table = self._keys_by_table(rows)
+        for table in self._workload.tables:
+            found = yield from session.select(table.path)
+            keys = keys_by_table[table.path] | {table.row_key(row).key: None for row in found}
+            schema = TableSchema(table.columns)
+            for batch in _batches(sorted(keys)):
+                users_keys = [_key_of(schema, key) for key in batch]
+                histories = yield from session.lookup_versions(table.path, users_keys)
+                versions += [it for history in histories for it in _versions(table, history)]
+        return versions
+
+    def remove(self) -> Protocol[None]:
+        for table in self._workload.tables:
+            yield from self._catalog.remove_table(table.path)
+
+    def _audit(self) -> Protocol[bool]:
+        yield from self._workload.audit(self._db)
+        return True
+
+    def _lock(self, keys_by_table: dict[str, dict[bytes, None]]) -> Protocol[bool]:
+        session = self._db.session
+        buffer = yield from session.begin()
+        for table in self._workload.tables:
+            if table.atomicity == "none":
+                continue
+            schema = TableSchema(table.columns)
+            keys = [_key_of(schema, key) for key in keys_by_table[table.path]]
+            yield from session.lock_rows(buffer, table.path, keys, lock_type="exclusive")
+        yield from session.commit(buffer)
+        return True
+
+    def _keys_by_table(self, rows: Iterable[RowKey]) -> dict[str, dict[bytes, None]]:
+        keys: dict[str, dict[bytes, None]] = {table.path: {} for table in self._workload.tables}
+        for row in rows:
+            keys[row.table][row.key] = None
+        return keys
+
+    def _until_true(
+        self, attempt: Callable[[], Protocol[bool]], what: str, wait_s_max: float
+    ) -> Protocol[None]:
+        deadline_us = self._db.now_us + int(wait_s_max * 1e6)
+        reason = "it was refused"
+        while True:
+            try:
+                if (yield from attempt()):
+                    return
+            except DodonaError as error:
+                reason = str(error)
+            if self._db.now_us > deadline_us:
+                raise NotLive(f"{what} did not work within {wait_s_max:g} s: {reason}")
+            yield Pause(PAUSE_MS)
+
+
+def rows_written(history: History) -> list[RowKey]:
+    """Every row that somebody tried to write, sorted."""
+    rows = {write.row for t in history.transactions for write in t.writes}
+    rows.update(stamped.write.row for stamped in history.stamped_writes)
+    return sorted(rows)
+
+
+def _batches(keys: list[bytes]) -> Iterator[list[bytes]]:
+    for first in range(0, len(keys), KEYS_PER_DUMP):
+        yield keys[first : first + KEYS_PER_DUMP]
+
+
+def _key_of(schema: TableSchema, key: bytes) -> dict[str, Any]:
+    return dict(zip(schema.key_names, schema.decode_key(Key(key)), strict=True))
+
+
+def _versions(table: TableShape, history: VersionedRow) -> Iterator[Version]:
+    """A row's history, in the words of the checkers: what each commit left in it."""
+    row = table.row_key(history.key)
+    columns: dict[int, list[tuple[str, Any]]] = {at: [] for at in history.write_timestamps}
+    for name, values in sorted(history.values.items()):
+        for value in values:
+            columns[value.timestamp].append((name, value.value))
+    for timestamp, written in columns.items():
+        yield Version(row, timestamp, tuple(written))
+    for timestamp in history.delete_timestamps:
+        yield Version(row, timestamp, None)

@@ -1,0 +1,42 @@
+"""What nodes say of themselves when a cluster is to rest: nothing may be left under way.
+
+Owns: the question, over REST, and the wait for the right answer.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import httpx
+
+from dodona_loadtest.live.phases import NotLive
+
+RESOLVE_S_MAX: Final = 10.0
+"""How long after the last session's end a cell may still hold a transaction or a lock."""
+ANSWER_S_MAX: Final = 5.0
+POLL_S: Final = 0.1
+
+
+async def wait_for_rest(node_urls: Sequence[str]) -> None:
+    """Until no node has a transaction under way. Raises NotLive with what goes on too long."""
+    deadline = time.monotonic() + RESOLVE_S_MAX
+    async with httpx.AsyncClient(timeout=ANSWER_S_MAX, trust_env=False) as http:
+        while left := [text for url in node_urls if (text := await _unfinished(http, url))]:
+            if time.monotonic() > deadline:
+                raise NotLive(f"after {RESOLVE_S_MAX:g} s of rest: {'; '.join(left)}")
+            await asyncio.sleep(POLL_S)
+
+
+async def _unfinished(http: httpx.AsyncClient, url: str) -> str:
+    """What the node still has to bring to an end, if anything."""
+    try:
+        cell = (await http.get(f"{url}/v1/statistics")).json()["cell"]
+    except httpx.HTTPError as error:
+        return f"{url} does not answer: {error!r}"
+    if not cell["transactions_alive"] and not cell["reads_waiting"]:
+        return ""
+    return (
+        f"{url}: {cell['transactions_alive']} transactions are alive, "
+        f"{cell['transactions_prepared']} of them prepared, {cell['reads_waiting']} reads wait"
+    )

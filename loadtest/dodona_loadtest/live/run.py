@@ -1,0 +1,125 @@
+"""One run of a workload on a running cluster: set-up, sessions, rest, verdict.
+
+Owns: the order of these. Who starts the sessions, and when they end, is the caller's affair.
+"""
+
+import time
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from dodona._core.context import SessionLimits
+from dodona.errors import DodonaError
+from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.history import History, Transaction
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.live.outcomes import ask_outcomes, check_outcomes
+from dodona_loadtest.live.party import Party
+from dodona_loadtest.live.phases import NotLive, Phases, rows_written
+from dodona_loadtest.live.resting import RESOLVE_S_MAX, wait_for_rest
+from dodona_loadtest.live.verdict import Counts, judge
+from dodona_loadtest.workloads import WORKLOADS
+
+SET_UP_S_MAX: Final = 30.0
+TOUCH_S_MAX: Final = 30.0
+VIOLATIONS_SHOWN_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run. The seed decides what sessions want to do, not what comes of it."""
+
+    master_url: str
+    workload: str
+    seed: int
+    seconds: float = 30.0
+    session_count: int = 16
+    think_ms_mean: float = 5.0
+    patience_ms: int = SessionLimits().retry_ms_max
+    """How long a client repeats a call, or asks for an outcome, before its caller is told."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run came to."""
+
+    order: Order
+    history: History = field(default_factory=History)
+    session_count: int = 0
+    seconds: float = 0.0
+    version_count: int = 0
+    violations: list[Violation] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """For a reader."""
+        head = f"{self.order.workload}, {self.session_count} sessions, seed {self.order.seed}"
+        verdict = [str(it) for it in self.violations[:VIOLATIONS_SHOWN_MAX]]
+        return [
+            f"{head}: {self.version_count} versions in the end",
+            *Counts.of(self.history).lines(self.seconds),
+            *(verdict or ["no violation"]),
+            *([f"{len(self.violations)} violations"] if verdict else []),
+        ]
+
+
+class Run:
+    """Make it in the event loop that its sessions run in."""
+
+    def __init__(self, order: Order) -> None:
+        self.report = Report(order)
+        self._random = Random(order.seed)
+        self._workload = WORKLOADS[order.workload](Random(self._random.random()))
+        self.party = Party(
+            order.master_url,
+            self._workload,
+            self.report.history,
+            think_ms_mean=order.think_ms_mean,
+            limits=SessionLimits(retry_ms_max=order.patience_ms),
+        )
+        self._db = self.party.recorder("operator", Random(self._random.random()))
+        self._phases = Phases(self._db, self._workload)
+        self._began = time.monotonic()
+
+    async def begin(self) -> None:
+        """Make the tables and fill them. Raises DodonaError, TablesInTheWay, NotLive."""
+        await self.party.connect()
+        await self.party.run(self._db, self._phases.set_up(SET_UP_S_MAX))
+        self._began = time.monotonic()
+
+    def new_session(self) -> Recorder:
+        """One more, for `party.use` or `step`."""
+        self.report.session_count += 1
+        name = f"s{self.report.session_count}"
+        return self.party.recorder(name, Random(self._random.random()))
+
+    async def step(self, db: Recorder) -> list[Transaction]:
+        """One step of the workload. → the transactions that it began. Raises DodonaError."""
+        transactions = self.report.history.transactions
+        first = len(transactions)
+        await self.party.run(db, self._workload.step(db))
+        return [t for t in transactions[first:] if t.session == db.name]
+
+    async def finish(self) -> Report:
+        """Once all sessions are over: what was begun must end, all must work, and the checkers
+        judge. Tables are removed if there is no violation."""
+        self.report.seconds = time.monotonic() - self._began
+        try:
+            await self._rest_and_judge()
+        except (NotLive, DodonaError) as error:
+            self.report.violations.append(Violation("LIVENESS", str(error)))
+            self.report.violations += self._workload.violations
+        if not self.report.violations:
+            await self.party.run(self._db, self._phases.remove())
+        return self.report
+
+    async def _rest_and_judge(self) -> None:
+        report, run, db, phases = self.report, self.party.run, self._db, self._phases
+        await wait_for_rest(await run(db, phases.node_urls()))
+        await run(db, phases.touch(TOUCH_S_MAX))
+        rows = rows_written(report.history)
+        await run(db, phases.take_all_locks(rows, RESOLVE_S_MAX))
+        answers = await run(db, ask_outcomes(db, report.history))
+        dump = await run(db, phases.dump(rows))
+        report.version_count = len(dump)
+        report.violations += judge(report.history, dump, self._workload)
+        report.violations += check_outcomes(answers, report.history, dump)

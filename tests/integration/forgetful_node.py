@@ -1,0 +1,28 @@
+"""A tablet node with a planted fault: it says that records are durable when they are not.
+
+Owns: the fault. Started in a node's place by `test_kills`, which must find it out.
+"""
+
+import runpy
+from collections.abc import Sequence
+
+from dodona_tablets.core.records import Record
+from dodona_tablets.shell.log import CellLog
+
+GROUPS_KEPT_BACK = 8
+
+_append = CellLog.append
+_kept_back: list[Sequence[Record]] = []
+
+
+def append_late(log: CellLog, records: Sequence[Record]) -> None:
+    """Several groups at once, when there are enough."""
+    _kept_back.append(records)
+    if len(_kept_back) == GROUPS_KEPT_BACK:
+        _append(log, [record for group in _kept_back for record in group])
+        _kept_back.clear()
+
+
+if __name__ == "__main__":
+    CellLog.append = append_late  # type: ignore[method-assign,assignment]
+    runpy.run_module("dodona_tablets", run_name="__main__", alter_sys=True)

@@ -1,0 +1,53 @@
+"""`kill -9` of every role under workloads: a short campaign, and proof that it would see a fault.
+
+Owns: the short form of `python -m dodona_loadtest.kills`.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dodona_loadtest import kills
+from dodona_loadtest.chaos.blows import role_of
+from dodona_loadtest.chaos.campaign import CampaignPlan, run_campaign
+from dodona_local.supervisor import Plan
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+COMMITTED_MIN = 20
+COMMAND = ["--kills", "20", "--seed", "5", "--pace-ms", "600"]
+
+
+def test_what_was_acknowledged_survives_kills_of_every_role(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = tmp_path / "section.md"
+    folder = tmp_path / "work"
+    folder.mkdir()
+    status = kills.main([*COMMAND, "--markdown", str(section), "--folder", str(folder)])
+    said = capsys.readouterr().out
+    assert status == 0, said
+    assert "\n0 violations" in said
+    by_role = re.search(r"(\d+) kills: (\d+) master, (\d+) proxy, (\d+) node, (\d+) client", said)
+    assert by_role is not None, said
+    total, *each = map(int, by_role.groups())
+    assert total == sum(each) >= 20
+    assert all(each)
+    committed = re.search(r"^(\d+) committed", said, re.MULTILINE)
+    assert committed is not None, said
+    assert int(committed.group(1)) >= COMMITTED_MIN
+    assert "`python -m dodona_loadtest.kills --kills 20 --seed 5`" in section.read_text("utf-8")
+    assert list(folder.iterdir()) == []
+
+
+def forgetful(plans: list[Plan]) -> list[Plan]:
+    module = "integration.forgetful_node"
+    return [replace(it, module=module) if role_of(it.name) == "node" else it for it in plans]
+
+
+def test_a_node_that_answers_before_the_disk_has_it_is_found_out(tmp_path: Path) -> None:
+    plan = CampaignPlan(kills=2, seed=1, after_ms_mean=300.0)
+    summary = run_campaign(plan, tmp_path, print, arrange=forgetful)
+    assert "DURABILITY" in {violation.promise for violation in summary.violations}
