@@ -250,7 +250,8 @@ class NodeHost(Host):
     # Timestamps: one request in flight, for all that were asked for before it was sent
 
     def _finish_effects(self) -> None:
-        assert not self.core.cell.misfit_count, "our clients do not lie"
+        if self.core.cell.misfit_count:
+            raise CoreStopped(self.name, AssertionError("a misfit, but our clients do not lie"))
         if not self._has_one_question:
             self._ask_each()
             return

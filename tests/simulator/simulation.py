@@ -77,16 +77,22 @@ class Result:
         return " ".join(word for word in words if word)
 
 
+def _as_drawn(options: Options) -> Options:
+    return options
+
+
 def simulate(
     seed: int,
     seconds: int = 20,
     workload: str | None = None,
     make_core: CoreFactory = NodeCore,
     thinning: Thinning = Thinning(),  # noqa: B008 - frozen
+    alter: Callable[[Options], Options] = _as_drawn,
 ) -> Result:
     """Run one seed. `make_core` may make nodes with a planted bug; `thinning` leaves out some of
-    what the seed would have go wrong."""
-    return Simulation(seed, seconds, workload, make_core, thinning).run()
+    what the seed would have go wrong; `alter` may change what it drew, to look harder in one
+    direction."""
+    return Simulation(seed, seconds, workload, make_core, thinning, alter).run()
 
 
 def options_of(seed: int, seconds: int) -> Options:
@@ -104,12 +110,13 @@ class Simulation:
         workload: str | None,
         make_core: CoreFactory,
         thinning: Thinning = Thinning(),  # noqa: B008 - frozen
+        alter: Callable[[Options], Options] = _as_drawn,
     ) -> None:
         assert seconds > 0
         names = sorted(WORKLOADS)
         name = workload or names[seed % len(names)]
         self.world = World(seed)
-        self.options = thinning.thin(options_of(seed, seconds))
+        self.options = alter(thinning.thin(options_of(seed, seconds)))
         self.result = Result(
             seed,
             name,

@@ -1,11 +1,13 @@
 """Data folders: one process at a time, and files that survive a crash of the machine.
 
-Owns: the exclusive lock on a folder. The lock is the kernel's (flock), so it ends with its
-process however that ends, and a stale lock file means nothing.
+Owns: the exclusive lock on a folder, and that what is made is still there after a power cut: a new
+name is durable when the folder that it is in was synced, not when its file was. The lock is the
+kernel's (flock): it ends with its process however that ends, and a stale lock file means nothing.
 """
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -30,7 +32,7 @@ def lock_folder(path: str | Path) -> LockedFolder:
     """Make the folder if need be and take it. Raises FolderInUse, InvalidRequest."""
     folder = Path(path).absolute()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         lock = (folder / LOCK_NAME).open("a+", encoding="ascii")
     except OSError as error:
         raise InvalidRequest(
@@ -51,3 +53,21 @@ def lock_folder(path: str | Path) -> LockedFolder:
     lock.write(f"{os.getpid()}\n")
     lock.flush()
     return LockedFolder(folder, lock)
+
+
+def _make(folder: Path) -> None:
+    """What an earlier process made may not be durable yet either, unless it was somebody else's."""
+    missing = [it for it in folder.parents if not it.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in (folder, *missing):
+        with suppress(PermissionError):
+            sync_folder(made.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """The names in this folder are durable from here on."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from dodona._core.session import Outcome
+from dodona._core.outcomes import Outcome
 from dodona._core.steps import Protocol
 from dodona.types import CellId, Key, TransactionId
 from dodona_loadtest.checkers.attribution import attribute

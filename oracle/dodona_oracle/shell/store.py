@@ -8,7 +8,6 @@ file holds, and a restart finds out. The one exception is a full map, which only
 """
 
 import logging
-import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Final, Self
 
 import lmdb
 
-from dodona._io.folder import LockedFolder, lock_folder
+from dodona._io.folder import LockedFolder, lock_folder, sync_folder
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona_oracle.core.records import Item, Put, Record, changes_of
 
@@ -121,17 +120,8 @@ def _open_environment(path: Path, map_bytes_max: int) -> lmdb.Environment:
         raise DataCorrupted(f"{path} can't be opened: {error}", path=str(path)) from error
     except OSError as error:
         raise InvalidRequest(f"{path} can't be opened: {error}", path=str(path)) from error
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return environment
-
-
-def _sync_folder(path: Path) -> None:
-    """A file that was just made must still be there after a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _checksum(name: bytes, value: bytes) -> bytes:

@@ -15,7 +15,7 @@ from typing import Final
 import lmdb
 import msgspec
 
-from dodona._io.folder import LockedFolder, lock_folder
+from dodona._io.folder import LockedFolder, lock_folder, sync_folder
 from dodona.errors import DataCorrupted
 from dodona_tablets.core.records import Record
 from dodona_tablets.shell.room import Room
@@ -61,6 +61,8 @@ class CellLog:
         self._environment = lmdb.open(
             str(self._path), map_size=bytes_max, max_dbs=0, readahead=False
         )
+        for made_in in (self._path, folder.path):
+            sync_folder(made_in)
         self._page_bytes: int = self._environment.stat()["psize"]
         self._room = Room(self._path / "data.mdb", bytes_max)
         self._next_index = self._last_index() + 1

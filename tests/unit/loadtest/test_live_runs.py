@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from dodona._core.session import Outcome
+from dodona._core.outcomes import Outcome
 from dodona.types import Timestamp
 from dodona_loadtest.chaos.blows import ROLES, draw_blow, role_of
 from dodona_loadtest.chaos.campaign import CampaignPlan, Summary, markdown

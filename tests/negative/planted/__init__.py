@@ -1,0 +1,25 @@
+"""All planted bugs, by chapter, and those of the catalogue that can't be planted."""
+
+from negative.bug import CheckedBug, Excuse, PlantedBug
+from negative.planted import (
+    blind,
+    client,
+    durability,
+    excused,
+    further,
+    oracle,
+    reads,
+    recovery,
+)
+
+CHAPTERS = (oracle, reads, recovery, client, durability, blind, further)
+
+
+def _order(bug: PlantedBug | CheckedBug) -> tuple[bool, int]:
+    return bug.item is None, bug.item or 0
+
+
+BUGS: tuple[PlantedBug | CheckedBug, ...] = tuple(
+    sorted((bug for chapter in CHAPTERS for bug in chapter.BUGS), key=_order)
+)
+EXCUSES: tuple[Excuse, ...] = excused.EXCUSES

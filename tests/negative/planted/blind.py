@@ -1,0 +1,119 @@
+"""Bugs of transactions that read nothing: they begin when their locks are free."""
+
+from typing import Any
+
+import pytest
+
+from dodona._core.reserve import Reserve
+from dodona.schema import TableSchema
+from dodona.types import MAX_TIMESTAMP, Key, Timestamp, TransactionId
+from dodona_tablets.core.locks import check_row
+from dodona_tablets.core.participant import Participant
+from dodona_tablets.core.row import Row
+from dodona_tablets.core.transaction import Transaction
+from negative.bug import PlantedBug, Where
+
+BLIND = Where("blind")
+
+
+def copy_of(row: Row) -> Row:
+    copy = Row()
+    copy.versions, copy.holders = row.versions, row.holders
+    copy.lock_times = row.lock_times
+    return copy
+
+
+def never_wait(patch: pytest.MonkeyPatch) -> None:
+    def check(
+        row: Row, key: Key, schema: TableSchema, start: Timestamp, *masks: int
+    ) -> Transaction | None:
+        seen = copy_of(row)
+        if start == MAX_TIMESTAMP:
+            seen.holders = None
+        return check_row(seen, key, schema, start, *masks)
+
+    patch.setattr("dodona_tablets.core.participant.check_row", check)
+
+
+def stand_in_nobodys_way(patch: pytest.MonkeyPatch) -> None:
+    is_blind: dict[int, bool] = {}
+    commit = Participant.handle_timestamp
+
+    def handle(participant: Participant, transaction: TransactionId, at: Timestamp) -> None:
+        alive = participant._cell.transactions.get(transaction)
+        is_blind[at] = alive is not None and alive.start == MAX_TIMESTAMP
+        commit(participant, transaction, at)
+
+    def check(row: Row, *asked: Any) -> Transaction | None:
+        seen = copy_of(row)
+        seen.versions = [version for version in row.versions if not is_blind.get(version[0])]
+        return check_row(seen, *asked)
+
+    patch.setattr(Participant, "handle_timestamp", handle)
+    patch.setattr("dodona_tablets.core.participant.check_row", check)
+
+
+class Repeating(Reserve):
+    """Hands out every name twice."""
+
+    last: TransactionId | None = None
+
+    def take(self, instant_us: int) -> TransactionId | None:
+        taken, self.last = self.last, None
+        if taken is None:
+            taken = self.last = super().take(instant_us)
+        return taken
+
+
+def name_twice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dodona._core.context.Reserve", Repeating)
+
+
+def commit_at_the_name(patch: pytest.MonkeyPatch) -> None:
+    """The name was issued long before: it is not the time of the commit."""
+    commit = Participant.handle_timestamp
+
+    def handle(participant: Participant, transaction: TransactionId, at: Timestamp) -> None:
+        alive = participant._cell.transactions.get(transaction)
+        is_blind = alive is not None and alive.start == MAX_TIMESTAMP
+        commit(participant, transaction, Timestamp(transaction + 1) if is_blind else at)
+
+    patch.setattr(Participant, "handle_timestamp", handle)
+
+
+def rename_after_silence(patch: pytest.MonkeyPatch) -> None:
+    """Silence does not say that nothing came of it."""
+    patch.setattr("dodona._core.committing.was_never_sent", lambda _: True)
+
+
+BUGS = (
+    PlantedBug(
+        None,
+        "a blind write does not wait for whoever holds its row",
+        never_wait,
+        ("NOCONFLICT",),
+        BLIND,
+    ),
+    PlantedBug(
+        None,
+        "what a blind write committed stands in nobody's way",
+        stand_in_nobodys_way,
+        ("NOCONFLICT",),
+        BLIND,
+    ),
+    PlantedBug(None, "names are given out twice", name_twice, ("UNIQUE", "DURABILITY"), BLIND),
+    PlantedBug(
+        None,
+        "a blind write commits at its name",
+        commit_at_the_name,
+        ("MONOTONIC",),
+        BLIND,
+    ),
+    PlantedBug(
+        None,
+        "a blind write is sent again under another name after silence",
+        rename_after_silence,
+        ("GHOST",),
+        BLIND,
+    ),
+)

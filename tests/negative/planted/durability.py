@@ -1,0 +1,279 @@
+"""Items 37 to 47: what a restart must find again, failing disks, and writes without atomicity."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+
+from dodona._core.buffer import merge
+from dodona._core.effects import Effect, ReplyAtOnce, ReplyTo
+from dodona._core.messages import WriteArrow, WriteNonAtomic
+from dodona._io.runtime import Runtime
+from dodona.errors import DataCorrupted
+from dodona.schema import TableSchema
+from dodona.types import DELETE_MASK, MIN_TIMESTAMP, Timestamp, Write
+from dodona_tablets.core.locks import release
+from dodona_tablets.core.node import NodeCore
+from dodona_tablets.core.nonatomic import NonAtomicWrites
+from dodona_tablets.core.participant import acquire_all
+from dodona_tablets.core.reads import Reads
+from dodona_tablets.core.records import Record
+from dodona_tablets.core.retirement import Retirement
+from dodona_tablets.core.snapshot import Read
+from dodona_tablets.core.transaction import Transaction
+from dodona_tablets.shell.log import CellLog
+from negative.bug import BUSY, CheckedBug, PlantedBug, Where
+from unit.client import test_transaction
+from unit.oracle import test_folder, test_runtime_life
+from unit.tablets import test_log, test_nonatomic, test_reads, test_retirement
+
+# Conflict state
+
+
+def retire_what_is_needed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Retirement, "_oldest_needed", lambda self: self._cell.latest)
+
+
+def replay_without_locks(patch: pytest.MonkeyPatch) -> None:
+    def planted(alive: Transaction) -> None:
+        acquire_all(alive)
+        release(alive, None)
+
+    patch.setattr("dodona_tablets.core.replay.acquire_all", planted)
+
+
+def serve_without_a_fence(patch: pytest.MonkeyPatch) -> None:
+    """Whoever began before the restart is let in; what was refused, and the times of locks, is
+    forgotten."""
+    begin = NodeCore._begin_serving
+
+    def planted(self: NodeCore, _: Timestamp) -> None:
+        begin(self, Timestamp(1))
+
+    patch.setattr(NodeCore, "_begin_serving", planted)
+
+
+def read_what_was_retired(patch: pytest.MonkeyPatch) -> None:
+    read = Reads._read
+
+    def planted(self: Reads, request: Read) -> Any:
+        tablet = self._cell.tablets.get(request.tablet)
+        if tablet is not None:
+            tablet.retained_timestamp = MIN_TIMESTAMP
+        return read(self, request)
+
+    patch.setattr(Reads, "_read", planted)
+
+
+def check_retained(_: Path) -> None:
+    test_reads.test_a_read_below_the_retained_timestamp_is_told_how_far_back_it_may_go()
+
+
+# The log
+
+
+def answer_before_the_log(patch: pytest.MonkeyPatch) -> None:
+    take = NodeCore.take_effects
+
+    def planted(self: NodeCore) -> list[Effect]:
+        return [
+            ReplyAtOnce(effect.route, effect.body) if isinstance(effect, ReplyTo) else effect
+            for effect in take(self)
+        ]
+
+    patch.setattr(NodeCore, "take_effects", planted)
+
+
+def skip_the_checksum(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dodona_tablets.shell.log.zlib.crc32", lambda *_: 0)
+
+
+def take_damage_for_the_end(patch: pytest.MonkeyPatch) -> None:
+    read = CellLog.read
+
+    def planted(self: CellLog) -> Iterator[Record]:
+        with suppress(DataCorrupted):
+            yield from read(self)
+
+    patch.setattr(CellLog, "read", planted)
+
+
+def damage(change: Any, words: str) -> Any:
+    return lambda folder: test_log.test_damage_is_refused_with_its_place(folder, change, words)
+
+
+def answer_after_a_failed_flush(patch: pytest.MonkeyPatch) -> None:
+    fail = Runtime.fail
+
+    def planted(self: Runtime, error: BaseException) -> None:
+        self._enter(self._finish_flush, ())
+        fail(self, error)
+
+    patch.setattr(Runtime, "fail", planted)
+
+
+def check_failed_flush(_: Path) -> None:
+    asyncio.run(test_runtime_life.test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told())
+
+
+def leave_names_to_chance(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dodona_tablets.shell.log.sync_folder", lambda _: None)
+
+
+def check_names(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        test_folder.test_all_names_that_were_made_are_durable(
+            test_folder.open_log, folder, test_folder.watch(patch)
+        )
+
+
+def ignore_a_full_map(patch: pytest.MonkeyPatch) -> None:
+    append = CellLog.append
+
+    def planted(self: CellLog, records: Any) -> None:
+        with suppress(lmdb.MapFullError):
+            append(self, records)
+
+    patch.setattr(CellLog, "append", planted)
+
+
+# Writes without atomicity
+
+
+def acknowledge_sync_writes_at_once(patch: pytest.MonkeyPatch) -> None:
+    write = NonAtomicWrites._write
+
+    def planted(self: NonAtomicWrites, route: Any, request: WriteNonAtomic | WriteArrow) -> None:
+        self._cell.effects.append(ReplyAtOnce(route, write(self, request)))
+
+    patch.setattr(NonAtomicWrites, "handle", planted)
+
+
+def lose_a_deletion_before_a_write(patch: pytest.MonkeyPatch) -> None:
+    """The columns that the write does not name keep their values, where they had to become null."""
+
+    def planted(schema: TableSchema, old: Write, new: Write) -> Write:
+        return new if old[1] == DELETE_MASK else merge(schema, old, new)
+
+    patch.setattr("dodona._core.buffer.merge", planted)
+    patch.setattr("dodona._core.transaction.merge", planted)
+
+
+def take_any_stamp(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NonAtomicWrites, "_check", lambda *_: None)
+
+
+def check_stamps(_: Path) -> None:
+    for seconds in (-62, 62):
+        test_nonatomic.test_a_clock_that_is_far_off_is_refused_with_the_text_of_the_document(
+            seconds
+        )
+
+
+BUGS = (
+    CheckedBug(
+        37,
+        "old versions go that conflict checks still need",
+        retire_what_is_needed,
+        lambda _: test_retirement.test_a_transaction_that_stays_prepared_holds_everything_back(),
+        "test_a_transaction_that_stays_prepared_holds_everything_back",
+    ),
+    PlantedBug(
+        38,
+        "a restart does not take the locks of prepared transactions again",
+        replay_without_locks,
+        ("NOCONFLICT", "EXT", "CRASH"),
+    ),
+    PlantedBug(
+        38,
+        "a restart lets in those who began before it",
+        serve_without_a_fence,
+        ("RWLOCK", "GHOST", "NOCONFLICT"),
+        Where(
+            "cycle",
+            changes=BUSY,
+            network={"repeat_rate": 0.5, "slow_us_max": 1_000_000},
+            crash_count=40,
+        ),
+    ),
+    CheckedBug(
+        39,
+        "a read below the retained timestamp is answered",
+        read_what_was_retired,
+        check_retained,
+        "test_a_read_below_the_retained_timestamp_is_told_how_far_back_it_may_go",
+    ),
+    CheckedBug(
+        39,
+        "the retained timestamp passes transactions that are alive",
+        retire_what_is_needed,
+        lambda _: test_retirement.test_the_retained_timestamp_leaves_room_for_every_transaction(),
+        "test_the_retained_timestamp_leaves_room_for_every_transaction",
+    ),
+    PlantedBug(
+        40,
+        "a node answers before its log is durable",
+        answer_before_the_log,
+        ("DURABILITY", "ATOMICITY", "CRASH", "EXT"),
+    ),
+    CheckedBug(
+        41,
+        "a log is read without a look at its checksums",
+        skip_the_checksum,
+        damage(lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]), "checksum"),
+        "test_damage_is_refused_with_its_place",
+    ),
+    CheckedBug(
+        41,
+        "damage in the middle of a log is taken for its end",
+        take_damage_for_the_end,
+        test_log.test_a_missing_group_is_damage,
+        "test_a_missing_group_is_damage",
+    ),
+    CheckedBug(
+        42,
+        "those who waited for a flush that failed are told that it is durable",
+        answer_after_a_failed_flush,
+        check_failed_flush,
+        "test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told",
+    ),
+    CheckedBug(
+        43,
+        "a log that is full takes records nevertheless",
+        ignore_a_full_map,
+        test_log.test_a_full_map_is_an_error_and_what_was_there_stays,
+        "test_a_full_map_is_an_error_and_what_was_there_stays",
+    ),
+    CheckedBug(
+        44,
+        "the name of a log that was just made is not synced",
+        leave_names_to_chance,
+        check_names,
+        "test_all_names_that_were_made_are_durable",
+    ),
+    PlantedBug(
+        45,
+        "a write with durability=sync is acknowledged from memory",
+        acknowledge_sync_writes_at_once,
+        ("DURABILITY",),
+        Where("counters", crash_count=10),
+    ),
+    CheckedBug(
+        46,
+        "a deletion is lost when the same transaction writes the row again",
+        lose_a_deletion_before_a_write,
+        lambda _: test_transaction.test_the_buffer_merges_within_a_call_and_between_calls(),
+        "test_the_buffer_merges_within_a_call_and_between_calls",
+    ),
+    CheckedBug(
+        47,
+        "rows are stamped by a clock that is minutes off",
+        take_any_stamp,
+        check_stamps,
+        "test_a_clock_that_is_far_off_is_refused_with_the_text_of_the_document",
+    ),
+)

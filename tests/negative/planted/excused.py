@@ -1,0 +1,28 @@
+"""What of the catalogue can't be planted, because there is nothing yet that could break so."""
+
+from negative.bug import Excuse
+
+EXCUSES = (
+    Excuse(
+        21,
+        "a replica's read does not move the leader's largest read timestamp",
+        "a cell has one copy, and only it answers reads: there are no replicas",
+    ),
+    Excuse(
+        37,
+        "a flush buries what the replay needs",
+        "rows live in memory and in the log only, nothing is flushed into files yet. The other "
+        "part of the item, state that a compaction takes, is planted",
+    ),
+    Excuse(
+        39,
+        "a compaction passes over a reader whose snapshot is held on disk",
+        "there are no files whose snapshots could be held. Versions in memory are planted",
+    ),
+    Excuse(
+        47,
+        "a task that Spark repeats sends a batch again after newer writes",
+        "batches carry no number of their load, so that none can be turned away: a repeated batch "
+        "is a write like any other. Stamps of a clock that is off are planted",
+    ),
+)

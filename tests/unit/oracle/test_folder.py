@@ -1,0 +1,55 @@
+"""Data folders after a power cut: every name that was made is there."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dodona_oracle.shell.store import MasterStore
+from dodona_tablets.shell.log import CellLog
+
+
+def watch(patch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What each folder held when it was synced last, from now on."""
+    names: dict[str, list[str]] = {}
+    sync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        sync(descriptor)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.isdir(path):
+            names[path] = os.listdir(path)
+
+    patch.setattr(os, "fsync", watched)
+    return names
+
+
+@pytest.fixture
+def durable_names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    return watch(monkeypatch)
+
+
+def open_log(path: Path) -> Any:
+    return CellLog.open(path, 1 << 20)
+
+
+@pytest.mark.parametrize("open_it", [open_log, MasterStore.open])
+def test_all_names_that_were_made_are_durable(
+    open_it: Callable[[Path], Any], tmp_path: Path, durable_names: dict[str, list[str]]
+) -> None:
+    opened = open_it(tmp_path / "made" / "too")
+    made = [path for path in tmp_path.rglob("*") if path.suffix != ".lock"]
+    assert len(made) > 2
+    for path in made:
+        assert path.name in durable_names.get(str(path.parent), []), path
+    opened.close()
+
+
+def test_what_an_earlier_process_made_is_made_durable_too(
+    tmp_path: Path, durable_names: dict[str, list[str]]
+) -> None:
+    (tmp_path / "made").mkdir()
+    MasterStore.open(tmp_path / "made").close()
+    assert "made" in durable_names[str(tmp_path)]
