@@ -8,12 +8,15 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+from dodona._core.messages import Failure
 from dodona._core.mischief import Mischief, behave
-from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId
+from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId, Timestamp
+from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition, Crash, RowKey, Version
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
+from dodona_tablets.core.outcomes import Outcome
 from simulator.driver import ClientProcess
 from simulator.faults import Fault, FaultKind, Options
 from simulator.host import Host
@@ -290,6 +293,18 @@ class Cluster:
                     found.append(f"{node.name}: {locked_count} rows are locked")
         return found
 
+    def disagreements(self) -> list[Violation]:
+        """Transactions of which two cells remember different ends."""
+        ends: dict[int, tuple[str, Outcome]] = {}
+        found = []
+        for node in self.nodes:
+            for transaction, outcome in node.core.cell.outcomes.items():
+                other, known = ends.setdefault(transaction, (node.name, outcome))
+                if _end_of(known) != _end_of(outcome):
+                    text = f"{transaction}: {known} at {other}, {outcome} at {node.name}"
+                    found.append(Violation("OUTCOME", text))
+        return found
+
     def starting(self) -> list[str]:
         """Nodes that do not serve yet."""
         return [f"{node.name} is starting" for node in self.nodes if not node.core.is_serving]
@@ -313,6 +328,11 @@ class Cluster:
                         columns = tuple(sorted(zip(names, values, strict=True)))
                         versions.append(Version(row, timestamp, columns if mask else None))
         return versions
+
+
+def _end_of(outcome: Outcome) -> Timestamp | None:
+    """None is no commit: why it was refused is each cell's own."""
+    return None if isinstance(outcome, Failure) else outcome
 
 
 def _limits_of(options: Options) -> CellLimits:

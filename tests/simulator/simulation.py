@@ -19,6 +19,7 @@ from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, RowKey, Version
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
+from dodona_loadtest.live.outcomes import Answers, ask_outcomes, check_outcomes
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_tablets.core.node import NodeCore
 from simulator import table_life
@@ -38,6 +39,7 @@ SESSIONS_END_US_MAX: Final = 60 * SECOND_US
 """A call's time-out, the client's patience with an outcome, and its calls on the way."""
 RESOLVE_US_MAX: Final = 10 * SECOND_US
 """How long after the last session's end a cell may still hold a transaction or a lock."""
+OUTCOMES_ASKED_MAX: Final = 30
 TOUCH_US_MAX: Final = 30 * SECOND_US
 RESTART_US_MAX: Final = 10 * SECOND_US
 POLL_US: Final = 100_000
@@ -141,6 +143,7 @@ class Simulation:
         self._copy_count = 0
         self._operator_error_count = 0
         self._is_ending = False
+        self._answers: Answers = []
         self._client_sessions = [self._new_session(client) for client in self.cluster.clients]
 
     def run(self) -> Result:
@@ -156,6 +159,8 @@ class Simulation:
             paths = {table.path for table in self.workload.tables}
             dump = [version for version in self.cluster.dump() if version.row.table in paths]
             violations += check(self.history, dump)
+            violations += check_outcomes(self._answers, self.history, dump)
+            violations += self.cluster.disagreements()
             violations += self.workload.check(self.history)
         violations += self.workload.violations
         self._report()
@@ -187,6 +192,7 @@ class Simulation:
         self.cluster.restart_nodes()
         self._demand(RESTART_US_MAX, self.cluster.starting)
         self._run_until_done(self._audit(), TOUCH_US_MAX, "the last audit")
+        self._run_until_done(self._ask_outcomes(), TOUCH_US_MAX, "asking for outcomes")
         if sorted(self.cluster.dump(), key=_version_order) != before:
             text = "what the nodes recovered is not what they held"
             self.result.violations.append(Violation("DURABILITY", text))
@@ -360,6 +366,14 @@ class Simulation:
     def _audit(self) -> Protocol[None]:
         _, db = self._recorder(0)
         yield from _until_it_works(lambda: self.workload.audit(db))
+
+    def _ask_outcomes(self) -> Protocol[None]:
+        """A stranger is told what became of transactions, after a restart of all cells."""
+        _, db = self._recorder(0)
+        db.session = self._new_session(self.cluster.clients[0])
+        asked = self.history.transactions
+        some = self._random.sample(asked, min(len(asked), OUTCOMES_ASKED_MAX))
+        self._answers = yield from ask_outcomes(db, some)
 
     def _run_until_done(self, protocol: Protocol[None], limit_us: int, what: str) -> None:
         task = Task(self.cluster.clients[0], protocol)

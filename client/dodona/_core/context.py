@@ -43,7 +43,7 @@ Wanted = TypeVar("Wanted")
 Acknowledgement = Literal["decided", "prepared"]
 """When a many-cell commit is reported: once the coordinator's decision is durable, or as soon as
 every participant is prepared, since the outcome can then only be commit."""
-DEFAULT_ACKNOWLEDGEMENT: Final[Acknowledgement] = "decided"
+DEFAULT_ACKNOWLEDGEMENT: Final[Acknowledgement] = "prepared"
 
 
 def check_acknowledgement(value: str) -> None:

@@ -18,18 +18,19 @@ from typing import Final
 from dodona._core.context import SessionLimits
 from dodona._io.drivers import BlockingDriver
 from dodona.errors import DodonaError
+from dodona.types import Key
 from dodona_loadtest.chaos.blows import Role, draw_blow, role_of
 from dodona_loadtest.chaos.clients import ClientProcess, Order
 from dodona_loadtest.chaos.cluster import Targets
 from dodona_loadtest.checkers.violation import Violation
-from dodona_loadtest.histories.history import Acquisition, History, Transaction, Version
+from dodona_loadtest.histories.history import Acquisition, History, RowKey, Transaction, Version
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.live.journal import Account, read_journal
-from dodona_loadtest.live.outcomes import Answers, ask_outcomes, cell_of, check_outcomes
+from dodona_loadtest.live.outcomes import Answers, ask_outcomes, check_outcomes
 from dodona_loadtest.live.party import new_session, now_us
 from dodona_loadtest.live.phases import NotLive, Phases, rows_written
 from dodona_loadtest.live.resting import RESOLVE_S_MAX, wait_for_rest
-from dodona_loadtest.live.verdict import NO_COUNTS, Counts, judge
+from dodona_loadtest.live.verdict import NO_COUNTS, Counts, is_unsure, judge
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_local.errors import LaunchFailed
 from dodona_local.launcher import LocalCluster
@@ -186,7 +187,8 @@ class Round:
         self._driver.run(self._phases.touch(TOUCH_S_MAX))
         locking = self._phases.take_all_locks(rows_written(self._history), RESOLVE_S_MAX)
         self._driver.run(locking)
-        self._answers = self._driver.run(ask_outcomes(self._db, self._history))
+        unsure = filter(is_unsure, self._history.transactions)
+        self._answers = self._driver.run(ask_outcomes(self._db, unsure))
         asyncio.run(wait_for_rest(node_urls))
 
     def _dump_twice(self, targets: Targets) -> list[Version]:
@@ -238,8 +240,17 @@ class Round:
         if not t.writes:
             return False
         if role == "node":
-            return any(cell_of(self._db, write.row) == int(number) for write in t.writes)
+            return any(_cell_of(self._db, write.row) == int(number) for write in t.writes)
         return role != "client" or t.session.startswith(f"r{self._plan.number}.c{number}.")
+
+
+def _cell_of(db: Recorder, row: RowKey) -> int:
+    """Where a row is. The table is not resharded meanwhile."""
+    route = db.session.routing.find(row.table)
+    assert route is not None, "the table was used a moment ago"
+    cell = route.tablet_of(Key(row.key)).cell
+    assert cell is not None, "the table is mounted"
+    return cell
 
 
 def _newest(history: History) -> int:

@@ -12,6 +12,7 @@ Promise = Literal[
     "SESSION",
     "EXT",
     "LATEST",
+    "OUTCOME",
     "NOCONFLICT",
     "RWLOCK",
     "ATOMICITY",
@@ -47,6 +48,7 @@ Promise = Literal[
 - SESSION: a session starts above its last commit, and sees what it did before
 - EXT: a read at T is the newest commit at or below T, a scan is exactly the rows of its range
 - LATEST: a read of the last commit is no older than what was acknowledged before it was asked
+- OUTCOME: whoever asks later what became of a transaction is told what the tables show
 - NOCONFLICT: nobody committed to a written or locked row between start and commit; shared writes
   go together
 - RWLOCK: nobody writes a row below the commit of a later strong reader

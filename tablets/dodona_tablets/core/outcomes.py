@@ -4,6 +4,8 @@ Owns: the outcome records and the watermark W (COMMIT-PROTOCOL rules 11, 12). W 
 Outcomes lie in buckets of a few seconds of start time, so that forgetting costs nothing a row.
 """
 
+from collections.abc import Iterator
+
 from dodona._core.messages import Failure
 from dodona.types import NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
 
@@ -22,6 +24,11 @@ class Outcomes:
 
     def __len__(self) -> int:
         return sum(len(bucket) for bucket in self._buckets.values())
+
+    def items(self) -> Iterator[tuple[TransactionId, Outcome]]:
+        """All that is remembered."""
+        for bucket in self._buckets.values():
+            yield from bucket.items()
 
     def get(self, transaction: TransactionId) -> Outcome | None:
         bucket = self._buckets.get(transaction >> _BUCKET_BITS)
