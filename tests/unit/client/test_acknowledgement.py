@@ -32,14 +32,14 @@ async def test_the_twins_refuse_it_too(wrong: Any, tmp_path: Path) -> None:
         await dodona.aio.open(tmp_path / "data", acknowledgement=wrong)
 
 
-def test_the_default_is_decided(tmp_path: Path) -> None:
+def test_the_default_is_prepared(tmp_path: Path) -> None:
     with dodona.open(tmp_path / "data") as db:
-        assert db._session._context.acknowledgement == "decided"
+        assert db._session._context.acknowledgement == "prepared"
 
 
 def test_an_embedded_database_takes_either(tmp_path: Path) -> None:
-    with dodona.open(tmp_path / "data", acknowledgement="prepared") as db:
-        assert db._session._context.acknowledgement == "prepared"
+    with dodona.open(tmp_path / "data", acknowledgement="decided") as db:
+        assert db._session._context.acknowledgement == "decided"
         columns = [
             {"name": "k", "type": "int64", "sort_order": "ascending"},
             {"name": "v", "type": "int64"},
@@ -55,7 +55,7 @@ def test_an_embedded_database_takes_either(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_so_does_its_twin(tmp_path: Path) -> None:
-    async with await dodona.aio.open(tmp_path / "data", acknowledgement="prepared") as db:
-        assert db._session._context.acknowledgement == "prepared"
+    async with await dodona.aio.open(tmp_path / "data", acknowledgement="decided") as db:
+        assert db._session._context.acknowledgement == "decided"
         unheard = await db.generate_timestamp()
         assert (await db.outcome(TransactionId(unheard))).state == "pending"
