@@ -36,8 +36,9 @@ format: $(INSTALLED) ## rewrite the code in the house style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-soak: $(INSTALLED) ## simulate thousands of clusters under faults; the summary goes into docs
+soak: $(INSTALLED) ## thousands of simulated clusters, 200 real kills; the summaries go into docs
 	$(BIN)/python -m simulator --seeds $(SOAK_SEEDS) --markdown docs/reliability.md $(ARGS)
+	$(BIN)/python -m dodona_loadtest.kills --kills 200 --markdown docs/reliability.md
 
 bench: $(INSTALLED) ## measure side by side with peers
 	$(BIN)/python -m dodona_loadtest.bench $(ARGS)

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from dodona_loadtest.harness.document import write_section
 from negative import table
 from negative.bug import PlantedBug
 from negative.hunt import catch, check
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(table.show(lines))
     print(_summary(lines, time.perf_counter() - began))
     if given.markdown is not None:
-        table.write(given.markdown, lines, EXCUSES)
+        write_section(given.markdown, table.SECTION, table.markdown(lines, EXCUSES))
     return 0 if all(line.is_caught for line in lines) else 1
 
 

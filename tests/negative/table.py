@@ -1,18 +1,16 @@
 """What the hunts came to, as a table: for a terminal, and for the page of the documents.
 
-Owns: the columns. On the page, the table and the list of excuses stand between two marks, and are
-replaced as a whole. Must not import: the chapters.
+Owns: the columns. Must not import: the chapters.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from negative.bug import CheckedBug, Excuse, PlantedBug
 from negative.hunt import Catch
 
-BEGIN = "<!-- what the hunts came to: python -m negative --markdown -->"
-END = "<!-- until here -->"
+SECTION = "planted bugs"
+"""Of the page: see `dodona_loadtest.harness.document`."""
 TEXT_LENGTH_MAX = 110
 
 
@@ -65,12 +63,9 @@ def show(lines: Sequence[Line]) -> str:
     )
 
 
-def write(path: Path, lines: Sequence[Line], excuses: Sequence[Excuse]) -> None:
-    """Between the marks of that page."""
-    before, _, rest = path.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    parts = [BEGIN, "", _table(lines), "", _list(excuses), "", END]
-    path.write_text(before + "\n".join(parts) + after, "utf-8")
+def markdown(lines: Sequence[Line], excuses: Sequence[Excuse]) -> str:
+    """For the page of the documents."""
+    return f"{_table(lines)}\n\n{_list(excuses)}"
 
 
 def _table(lines: Sequence[Line]) -> str:

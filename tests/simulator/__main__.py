@@ -14,9 +14,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dodona_loadtest.harness.document import check_place
 from dodona_loadtest.workloads import WORKLOADS
+from simulator import report
 from simulator.batch import run_batch
-from simulator.report import check_document
 from simulator.runner import Work
 from simulator.shrinking import shrink_seed
 from simulator.simulation import Result, simulate
@@ -86,7 +87,7 @@ def _check(given: argparse.Namespace) -> None:
         if given.shrink or _thinning(given) != Thinning():
             raise ValueError("--shrink, --keep, --without, --until and --sessions are for one SEED")
         if given.markdown:
-            check_document(given.markdown)
+            check_place(given.markdown, report.SECTION)
     elif given.until is not None and given.until > given.seconds:
         raise ValueError("--until must not be above --seconds")
 

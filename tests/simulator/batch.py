@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dodona_loadtest.harness.document import write_section
 from simulator import report
 from simulator.runner import Outcome, Work, run_seeds
 from simulator.shrinking import shrink_seed
@@ -39,7 +40,7 @@ def run_batch(
         summary = run_seeds(seeds, work, worker_count, watch)
     report.show(summary, console)
     if document is not None:
-        report.write(document, report.markdown(summary, command))
+        write_section(document, report.SECTION, report.markdown(summary, command))
         _say(console, f"written to {document}")
     for result in [it for it in summary.failures if _can_be_shrunk(it)][:SHRUNK_MAX]:
         _say(console, f"\nshrinking {result.command}")

@@ -1,11 +1,9 @@
 """A batch's summary on the screen and in a document, from one set of lines.
 
-Owns: what is shown in which order, and the place in a document that is written anew: between two
-markers. Must not import: any core.
+Owns: what is shown in which order. Must not import: any core.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 from rich.box import SIMPLE
@@ -14,8 +12,8 @@ from rich.table import Table
 
 from simulator.summary import Summary
 
-BEGIN: Final = "<!-- simulation: begin -->"
-END: Final = "<!-- simulation: end -->"
+SECTION: Final = "simulation"
+"""Of the document: see `dodona_loadtest.harness.document`."""
 
 Line = tuple[str, str]
 Section = tuple[str, list[Line]]
@@ -51,36 +49,13 @@ def show(summary: Summary, console: Console) -> None:
 
 
 def markdown(summary: Summary, command: str) -> str:
-    """What stands between the markers."""
-    parts = [BEGIN, "", f"`{command}`"]
+    """The section's text."""
+    parts = [f"`{command}`"]
     for title, lines in sections(summary):
         if lines:
             parts += ["", f"**{title}**", "", "| | |", "|---|---:|"]
             parts += [f"| {name} | {value} |" for name, value in lines]
-    return "\n".join([*parts, "", END])
-
-
-def check_document(path: Path) -> None:
-    """Raises ValueError where a summary has no place. A file that is not there yet is one."""
-    if path.exists():
-        _split(path.read_text("utf-8"), path)
-
-
-def write(path: Path, section: str) -> None:
-    """Put a section where the last one was, and leave all else as it is."""
-    if path.exists():
-        before, after = _split(path.read_text("utf-8"), path)
-    else:
-        before, after = "", "\n"
-    path.write_text(before + section + after, "utf-8")
-
-
-def _split(text: str, path: Path) -> tuple[str, str]:
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} has no place for a summary: no lines {BEGIN} and {END}")
-    return before, after
+    return "\n".join(parts)
 
 
 def _runs(summary: Summary) -> list[Line]:

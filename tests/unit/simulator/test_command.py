@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from dodona_loadtest.checkers.violation import Violation
-from simulator import report
 from simulator.__main__ import main
 from simulator.batch import run_batch
 from simulator.runner import Work
@@ -20,6 +19,8 @@ from simulator.shrinking import Shrunk
 from simulator.simulation import Result
 from simulator.summary import Summary
 from simulator.thinning import Thinning
+
+BEGIN, END = "<!-- simulation: begin -->", "<!-- simulation: end -->"
 
 THINNED = Thinning(keep=(2,), until_s=1)
 
@@ -45,7 +46,7 @@ def test_the_summary_of_many_seeds_goes_into_a_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{report.BEGIN}{report.END}\n", "utf-8")
+    page.write_text(f"before\n{BEGIN}{END}\n", "utf-8")
     words = ["--seeds", "3:4", "--seconds", "1", "--markdown", str(page)]
     assert main(words) == 0
     assert f"`python -m simulator {' '.join(words)}`" in page.read_text("utf-8")
@@ -115,7 +116,7 @@ def test_one_seed_is_run_with_less_going_wrong(capsys: pytest.CaptureFixture[str
         ("--seeds 1:2 --jobs 0", "--jobs must be positive"),
         ("--seeds 1:2 --keep 1", "are for one SEED"),
         ("--seeds 1:2 --shrink", "are for one SEED"),
-        ("--seeds 1:2 --markdown README.md", "has no place for a summary"),
+        ("--seeds 1:2 --markdown README.md", "has no place for it"),
     ],
 )
 def test_nonsense_is_refused_before_anything_runs(

@@ -14,7 +14,8 @@ BUSY_US = 2_000_000
 
 def is_telling(options: Options) -> bool:
     """Whether the operator is busy, and not refused too often to get anywhere."""
-    return options.remount_us_mean == BUSY_US and options.patience_ms >= 200
+    is_patient = options.patience_ms == 10_000 and options.call_timeout_us >= 200_000
+    return options.remount_us_mean == BUSY_US and is_patient and not options.network.loss_rate
 
 
 def counts_of(run_count: int, workload: str) -> Counter[str]:

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.harness.document import check_place, write_section
 from simulator import report
 from simulator.pool import Failed
 from simulator.runner import (
@@ -22,6 +23,8 @@ from simulator.runner import (
 )
 from simulator.simulation import Result, simulate
 from simulator.summary import Summary
+
+BEGIN, END = "<!-- simulation: begin -->", "<!-- simulation: end -->"
 
 
 def result(seed: int, *violations: Violation, **counts: int) -> Result:
@@ -125,31 +128,31 @@ def test_the_screen_shows_each_count_and_each_failure() -> None:
 
 def test_a_document_keeps_all_but_its_section(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{report.BEGIN}\nwhat was there\n{report.END}\nafter\n", "utf-8")
+    page.write_text(f"before\n{BEGIN}\nwhat was there\n{END}\nafter\n", "utf-8")
     summary = Summary(60)
     summary.add(result(1), 0.5)
     for _ in range(2):
-        report.check_document(page)
-        report.write(page, report.markdown(summary, "the command"))
+        check_place(page, report.SECTION)
+        write_section(page, report.SECTION, report.markdown(summary, "the command"))
     text = page.read_text("utf-8")
-    assert text.startswith(f"before\n{report.BEGIN}\n\n`the command`\n")
-    assert text.endswith(f"| Prepare | 5 |\n\n{report.END}\nafter\n")
+    assert text.startswith(f"before\n{BEGIN}\n\n`the command`\n")
+    assert text.endswith(f"| Prepare | 5 |\n\n{END}\nafter\n")
     assert "what was there" not in text
     assert text.count("the command") == 1
 
 
 def test_a_document_is_made_where_there_is_none(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    report.check_document(page)
-    report.write(page, report.markdown(Summary(60), "the command"))
-    report.check_document(page)
+    check_place(page, report.SECTION)
+    write_section(page, report.SECTION, report.markdown(Summary(60), "the command"))
+    check_place(page, report.SECTION)
 
 
 def test_a_document_without_a_place_is_refused(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"{report.END} {report.BEGIN}", "utf-8")
+    page.write_text(f"{END} {BEGIN}", "utf-8")
     with pytest.raises(ValueError, match=r"page\.md has no place"):
-        report.check_document(page)
+        check_place(page, report.SECTION)
 
 
 # What is run again
