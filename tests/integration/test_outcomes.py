@@ -37,9 +37,9 @@ def test_a_commit_is_known_everywhere(
     assert (outcome.state, outcome.timestamp) == ("committed", tx.commit_timestamp)
     for node in ("node 0", "node 1"):
         url = cluster.processes[node].url
-        told = httpx.get(f"{url}/transactions/{tx.id}").json()
+        told = httpx.get(f"{url}/v1/transactions/{tx.id}").json()
         assert (told["state"], told["timestamp"]) == ("committed", tx.commit_timestamp)
-        assert httpx.get(f"{url}/transactions/none").status_code == 400
+        assert httpx.get(f"{url}/v1/transactions/none").status_code == 400
 
 
 @pytest.mark.anyio

@@ -45,7 +45,7 @@ class TransactionPage(msgspec.Struct, frozen=True):
 def add_outcome_page(pages: FastAPI, runtime: Runtime) -> None:
     """Serve it."""
 
-    @pages.get("/transactions/{transaction:path}", operation_id="peek_outcome")
+    @pages.get("/v1/transactions/{transaction:path}", operation_id="peek_outcome")
     async def peek_outcome(transaction: str) -> Response:
         """What is known here of a transaction; asking changes nothing. `aborted` says that it will
         never be committed in this cell: of the transaction that is true if this cell is its

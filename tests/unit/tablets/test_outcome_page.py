@@ -82,7 +82,7 @@ async def test_each_state_has_its_page() -> None:
             (forgotten, page(forgotten, "unknown")),
         ):
             for _ in range(2):
-                response = await http.get(f"/transactions/{transaction}")
+                response = await http.get(f"/v1/transactions/{transaction}")
                 assert (response.status_code, response.json()) == (200, expected)
                 assert response.headers["content-type"] == "application/json"
 
@@ -93,7 +93,7 @@ async def test_each_state_has_its_page() -> None:
 )
 async def test_nonsense_is_a_problem(nonsense: str) -> None:
     async with pages_of(Bench().nodes[CellId(0)]) as http:
-        response = await http.get(f"/transactions/{nonsense}")
+        response = await http.get(f"/v1/transactions/{nonsense}")
     assert response.status_code == 400
     assert response.headers["content-type"] == "application/problem+json"
     assert (response.json()["kind"], response.json()["status"]) == ("invalid_request", 400)
@@ -103,6 +103,6 @@ async def test_a_cell_that_is_starting_is_a_problem() -> None:
     core = Bench().nodes[CellId(0)]
     core.cell.fence = Timestamp(0)
     async with pages_of(core) as http:
-        response = await http.get("/transactions/5")
+        response = await http.get("/v1/transactions/5")
     assert response.status_code == 503
     assert response.json()["kind"] == "unavailable"
