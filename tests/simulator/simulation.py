@@ -16,7 +16,7 @@ from dodona._core.transaction import TransactionLimits
 from dodona.errors import DodonaError, TableExists
 from dodona_loadtest.checkers.sweep import check
 from dodona_loadtest.checkers.violation import Violation
-from dodona_loadtest.histories.history import History, RowKey, Version
+from dodona_loadtest.histories.history import History, RowKey, Transaction, Version
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.live.outcomes import Answers, ask_outcomes, check_outcomes
@@ -372,8 +372,11 @@ class Simulation:
         _, db = self._recorder(0)
         db.session = self._new_session(self.cluster.clients[0])
         asked = self.history.transactions
-        some = self._random.sample(asked, min(len(asked), OUTCOMES_ASKED_MAX))
-        self._answers = yield from ask_outcomes(db, some)
+        for t in self._random.sample(asked, min(len(asked), OUTCOMES_ASKED_MAX)):
+            yield from _until_it_works(partial(self._ask_outcome, db, t))
+
+    def _ask_outcome(self, db: Recorder, t: Transaction) -> Protocol[None]:
+        self._answers += yield from ask_outcomes(db, [t])
 
     def _run_until_done(self, protocol: Protocol[None], limit_us: int, what: str) -> None:
         task = Task(self.cluster.clients[0], protocol)
