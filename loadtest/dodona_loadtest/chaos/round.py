@@ -57,7 +57,7 @@ class RoundPlan:
     think_ms_mean: float = 10.0
     after_ms_mean: float = 1_000.0
     """Between two blows."""
-    commit_death_rate: float = 0.004
+    commit_death_rate: float = 0.008
 
 
 @dataclass(slots=True)
