@@ -17,6 +17,7 @@ from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.outcomes import Outcome
+from simulator.disk import DiskOptions
 from simulator.driver import ClientProcess
 from simulator.faults import Fault, FaultKind, Options
 from simulator.host import Host
@@ -55,9 +56,10 @@ class Cluster:
         self.options = options
         self.network = Network(world, options.network.delay_us_mean)
         self.transport = Transport(world, self.network)
+        calm_disk = DiskOptions(flush_us_mean=options.disk.flush_us_mean)
         tight = TIGHT_CEILING if options.is_ceiling_tight else None
         self.master = MasterHost(
-            self.transport, options.disk, options.call_timeout_us, tight, mischief
+            self.transport, calm_disk, options.call_timeout_us, tight, mischief
         )
         self.proxies = [
             ProxyHost(self.transport, f"proxy-{index}", options.call_timeout_us, mischief)
@@ -67,7 +69,7 @@ class Cluster:
             NodeHost(
                 self.transport,
                 CellId(index),
-                options.disk,
+                calm_disk,
                 options.call_timeout_us,
                 _limits_of(options),
                 options.has_one_question,
@@ -115,6 +117,9 @@ class Cluster:
     def schedule_faults(self) -> None:
         """From now on the seed's faults happen, each at its instant."""
         self.network.storm(self.options.network)
+        for host in self.hosts.values():
+            if host.disk is not None:
+                host.disk.storm(self.options.disk)
         self._let_clocks_drift()
         self._skew_clocks()
         for fault in self.options.faults:

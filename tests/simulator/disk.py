@@ -60,6 +60,10 @@ class Disk:
         """There is no room for a while: every flush is refused."""
         self._full_until_us = max(self._full_until_us, self._world.now_us + duration_us)
 
+    def storm(self, options: DiskOptions) -> None:
+        """From now on these rates hold."""
+        self._options = options
+
     def calm(self) -> None:
         """No more stalls, and room for everything. A flush that stalls ends soon."""
         self._options = DiskOptions(flush_us_mean=self._options.flush_us_mean)

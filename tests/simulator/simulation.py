@@ -338,8 +338,7 @@ class Simulation:
         for table in self.workload.tables:
             yield from _until_it_works(partial(self._create, db, table))
         yield from self._mount_all(db)
-        while not (yield from self.workload.set_up(db)):
-            yield Pause(100)
+        yield from _until_true(partial(self.workload.set_up, db))
 
     def _create(self, db: Recorder, table: TableShape) -> Protocol[None]:
         try:

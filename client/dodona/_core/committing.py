@@ -85,6 +85,9 @@ def _attempt(
     if len(groups) > 1:
         try:
             return (yield from _commit_many(context, transaction.id, groups, routes))
+        except CommitOutcomeUnknown:
+            _forget(routes)
+            raise
         except TabletMoved as error:
             if not transaction.is_blind:
                 raise
@@ -92,7 +95,9 @@ def _attempt(
             return error
     try:
         return (yield from _commit_one(context, transaction, groups))
-    except TableNotMounted:  # frozen, says the cell, and it remembers having refused
+    except (TableNotMounted, CommitOutcomeUnknown):
+        # Frozen, says the cell, and it remembers having refused; or it does not answer, and may be
+        # somewhere else by now.
         _forget(routes)
         raise
     except (SnapshotTooOld, TransactionAborted) as error:
@@ -199,7 +204,7 @@ def _commit_many(
 ) -> Protocol[Timestamp]:
     cells = tuple(groups)
     coordinator = cells[0]
-    replies = yield from _prepare(context, transaction, groups)
+    replies = yield from _prepare(context, transaction, groups, routes)
     prepared = [reply.timestamp for reply in replies if type(reply) is Prepared]
     if len(prepared) == len(cells):
         decision = Decide(transaction, cells, max(prepared))  # rule 2
@@ -227,7 +232,9 @@ def _commit_many(
     raise refusal
 
 
-def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Protocol[list[Reply]]:
+def _prepare(
+    context: Context, transaction: TransactionId, groups: Groups, routes: list[TableRoute]
+) -> Protocol[list[Reply]]:
     """The answers of all participants, or up to the first refusal."""
     cells = tuple(groups)
     prepares = tuple([(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells])
@@ -239,6 +246,8 @@ def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Pr
         replies = yield Calls(prepares, is_over_at_refusal=True)
     if context.mischief(Point.LOSE_PREPARED):
         replies = [*replies[:-1], LOST]
+    if any(type(reply) is Failure and reply.kind == "unavailable" for reply in replies):
+        _forget(routes)  # a cell may be somewhere else by now
     return replies
 
 

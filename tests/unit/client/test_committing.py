@@ -1,5 +1,7 @@
 """Atomic commit, played by hand through every branch: who is asked what, and what is reported."""
 
+from collections.abc import Callable
+
 import pytest
 
 from dodona._core.messages import (
@@ -364,6 +366,23 @@ def test_a_refusal_is_reported_and_the_coordinator_told(replies: tuple[Reply, ..
     with pytest.raises(TransactionConflict):
         assert bench.commit.posted() == (ABORT,)
     assert bench.state == "aborted"
+
+
+@pytest.mark.parametrize("replies", [(prepared(60), NEVER_SENT), (prepared(60), LOST)])
+def test_after_silence_the_next_commit_asks_where_the_cells_are(replies: tuple[Reply, ...]) -> None:
+    """One may have come back somewhere else; an address that is dead stays so."""
+    bench = two()
+    bench.commit.answer(*replies)
+    assert bench.session.routing.find(PATH) is None
+
+
+@pytest.mark.parametrize("make", [one, two])
+def test_after_an_unknown_outcome_too(make: Callable[[], Bench]) -> None:
+    bench = make()
+    if make is two:
+        bench.commit.answer(prepared(60), prepared(61))
+    never_answered(bench)
+    assert bench.session.routing.find(PATH) is None
 
 
 def test_an_aborted_answer_is_a_refusal() -> None:
