@@ -43,10 +43,6 @@ class Bank(Workload):
         )
 
     @property
-    def tables(self) -> list[TableShape]:
-        return [self.table]
-
-    @property
     def total(self) -> int:
         return BALANCE_AT_START * self.account_count
 

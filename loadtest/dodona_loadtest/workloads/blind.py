@@ -61,10 +61,6 @@ class Blind(Workload):
         )
 
     @property
-    def tables(self) -> list[TableShape]:
-        return [self.table]
-
-    @property
     def bundles(self) -> list[Bundle]:
         return [*self.narrow, *self.wide]
 

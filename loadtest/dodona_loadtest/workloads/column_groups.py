@@ -45,10 +45,6 @@ class ColumnGroups(Workload):
             columns.append(Column(f"{group}_writer", "utf8", lock=lock))
         self.table = TableShape("//groups/rows", tuple(columns), ((), *pivots))
 
-    @property
-    def tables(self) -> list[TableShape]:
-        return [self.table]
-
     def set_up(self, db: Recorder) -> Protocol[bool]:
         attempt = yield from db.begin()
         for number in range(self.row_count):

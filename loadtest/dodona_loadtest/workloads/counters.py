@@ -45,10 +45,6 @@ class Counters(Workload):
             atomicity="none",
         )
 
-    @property
-    def tables(self) -> list[TableShape]:
-        return [self.table]
-
     def set_up(self, db: Recorder) -> Protocol[bool]:
         told = yield from self._write(db, range(self.row_count), is_durable=True)
         return all(write.status == "ok" for write in told)

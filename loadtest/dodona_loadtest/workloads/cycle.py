@@ -37,10 +37,6 @@ class Cycle(Workload):
             ((), *pivots),
         )
 
-    @property
-    def tables(self) -> list[TableShape]:
-        return [self.table]
-
     def set_up(self, db: Recorder) -> Protocol[bool]:
         attempt = yield from db.begin()
         for node in range(self.node_count):

@@ -47,10 +47,6 @@ class ListAppend(Workload):
             ((), *pivots),
         )
 
-    @property
-    def tables(self) -> list[TableShape]:
-        return [self.table]
-
     def set_up(self, db: Recorder) -> Protocol[bool]:
         return (yield from self._append_to(db, range(0, self.list_count, LISTS_PER_TABLET)))
 

@@ -57,10 +57,6 @@ class Sideband(Workload):
             ((), *pivots),
         )
 
-    @property
-    def tables(self) -> list[TableShape]:
-        return [self.table]
-
     def set_up(self, db: Recorder) -> Protocol[bool]:
         attempt = yield from db.begin()
         for number in range(self.row_count):

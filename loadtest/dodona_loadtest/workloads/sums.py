@@ -46,10 +46,6 @@ class Sums(Workload):
             has_shared_writes=self.is_shared,
         )
 
-    @property
-    def tables(self) -> list[TableShape]:
-        return [self.table]
-
     def set_up(self, db: Recorder) -> Protocol[bool]:
         attempt = yield from db.begin()
         for number in range(self.row_count):

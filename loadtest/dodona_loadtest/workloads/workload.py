@@ -24,6 +24,7 @@ class Workload(ABC):
     """One run's callers. `violations` gathers what its own check found."""
 
     name: str
+    table: TableShape
     may_be_resharded: bool = True
     """Whether the first table's rows may come to lie in other cells meanwhile."""
 
@@ -37,9 +38,9 @@ class Workload(ABC):
         self._snapshots: list[int] = []
 
     @property
-    @abstractmethod
     def tables(self) -> list[TableShape]:
         """What is to be created and mounted."""
+        return [self.table]
 
     @abstractmethod
     def set_up(self, db: Recorder) -> Protocol[bool]:

@@ -48,10 +48,6 @@ class WriteSkew(Workload):
             ((), *pivots),
         )
 
-    @property
-    def tables(self) -> list[TableShape]:
-        return [self.table]
-
     def set_up(self, db: Recorder) -> Protocol[bool]:
         attempt = yield from db.begin()
         for doctor in range(2 * self.pair_count):
