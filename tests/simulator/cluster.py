@@ -17,7 +17,6 @@ from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.outcomes import Outcome
-from simulator.disk import DiskOptions
 from simulator.driver import ClientProcess
 from simulator.faults import Fault, FaultKind, Options
 from simulator.host import Host
@@ -56,11 +55,9 @@ class Cluster:
         self.options = options
         self.network = Network(world, options.network.delay_us_mean)
         self.transport = Transport(world, self.network)
-        calm_disk = DiskOptions(flush_us_mean=options.disk.flush_us_mean)
+        disk = options.disk.calm
         tight = TIGHT_CEILING if options.is_ceiling_tight else None
-        self.master = MasterHost(
-            self.transport, calm_disk, options.call_timeout_us, tight, mischief
-        )
+        self.master = MasterHost(self.transport, disk, options.call_timeout_us, tight, mischief)
         self.proxies = [
             ProxyHost(self.transport, f"proxy-{index}", options.call_timeout_us, mischief)
             for index in range(options.proxy_count)
@@ -69,7 +66,7 @@ class Cluster:
             NodeHost(
                 self.transport,
                 CellId(index),
-                calm_disk,
+                disk,
                 options.call_timeout_us,
                 _limits_of(options),
                 options.has_one_question,

@@ -25,14 +25,19 @@ class DiskOptions:
     """Of crashes: they take what was not synced. In all others the process dies alone, and what it
     had written stays."""
 
+    @property
+    def calm(self) -> "DiskOptions":
+        """As quick a disk, and nothing goes wrong."""
+        return DiskOptions(self.flush_us_mean)
+
 
 class Disk:
-    """One process's log. `records` is what a restart finds."""
+    """One process's log. `records` is what a restart finds, `options` the rates that hold now."""
 
     def __init__(self, world: World, name: str, options: DiskOptions) -> None:
         self._world = world
         self._random = world.stream(f"disk/{name}")
-        self._options = options
+        self.options = options
         self._gathering: list[Any] = []
         self._in_flight: list[Any] = []
         self._flush_number = 0
@@ -62,14 +67,14 @@ class Disk:
 
     def storm(self, options: DiskOptions) -> None:
         """From now on these rates hold."""
-        self._options = options
+        self.options = options
 
     def calm(self) -> None:
         """No more stalls, and room for everything. A flush that stalls ends soon."""
-        self._options = DiskOptions(flush_us_mean=self._options.flush_us_mean)
+        self.options = self.options.calm
         self._stalled_until_us = self._full_until_us = self._world.now_us
         if self._in_flight:
-            self._finish_later(self._options.flush_us_mean)
+            self._finish_later(self.options.flush_us_mean)
 
     def append(self, record: Any) -> None:
         self._gathering.append(record)
@@ -80,7 +85,7 @@ class Disk:
         """The process is gone, and with it what its memory gathered for the next flush."""
         if self._on_durable is None:
             return  # it has ended already, by a refusal
-        is_power_cut = self._random.random() < self._options.power_cut_rate
+        is_power_cut = self._random.random() < self.options.power_cut_rate
         what_stays = "unsynced lost" if is_power_cut else "disk kept"
         self.fault_counts[f"crash with {what_stays}"] += 1
         if self._in_flight:
@@ -115,7 +120,7 @@ class Disk:
     def _flush(self) -> None:
         self._in_flight, self._gathering = self._gathering, []
         self._flush_number += 1
-        options, random = self._options, self._random
+        options, random = self.options, self._random
         duration_us = 50 + int(random.expovariate(1 / options.flush_us_mean))
         if random.random() < options.stall_rate:
             self.fault_counts["flush stalled"] += 1

@@ -62,7 +62,6 @@ class MasterHost(Host):
     ) -> None:
         super().__init__(transport, "master", MASTER_ADDRESS, timeout_us)
         self._settings = settings
-        self._disk_options = disk_options
         self._machine = "machine"
         self._mischief = mischief
         self.disk = Disk(self.world, self.name, disk_options)
@@ -72,7 +71,7 @@ class MasterHost(Host):
         is to go on. This one runs until it notices. Of what it was writing all was written or
         nothing; it hears of that late, or not at all. Half of its callers stay with it."""
         successor = MasterHost(
-            self.transport, self._disk_options, self._timeout_us, self._settings, self._mischief
+            self.transport, self.disk.options, self._timeout_us, self._settings, self._mischief
         )
         successor.random, successor.disk = self.random, self.disk
         successor._machine = f"machine since {self.world.now_us}"
@@ -176,7 +175,6 @@ class NodeHost(Host):
     ) -> None:
         super().__init__(transport, f"cell-{cell}", f"cell-{cell}:8700", timeout_us)
         self.cell = cell
-        self._disk_options = disk_options
         self._absent_disk: Disk | None = None
         self.disk = Disk(self.world, self.name, disk_options)
         self._acquisitions = acquisitions
@@ -199,7 +197,7 @@ class NodeHost(Host):
         """The next start finds an empty one, until `return_disk`: a volume was not attached."""
         assert not self.is_up
         self._absent_disk = self._absent_disk or self.disk
-        self.disk = Disk(self.world, f"{self.name}/empty", self._disk_options)
+        self.disk = Disk(self.world, f"{self.name}/empty", self.disk.options)
 
     def return_disk(self) -> None:
         assert not self.is_up

@@ -9,6 +9,7 @@ import pytest
 from dodona._core.messages import Aborted, AskOutcome, Failure, Reply
 from dodona.types import TransactionId
 from simulator.cluster import Cluster
+from simulator.disk import DiskOptions
 from simulator.drawing import FAULTS_MAX, draw_options
 from simulator.faults import (
     LINK_FAULTS,
@@ -247,6 +248,24 @@ def test_a_crashed_process_is_counted_with_what_became_of_its_disk() -> None:
     counts = bench.cluster.fault_counts
     assert counts["crash cell"] == 1
     assert counts.get("crash with disk kept", 0) + counts.get("crash with unsynced lost", 0) == 1
+
+
+def test_disks_go_wrong_while_the_others_do_and_so_does_an_empty_one() -> None:
+    wrong = DiskOptions(flush_us_mean=300, stall_rate=0.1, stall_us_max=9, power_cut_rate=0.5)
+    bench = Bench(Fault(3_000_000, "absent_disk", "cell-0", 900_000_000), disk=wrong)
+    not_stormed = Cluster(World(1), bench.cluster.options, [])
+    assert options_of_disks(not_stormed) == {DiskOptions(flush_us_mean=300)}
+    assert options_of_disks(bench.cluster) == {wrong}
+    bench.wait(4_000_000)
+    assert bench.cluster.nodes[0].has_empty_disk
+    assert options_of_disks(bench.cluster) == {wrong}
+    bench.cluster.heal()
+    assert not bench.cluster.nodes[0].has_empty_disk
+    assert options_of_disks(bench.cluster) == {DiskOptions(flush_us_mean=300)}
+
+
+def options_of_disks(cluster: Cluster) -> set[DiskOptions]:
+    return {host.disk.options for host in cluster.hosts.values() if host.disk is not None}
 
 
 def test_what_could_not_be_carried_out_is_not_counted() -> None:
