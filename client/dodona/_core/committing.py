@@ -45,6 +45,7 @@ from dodona.errors import (
     TableNotMounted,
     TabletMoved,
     TransactionAborted,
+    Unavailable,
 )
 from dodona.types import Atomicity, CellId, Timestamp, TransactionId
 
@@ -63,7 +64,11 @@ def commit_atomic(context: Context, transaction: TransactionBuffer) -> Protocol[
     patience: Patience | None = None
     while True:
         routes = yield from routes_of(context, transaction, patience)
-        done = yield from _attempt(context, transaction, routes)
+        try:
+            done = yield from _attempt(context, transaction, routes)
+        except (TableNotMounted, Unavailable, CommitOutcomeUnknown):
+            _forget(routes)  # a tablet is frozen or gone, or its cell is somewhere else by now
+            raise
         if not isinstance(done, DodonaError):
             return done
         patience = patience or context.patience()
@@ -85,9 +90,6 @@ def _attempt(
     if len(groups) > 1:
         try:
             return (yield from _commit_many(context, transaction.id, groups, routes))
-        except CommitOutcomeUnknown:
-            _forget(routes)
-            raise
         except TabletMoved as error:
             if not transaction.is_blind:
                 raise
@@ -95,11 +97,6 @@ def _attempt(
             return error
     try:
         return (yield from _commit_one(context, transaction, groups))
-    except (TableNotMounted, CommitOutcomeUnknown):
-        # Frozen, says the cell, and it remembers having refused; or it does not answer, and may be
-        # somewhere else by now.
-        _forget(routes)
-        raise
     except (SnapshotTooOld, TransactionAborted) as error:
         if not transaction.is_blind:
             raise
@@ -204,7 +201,7 @@ def _commit_many(
 ) -> Protocol[Timestamp]:
     cells = tuple(groups)
     coordinator = cells[0]
-    replies = yield from _prepare(context, transaction, groups, routes)
+    replies = yield from _prepare(context, transaction, groups)
     prepared = [reply.timestamp for reply in replies if type(reply) is Prepared]
     if len(prepared) == len(cells):
         decision = Decide(transaction, cells, max(prepared))  # rule 2
@@ -220,9 +217,8 @@ def _commit_many(
     abort = Decide(transaction, cells, None)
     refusal = _refusal(transaction, replies)
     if refusal is None:
+        _forget(routes)  # whoever is silent may be somewhere else by now
         return (yield from _settle(context, transaction, coordinator, abort))
-    if isinstance(refusal, TabletMoved | TableNotMounted):
-        _forget(routes)
     if isinstance(refusal, TabletMoved | Overloaded):  # the cell recorded nothing, so that a late
         try:  # copy could still be prepared, until the coordinator has said that it is aborted
             return (yield from _settle(context, transaction, coordinator, abort))
@@ -232,9 +228,7 @@ def _commit_many(
     raise refusal
 
 
-def _prepare(
-    context: Context, transaction: TransactionId, groups: Groups, routes: list[TableRoute]
-) -> Protocol[list[Reply]]:
+def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Protocol[list[Reply]]:
     """The answers of all participants, or up to the first refusal."""
     cells = tuple(groups)
     prepares = tuple([(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells])
@@ -246,8 +240,6 @@ def _prepare(
         replies = yield Calls(prepares, is_over_at_refusal=True)
     if context.mischief(Point.LOSE_PREPARED):
         replies = [*replies[:-1], LOST]
-    if any(type(reply) is Failure and reply.kind == "unavailable" for reply in replies):
-        _forget(routes)  # a cell may be somewhere else by now
     return replies
 
 
