@@ -13,7 +13,7 @@ from dodona._core.context import SessionLimits
 from dodona._core.session import Session
 from dodona._core.steps import Pause, Protocol
 from dodona._core.transaction import TransactionLimits
-from dodona.errors import DodonaError, TableExists
+from dodona.errors import DodonaError, TableExists, Unavailable
 from dodona_loadtest.checkers.sweep import check
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, RowKey, Transaction, Version
@@ -375,7 +375,12 @@ class Simulation:
             yield from _until_it_works(partial(self._ask_outcome, db, t))
 
     def _ask_outcome(self, db: Recorder, t: Transaction) -> Protocol[None]:
-        self._answers += yield from ask_outcomes(db, [t])
+        """Until it is final, or forgotten: pending is said as long as a cell is silent, and with a
+        short patience that is one which is not where it was. In the end all can be heard."""
+        answers = yield from ask_outcomes(db, [t])
+        if any(outcome.state == "pending" for _, outcomes in answers for outcome in outcomes):
+            raise Unavailable("the outcome is pending")
+        self._answers += answers
 
     def _run_until_done(self, protocol: Protocol[None], limit_us: int, what: str) -> None:
         task = Task(self.cluster.clients[0], protocol)

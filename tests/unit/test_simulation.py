@@ -8,13 +8,20 @@ it. More seeds: `python -m simulator --seeds FIRST:END`. What they would find: `
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from typing import get_args
 
 import pytest
 from rich.console import Console
 
 from dodona._core.context import Acknowledgement
+from dodona._core.outcomes import PENDING
+from dodona._core.steps import Protocol
 from dodona_loadtest.checkers.violation import Promise
+from dodona_loadtest.histories.history import Transaction
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.live.outcomes import Answers, ask_outcomes
 from dodona_loadtest.workloads import WORKLOADS
 from simulator import report
 from simulator.__main__ import main
@@ -81,6 +88,26 @@ def test_every_kind_of_fault_happens(batch: Summary) -> None:
 @of_the_batch
 def test_every_point_of_mischief_is_hit(batch: Summary) -> None:
     assert batch.points_never_hit == []
+
+
+# The end of a run
+
+
+def test_a_pending_outcome_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pending is also what is said while a cell is silent: it is no word on what became of it."""
+    asked: Counter[str] = Counter()
+
+    def ask(db: Recorder, transactions: Iterable[Transaction]) -> Protocol[Answers]:
+        answers = yield from ask_outcomes(db, transactions)
+        for t, outcomes in answers:
+            asked[t.name] += 1
+            if asked[t.name] == 1:
+                outcomes[:] = [PENDING] * len(outcomes)
+        return answers
+
+    monkeypatch.setattr("simulator.simulation.ask_outcomes", ask)
+    assert simulate(7, 5).violations == []
+    assert max(asked.values()) == 2
 
 
 # Determinism
