@@ -85,9 +85,19 @@ class TableSettings(
     max_data_ttl: int = 1_800_000
     """Versions older than this go, in ms, but for `min_data_versions`."""
     merge_rows_on_flush: bool = False
-    """Kept, and changes nothing: no rows are flushed here."""
+    """Whether retention takes versions already when rows are flushed, not only at compaction."""
     in_memory_mode: InMemoryMode = "none"
-    """Kept, and changes nothing: rows are always in memory. Set while unmounted only."""
+    """Whether chunks are kept in memory (there `compressed` is as `uncompressed`) or mapped, so
+    that the system keeps what is used. Set while unmounted only."""
+    dynamic_store_auto_flush_period: int = 900_000
+    """Rows are flushed from memory to a chunk when the oldest has been there for so long, in ms."""
+    max_dynamic_store_row_count: int = 1_000_000
+    """Versions in a store in memory: at seven tenths of it a new store is begun, and a full one
+    takes no more writes."""
+    max_dynamic_store_pool_size: int = 1 << 30
+    """As `max_dynamic_store_row_count`, in bytes of memory."""
+    enable_compaction_and_partitioning: bool = True
+    """Whether chunks become one as they get more."""
 
 
 class Now(NamedTuple):

@@ -56,6 +56,27 @@ class SendHeartbeat(msgspec.Struct, frozen=True, gc=False):
     body: Heartbeat
 
 
+class RunJob(msgspec.Struct, frozen=True, gc=False):
+    """Do long work on chunks elsewhere; its result comes back with the token, after whatever it
+    wrote is durable."""
+
+    token: Any
+    job: Any
+
+
+class RemoveChunks(msgspec.Struct, frozen=True, gc=False):
+    """Remove the files of these chunks, once all appends before this are durable."""
+
+    numbers: tuple[int, ...]
+
+
+class TruncateLog(msgspec.Struct, frozen=True, gc=False):
+    """Nothing before the checkpoint of this number is needed, once all appends before this are
+    durable."""
+
+    checkpoint: int
+
+
 class AskMaster(msgspec.Struct, frozen=True, gc=False):
     """A proxy's one request in flight; the range comes back with the token, or a failure does."""
 
@@ -63,7 +84,18 @@ class AskMaster(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
-Effect = Append | ReplyTo | ReplyAtOnce | SendToCell | AskTimestamps | SendHeartbeat | AskMaster
+Effect = (
+    Append
+    | ReplyTo
+    | ReplyAtOnce
+    | SendToCell
+    | AskTimestamps
+    | SendHeartbeat
+    | RunJob
+    | RemoveChunks
+    | TruncateLog
+    | AskMaster
+)
 
-HELD_EFFECTS: Final = frozenset((ReplyTo, SendToCell, SendHeartbeat))
+HELD_EFFECTS: Final = frozenset((ReplyTo, SendToCell, SendHeartbeat, RemoveChunks, TruncateLog))
 """What waits for the appends before it."""

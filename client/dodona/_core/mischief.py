@@ -90,6 +90,16 @@ class Point(enum.Enum):
     SCAN_ONE_ROW = enum.auto()
     """So does a page of a scan: a client asks for as many as it would like, not as it must get."""
 
+    # A tablet node: stores
+
+    ROTATE_EARLY = enum.auto()
+    """Whatever the active store has is flushed, between any two steps: where versions lie says
+    nothing about them, and conflicts find them in memory for as long as they matter."""
+    COMPACT_EARLY = enum.auto()
+    """Chunks that nobody would compact yet say the same as one."""
+    CHECKPOINT_EARLY = enum.auto()
+    """A checkpoint may be made at any time; the log is cut there only once it may be."""
+
     # The oracle
 
     RAISE_CEILING_LITTLE = enum.auto()

@@ -6,6 +6,7 @@ locks are not looked at, and nothing is changed: `participant` records what is r
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from dodona._core.messages import TabletModifications
 from dodona._core.mischief import Point
@@ -13,7 +14,11 @@ from dodona._core.sizes import wire_bytes
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, Overloaded, SnapshotTooOld
 from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
 from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.flushing import fill_ratio
 from dodona_tablets.core.tablet import Tablet
+
+CHUNKS_MAX: Final = 300
+"""Of one tablet: compaction is behind."""
 
 
 def check_transaction(
@@ -52,6 +57,7 @@ def check_parts(
         tablet.check_open()
         if not tablet.is_atomic:
             raise atomicity_mismatch("full", "none", tablet)
+        check_room(cell, tablet)
         tablet.check_modifications(part)
         bytes_left -= wire_bytes(part.writes)
         if bytes_left < 0:
@@ -59,6 +65,20 @@ def check_parts(
             raise LimitExceeded(text, table=tablet.assignment.path)
     if transaction <= cell.fence:  # one that touches no tablet
         raise SnapshotTooOld("the transaction began before the cell restarted", cell=cell.id)
+
+
+def check_room(cell: Cell, tablet: Tablet) -> None:
+    """Whether there is memory for more rows: a flush makes room again. Raises Overloaded."""
+    reason = None
+    if cell.memory_bytes > cell.limits.memory_bytes_max:
+        reason = "Node is out of tablet memory"
+    elif fill_ratio(tablet.active, tablet) >= 1:
+        reason = "Active store is overflown"
+    elif len(tablet.stores.chunks) >= CHUNKS_MAX:
+        reason = "Too many stores in tablet"
+    if reason is not None:
+        path, number = tablet.assignment.path, tablet.assignment.tablet
+        raise Overloaded(f"{reason}, all writes disabled", table=path, tablet=number, cell=cell.id)
 
 
 def can_never_begin(cell: Cell, transaction: TransactionId) -> bool:

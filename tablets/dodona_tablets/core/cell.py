@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dodona._core.effects import Effect, ReplyTo
+from dodona._core.effects import Append, Effect, RemoveChunks, ReplyTo
 from dodona._core.messages import Failure, Reply
 from dodona._core.mischief import Mischief, behave
 from dodona.errors import DodonaError, TabletMoved
@@ -23,8 +23,10 @@ from dodona.types import (
     Timestamp,
     TransactionId,
 )
+from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.locks import release
 from dodona_tablets.core.outcomes import Outcomes
+from dodona_tablets.core.records import Record
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 
@@ -48,8 +50,11 @@ class CellLimits(msgspec.Struct, frozen=True):
     heartbeat_period_ms: int = 400
     oracle_time_period_ms: int = 500
     watermark_period_ms: int = 4_000
-    retire_period_ms: int = 30_000
-    """From the beginning of one pass over all rows to the next, or longer if there are many."""
+    memory_bytes_max: int = 2 << 30
+    """Of all dynamic stores: above that writes are refused."""
+    checkpoint_period_ms: int = 15_000
+    clean_period_ms: int = 600_000
+    """How often a chunk is looked at for what retention lets go."""
 
 
 class Cell:
@@ -69,6 +74,17 @@ class Cell:
         self.latest: Timestamp = NULL_TIMESTAMP
         """The largest timestamp this cell knows the oracle to have issued."""
         self.now = Now(0, 0)
+        self.chunks: dict[int, Chunk] = {}
+        """The open files, by number."""
+        self.next_chunk = 1
+        self.checkpoint = 0
+        """The number of the last one."""
+        self.record_count = 0
+        """Appended since the start."""
+        self.memory_bytes = 0
+        """What stores take, as of the last tick."""
+        self.last_failure: str | None = None
+        """Of the work on chunks."""
         self.effects: list[Effect] = []
         self.woken: list[Any] = []
         self.committed_count = 0
@@ -78,6 +94,11 @@ class Cell:
 
     def reply(self, route: Any, body: Reply) -> None:
         self.effects.append(ReplyTo(route, body))
+
+    def append(self, record: Record) -> None:
+        """Into the log; what is in the outbox behind it waits until it is durable."""
+        self.record_count += 1
+        self.effects.append(Append(record))
 
     def state_of(self, transaction: TransactionId) -> State:
         """Alive or finished; NONE covers "never heard of" and "forgotten"."""
@@ -110,6 +131,26 @@ class Cell:
         if found.assignment.revision != revision:
             raise TabletMoved("the tablet was mounted anew", tablet=tablet, cell=self.id)
         return found
+
+    # Chunks
+
+    def take_chunk_number(self) -> int:
+        """One that no chunk here has had."""
+        self.next_chunk += 1
+        return self.next_chunk - 1
+
+    def remove_unused_chunks(self) -> None:
+        """Those that no tablet has any part of; their files go behind the records that say so."""
+        used = dict.fromkeys(
+            it.attached.info.number
+            for tablet in self.tablets.values()
+            for it in tablet.stores.chunks
+        )
+        unused = tuple([number for number in self.chunks if number not in used])
+        if unused:
+            for number in unused:
+                del self.chunks[number]
+            self.effects.append(RemoveChunks(unused))
 
     # How a transaction's state here ends
 

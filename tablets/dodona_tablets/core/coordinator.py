@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final
 
-from dodona._core.effects import Append, SendToCell
+from dodona._core.effects import SendToCell
 from dodona._core.messages import (
     Aborted,
     Acknowledge,
@@ -109,7 +109,7 @@ class Coordinator:
 
     def _commit(self, alive: Transaction, at: Timestamp) -> None:
         cell = self._cell
-        cell.effects.append(Append(CommitDecided(alive.id, at)))
+        cell.append(CommitDecided(alive.id, at))
         cell.apply(alive, at)
         alive.unacknowledged = tuple([it for it in alive.participants if it != cell.id])
         self._finish_questions(alive, Committed(alive.id, at))
@@ -134,7 +134,7 @@ class Coordinator:
             return
         alive.unacknowledged = tuple([it for it in alive.unacknowledged if it != body.source])
         if not alive.unacknowledged:
-            self._cell.effects.append(Append(AllAcknowledged(alive.id)))
+            self._cell.append(AllAcknowledged(alive.id))
             self._cell.finish_committed(alive)
 
     # The client gives up, or asks: rule 16. Whatever is not prepared never will be
@@ -248,7 +248,7 @@ class Coordinator:
 
     def _abort(self, alive: Transaction) -> None:
         asked = alive.asked_routes
-        self._cell.effects.append(Append(AbortDecided(alive.id)))
+        self._cell.append(AbortDecided(alive.id))
         self._cell.finish_refused(alive, ABORTED)
         self._tell_abort(alive)
         for route in asked:

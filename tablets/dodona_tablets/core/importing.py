@@ -8,7 +8,9 @@ restart goes on where it was. A tablet that misses rows is not served, and is no
 
 from typing import Final
 
-from dodona._core.effects import Append, SendToCell
+from msgspec.structs import replace
+
+from dodona._core.effects import SendToCell
 from dodona._core.messages import AskRows, RowVersion, TabletAssignment, TabletSource, TellRows
 from dodona._core.mischief import Point
 from dodona._core.sizes import write_bytes
@@ -16,15 +18,11 @@ from dodona.keys import successor
 from dodona.schema import TableSchema
 from dodona.types import NULL_TIMESTAMP, Key, TabletId
 from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.migration import (
-    Migration,
-    add_versions,
-    pack_version,
-    plain_version,
-    range_in,
-)
+from dodona_tablets.core.migration import Migration, pack_version, plain_version, range_in
 from dodona_tablets.core.records import RowsTaken
+from dodona_tablets.core.stores import TabletChunk
 from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.version import chain_of
 
 PAGE_ROWS_MAX: Final = 5_000
 PAGE_BYTES_MAX: Final = 4 << 20
@@ -57,13 +55,26 @@ def _copy(tablet: Tablet, target: Tablet, source: TabletSource) -> None:
     assert tablet.is_settled, "rows taken over while they change"
     migration = Migration(tablet.schema, target.schema)
     lower, upper = _range_of(target, source)
-    for key, row in tablet.store.walk(*range_in(tablet.schema, lower, upper)):
-        new_key = migration.key(key)
-        if lower <= new_key < upper:
-            versions = [migration.version(version) for version in row.versions]
-            add_versions(target.store, new_key, versions)
+    inside = range_in(tablet.schema, lower, upper)
+    for chunk in tablet.stores.chunks:
+        _share(chunk, target, lower, upper)
+    for store in (tablet.active, *tablet.stores.unflushed):
+        for key, newest in store.walk(*inside):
+            new_key = migration.key(key)
+            if lower <= new_key < upper:
+                target.active.put(new_key, migration.chain(newest))
     target.retained_timestamp = max(target.retained_timestamp, tablet.retained_timestamp)
     target.newest_stamp = max(target.newest_stamp, tablet.newest_stamp)
+
+
+def _share(chunk: TabletChunk, target: Tablet, lower: Key, upper: Key) -> None:
+    """Attach the part of a source's chunk that lies in a range to the target, too."""
+    attached = chunk.attached
+    cut = replace(attached, lower=max(attached.lower, lower), upper=min(attached.upper, upper))
+    info = attached.info
+    is_reached = cut.lower <= info.upper + b"\xff" and info.lower < cut.upper
+    if cut.lower < cut.upper and is_reached:  # keys may have got more columns: hence the byte
+        target.stores.attach(cut, None if chunk.view is None else chunk.view.chunk)
 
 
 def source_of(target: Tablet, page: TellRows) -> TabletSource | None:
@@ -86,8 +97,8 @@ def take_page(target: Tablet, page: TellRows) -> None:
             new_key = migration.key(key)
             if lower <= new_key < upper:
                 versions = [migration.version(plain_version(schema, it)) for it in packed]
-                add_versions(target.store, new_key, versions)
-                target.newest_stamp = max(target.newest_stamp, versions[-1][0])
+                target.active.put(new_key, chain_of(versions))
+                target.newest_stamp = max(target.newest_stamp, versions[0][0])
     target.retained_timestamp = max(target.retained_timestamp, page.retained_timestamp)
     if page.resume is None:
         del target.missing[source]
@@ -143,15 +154,12 @@ class Importing:
         left_bytes = PAGE_BYTES_MAX
         rows_max = 1 if self._cell.mischief(Point.TELL_ONE_ROW) else PAGE_ROWS_MAX
         resume = None
-        for key, row in tablet.store.walk(*range_in(schema, body.lower, body.upper)):
-            if not row.versions:
-                continue
+        for key, found in tablet.stores.rows(*range_in(schema, body.lower, body.upper)):
             if len(rows) == rows_max or left_bytes <= 0:
                 resume = successor(rows[-1][0])
                 break
-            versions = tuple([pack_version(schema, version) for version in row.versions])
-            rows.append((key, versions))
-            left_bytes -= sum([write_bytes((key, it[1], it[2])) for it in row.versions])
+            rows.append((key, tuple([pack_version(schema, version) for version in found])))
+            left_bytes -= sum([write_bytes((key, it[1], it[2])) for it in found])
         return TellRows(
             self._cell.id,
             body.tablet,
@@ -169,7 +177,7 @@ class Importing:
         source = None if tablet is None else source_of(tablet, page)
         if tablet is None or source is None:
             return None  # repeated
-        self._cell.effects.append(Append(RowsTaken(page)))
+        self._cell.append(RowsTaken(page))
         take_page(tablet, page)
         self._asked_us.pop((page.target, source), None)
         self.ask()

@@ -3,18 +3,20 @@
 Owns: when a transaction may lock a row, must wait, or has lost. Source: the YTsaurus document,
 "Checking transaction conflicts", with its asymmetry: locks are acquired on the groups asked for,
 but everyone also looks at the main lock, and a holder of the main lock looks at all groups.
-Locks are held only while committing. Times of last modification are read off the versions; locks
-without data leave theirs with the row.
+Locks are held only while committing, in a table of their own, so that rows at rest pay nothing for
+them. Times of last modification are read off the versions in memory; locks without data leave
+theirs behind, until no transaction could meet them any more.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from dodona._core.messages import Failure, RowLock
 from dodona.errors import TransactionConflict
 from dodona.schema import TableSchema
 from dodona.types import MAX_TIMESTAMP, Key, LockType, Timestamp
-from dodona_tablets.core.row import Holder, Row, bits_of
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_tablets.core.version import Version, bits_of
 
 KINDS: Final[dict[LockType, int]] = {
     "exclusive": 0,
@@ -30,6 +32,63 @@ Watch = tuple[int, int, int]
 """The lock groups in which each kind of lock of somebody else stands in our way."""
 
 
+class Holder:
+    """A transaction's locks on one row while it commits, as masks of lock groups.
+
+    `lock_type` is that of a lock without data, which at a commit leaves its time behind; data
+    leave a version, which says all.
+    """
+
+    __slots__ = ("exclusive", "lock_type", "shared", "shared_write", "transaction")
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        exclusive: int,
+        shared_write: int = 0,
+        shared: int = 0,
+        lock_type: LockType | None = None,
+    ) -> None:
+        self.transaction = transaction
+        self.exclusive = exclusive
+        self.shared_write = shared_write
+        self.shared = shared
+        self.lock_type = lock_type
+
+
+class RowLocks:
+    """Who holds locks on one row, and when locks without data were last committed on it: by type,
+    then by group."""
+
+    __slots__ = ("holders", "times")
+
+    def __init__(self) -> None:
+        self.holders: list[Holder] = []
+        self.times: dict[LockType, dict[int, Timestamp]] | None = None
+
+    def remember(self, lock_type: LockType, groups: int, timestamp: Timestamp) -> None:
+        """A lock without data was committed."""
+        if self.times is None:
+            self.times = {}
+        times = self.times.setdefault(lock_type, {})
+        for group in bits_of(groups):
+            times[group] = max(times.get(group, timestamp), timestamp)
+
+    def forget(self, needed: Timestamp) -> None:
+        """Times that no transaction from then on could meet are as good as none."""
+        if self.times is not None and all(max(it.values()) <= needed for it in self.times.values()):
+            self.times = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody could tell the row from one that was never locked."""
+        return not self.holders and self.times is None
+
+
+LockTable = dict[Key, RowLocks]
+"""Of one tablet: the rows that are locked, or were read-locked lately."""
+
+
 class Lost(Exception):
     """The transaction can't have its locks: refuse it with this failure."""
 
@@ -38,8 +97,33 @@ class Lost(Exception):
         self.failure = failure
 
 
-def check_row(
-    row: Row,
+def check_versions(
+    newest: Version | None,
+    key: Key,
+    schema: TableSchema,
+    start: Timestamp,
+    exclusive: int,
+    shared_write: int,
+    shared: int,
+) -> None:
+    """Raises Lost if a version newer than a transaction's start stands in the way of these locks.
+    `newest` heads a chain of the row; a row with several has each of them checked."""
+    while newest is not None and newest[0] > start:
+        watch = _watch(schema, exclusive, shared_write, shared)
+        groups = schema.lock_mask(newest[1])
+        if len(newest) == 6:
+            overlap = newest[5] & watch[1]
+            if overlap:
+                raise _lost(key, schema, overlap, DONE[1], start, winner_timestamp=newest[0])
+            groups &= ~newest[5]
+        overlap = groups & watch[0]
+        if overlap:
+            raise _lost(key, schema, overlap, DONE[0], start, winner_timestamp=newest[0])
+        newest = newest[3]
+
+
+def check_locks(
+    locks: RowLocks,
     key: Key,
     schema: TableSchema,
     start: Timestamp,
@@ -53,32 +137,24 @@ def check_row(
     decides: wait, then check again), or None if the locks are free. A blind transaction, whose
     start is `MAX_TIMESTAMP`, waits for any holder: it holds nothing that others could wait for.
     """
+    watch = _watch(schema, exclusive, shared_write, shared)
+    if locks.times is not None:
+        _check_times(locks, watch, key, schema, start)
+    return _check_holders(locks, watch, key, schema, start)
+
+
+def _watch(schema: TableSchema, exclusive: int, shared_write: int, shared: int) -> Watch:
     alone = schema.check_mask(exclusive) if exclusive else 0
     together = schema.check_mask(shared_write) if shared_write else 0
     reading = schema.check_mask(shared) if shared else 0
-    for_exclusive, for_shared_write = alone | together | reading, alone | reading
-    for version in reversed(row.versions):
-        if version[0] <= start:
-            break
-        groups = schema.lock_mask(version[1])
-        if len(version) == 5:
-            overlap = version[4] & for_shared_write
-            if overlap:
-                raise _lost(key, schema, overlap, DONE[1], start, winner_timestamp=version[0])
-            groups &= ~version[4]
-        overlap = groups & for_exclusive
-        if overlap:
-            raise _lost(key, schema, overlap, DONE[0], start, winner_timestamp=version[0])
-    if row.lock_times is None and not row.holders:
-        return None
-    watch = for_exclusive, for_shared_write, alone | together
-    _check_times(row, watch, key, schema, start)
-    return _check_holders(row, watch, key, schema, start)
+    return alone | together | reading, alone | reading, alone | together
 
 
-def _check_times(row: Row, watch: Watch, key: Key, schema: TableSchema, start: Timestamp) -> None:
+def _check_times(
+    locks: RowLocks, watch: Watch, key: Key, schema: TableSchema, start: Timestamp
+) -> None:
     """Raises Lost if a lock without data was committed after our start."""
-    for lock_type, times in (row.lock_times or {}).items():
+    for lock_type, times in (locks.times or {}).items():
         kind = KINDS[lock_type]
         for group, at in times.items():
             if at > start and watch[kind] >> group & 1:
@@ -86,10 +162,10 @@ def _check_times(row: Row, watch: Watch, key: Key, schema: TableSchema, start: T
 
 
 def _check_holders(
-    row: Row, watch: Watch, key: Key, schema: TableSchema, start: Timestamp
+    locks: RowLocks, watch: Watch, key: Key, schema: TableSchema, start: Timestamp
 ) -> Transaction | None:
     waits_for: Transaction | None = None
-    for holder in row.holders or ():
+    for holder in locks.holders:
         held = holder.exclusive, holder.shared_write, holder.shared
         overlaps = [groups & watched for groups, watched in zip(held, watch, strict=True)]
         if not any(overlaps):
@@ -120,42 +196,45 @@ def groups_of(lock: RowLock) -> tuple[int, int, int]:
     return mask if kind == 0 else 0, mask if kind == 1 else 0, mask if kind == 2 else 0
 
 
-def acquire(row: Row, holder: Holder) -> None:
-    """Take the locks, which `check_row` found free."""
-    if row.holders is None:
-        row.holders = [holder]
-    else:
-        row.holders.append(holder)
-    holder.transaction.held.append((row, holder))
+def acquire(table: LockTable, key: Key, holder: Holder) -> None:
+    """Take the locks, which were found free."""
+    locks = table.get(key)
+    if locks is None:
+        locks = table[key] = RowLocks()
+    locks.holders.append(holder)
+    holder.transaction.held.append((table, key, holder))
 
 
 def release(transaction: Transaction, commit_timestamp: Timestamp | None) -> None:
     """Let go of all locks; at a commit those without data leave their time behind, except weak
     ones."""
-    for row, holder in transaction.held:
-        holders = row.holders
-        assert holders is not None
+    for table, key, holder in transaction.held:
+        locks = table[key]
+        holders = locks.holders
         if len(holders) == 1:
             assert holders[0] is holder
-            row.holders = None
+            holders.clear()
         else:
             holders.remove(holder)
         lock_type = holder.lock_type
-        if lock_type is None or lock_type == "shared_weak" or commit_timestamp is None:
-            continue
-        groups = holder.exclusive | holder.shared_write | holder.shared
-        row.remember(lock_type, groups, commit_timestamp)
+        if lock_type is not None and lock_type != "shared_weak" and commit_timestamp is not None:
+            groups = holder.exclusive | holder.shared_write | holder.shared
+            locks.remember(lock_type, groups, commit_timestamp)
+        if not holders and locks.times is None:
+            del table[key]
     transaction.held.clear()
 
 
-def blocking_reader(row: Row, schema_mask: int, timestamp: Timestamp) -> Transaction | None:
+def blocking_reader(
+    holders: Iterable[Holder], groups: int, timestamp: Timestamp
+) -> Transaction | None:
     """The transaction that a read of these lock groups (main included) must wait for.
 
     Only writers block readers: prepared at or below the read's timestamp, or locked without a
     prepare timestamp yet by a transaction that began before the read's timestamp.
     """
-    for holder in row.holders or ():
-        if (holder.exclusive | holder.shared_write) & schema_mask:
+    for holder in holders:
+        if (holder.exclusive | holder.shared_write) & groups:
             other = holder.transaction
             if other.state is State.PREPARED:
                 if other.prepare_timestamp <= timestamp:

@@ -10,8 +10,16 @@ from dodona._core.messages import RowVersion
 from dodona.keys import NULL_TAG, first_columns, successor
 from dodona.schema import TableSchema
 from dodona.types import DELETE_MASK, KEY_MAX, Key, Timestamp
-from dodona_tablets.core.row import Row, Version, bits_of, delta_mask_of
-from dodona_tablets.core.store import SortedStore
+from dodona_tablets.core.store import DynamicStore
+from dodona_tablets.core.version import (
+    Version,
+    bits_of,
+    chain_of,
+    delta_mask_of,
+    history,
+    shared_groups_of,
+    version_of,
+)
 
 
 class Migration:
@@ -36,9 +44,9 @@ class Migration:
 
     def version(self, version: Version) -> Version:
         """The same change of the row. Shared locks are forgotten: groups may be others now."""
-        if not self.is_needed or (self._keeps_values and len(version) == 3):
+        if not self.is_needed or (self._keeps_values and len(version) == 4):
             return version
-        timestamp, mask, values, *_ = version
+        timestamp, mask, values = version[:3]
         deltas = self._mask(delta_mask_of(version))
         moved: dict[int, object] = {}
         for bit, value in zip(bits_of(mask), values, strict=True):
@@ -46,27 +54,24 @@ class Migration:
             moved[self._places[bit]] = value.encode() if is_text else value
         new_mask = self._mask(mask)
         new_values = tuple([moved[bit] for bit in bits_of(new_mask)])
-        if deltas:
-            return timestamp, new_mask, new_values, deltas, 0
-        return timestamp, new_mask, new_values
+        return version_of(timestamp, new_mask, new_values, None, deltas)
 
     def _mask(self, mask: int) -> int:
         return sum(1 << self._places[bit] for bit in bits_of(mask))
 
-    def store(self, store: SortedStore) -> SortedStore:
-        """All rows of a tablet whose table was altered."""
-        migrated = SortedStore()
-        for key, row in store.rows.items():
-            add_versions(migrated, self.key(key), [self.version(it) for it in row.versions])
+    def chain(self, newest: Version | None) -> Version | None:
+        """A whole row's versions."""
+        return chain_of([self.version(it) for it in history(newest)])
+
+    def store(self, store: DynamicStore) -> DynamicStore:
+        """All rows of a store whose table was altered."""
+        if not store.rows:
+            return store
+        migrated = DynamicStore(store.number)
+        migrated.is_flushed = store.is_flushed
+        for key, newest in store.rows.items():
+            migrated.put(self.key(key), self.chain(newest))
         return migrated
-
-
-def add_versions(store: SortedStore, key: Key, versions: list[Version]) -> None:
-    """Give a row these versions, in order; none make no row."""
-    if versions:
-        row: Row = store.row_for_write(key)
-        assert not row.versions, "a row comes from one place"
-        row.versions = versions
 
 
 def range_in(schema: TableSchema, lower: Key, upper: Key) -> tuple[Key, Key]:
@@ -88,7 +93,7 @@ def pack_version(schema: TableSchema, version: Version) -> RowVersion:
         schema.pack_mask(version[1]),
         version[2],
         schema.pack_mask(delta_mask_of(version)),
-        0 if len(version) == 3 else version[4],
+        shared_groups_of(version),
         version[1] == DELETE_MASK,
     )
 
@@ -97,6 +102,4 @@ def plain_version(schema: TableSchema, packed: RowVersion) -> Version:
     """A version as it came."""
     timestamp: Timestamp = packed.timestamp
     mask, deltas = schema.plain_mask(packed.column_mask), schema.plain_mask(packed.delta_mask)
-    if deltas or packed.shared_groups:
-        return timestamp, mask, packed.values, deltas, packed.shared_groups
-    return timestamp, mask, packed.values
+    return version_of(timestamp, mask, packed.values, None, deltas, packed.shared_groups)

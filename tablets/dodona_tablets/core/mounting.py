@@ -3,14 +3,15 @@
 Owns: heartbeats and the way of a tablet between mounted, frozen and unmounted. A mounted tablet
 serves only when it has all of its rows (see `importing`), and after its fence: a timestamp that the
 oracle issued after the mount (COMMIT-PROTOCOL rule 9). Unmounting and freezing wait for the
-transactions that hold locks in the tablet. Whatever changes is logged, then reported.
+transactions that hold locks in the tablet, and until chunks have all of its rows. Whatever changes
+is logged, then reported.
 """
 
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dodona._core.effects import Append, AskTimestamps, SendHeartbeat
+from dodona._core.effects import AskTimestamps, SendHeartbeat
 from dodona._core.messages import (
     AskRows,
     Assignment,
@@ -22,6 +23,7 @@ from dodona._core.messages import (
 from dodona._core.mischief import Point
 from dodona.types import NO_CLUSTER, NULL_TIMESTAMP, ClusterId, Revision, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.flushing import Flushing
 from dodona_tablets.core.importing import Importing, take_over
 from dodona_tablets.core.records import (
     ClusterJoined,
@@ -42,8 +44,9 @@ class FenceToken(NamedTuple):
 class Mounting:
     """Follows the master's assignments. The cell's own fence is `node`'s."""
 
-    def __init__(self, cell: Cell, address: str) -> None:
+    def __init__(self, cell: Cell, flushing: Flushing, address: str) -> None:
         self._cell = cell
+        self._flushing = flushing
         self._address = address
         self._importing = Importing(cell)
         self._sequence = 0
@@ -56,7 +59,7 @@ class Mounting:
     def tick(self) -> None:
         """Heartbeat when due; finish what waited; ask again for what never came."""
         for tablet in self._cell.tablets.values():
-            self._finish(tablet)
+            self.finish(tablet)
         self._importing.ask()
         if self._cell.now.instant_us >= self._heartbeat_at_us:
             for tablet in self._cell.tablets.values():
@@ -111,7 +114,7 @@ class Mounting:
             wanted = wanted_by_id.get(number)
             if tablet.is_mounted and not (wanted and _goes_on(tablet, wanted)):
                 tablet.is_closing = True
-                self._finish(tablet)
+                self.finish(tablet)
         for wanted in assignment.tablets:
             self._take(wanted)
         self._importing.ask()
@@ -126,7 +129,7 @@ class Mounting:
         """An empty log becomes this cluster's; one that belongs to another stays that one's."""
         if self._cell.cluster == NO_CLUSTER:
             self._cell.cluster = cluster
-            self._cell.effects.append(Append(ClusterJoined(cluster)))
+            self._cell.append(ClusterJoined(cluster))
             self.send_heartbeat()
 
     def _take(self, wanted: TabletAssignment) -> None:
@@ -145,7 +148,7 @@ class Mounting:
             self._log_mount(tablet)
 
     def _log_mount(self, tablet: Tablet) -> None:
-        self._cell.effects.append(Append(TabletMounted(tablet.assignment)))
+        self._cell.append(TabletMounted(tablet.assignment))
         if tablet.is_mounted:
             self._ask_fence(tablet)
 
@@ -168,7 +171,7 @@ class Mounting:
             self._log_adjustment(tablet, TabletAdjusted(wanted.tablet, mode, wanted.settings))
         tablet.is_freezing = wanted.mode == FROZEN != mode
         if tablet.is_freezing:
-            self._finish(tablet)
+            self.finish(tablet)
         elif mode != wanted.mode:
             self._log_adjustment(
                 tablet, TabletAdjusted(wanted.tablet, wanted.mode, wanted.settings)
@@ -177,19 +180,19 @@ class Mounting:
 
     def _log_adjustment(self, tablet: Tablet, record: TabletAdjusted) -> None:
         tablet.adjust(record.mode, record.settings)
-        self._cell.effects.append(Append(record))
+        self._cell.append(record)
 
-    def _finish(self, tablet: Tablet) -> None:
-        """Unmount or freeze, unless a transaction still holds locks here."""
+    def finish(self, tablet: Tablet) -> None:
+        """Unmount or freeze, unless a transaction still holds locks here, or rows are in memory."""
         if tablet.active_count or not tablet.is_mounted:
             return
         is_ending = tablet.is_closing or tablet.is_freezing
-        if is_ending and self._cell.mischief(Point.LINGER):
+        if not is_ending or self._cell.mischief(Point.LINGER) or not self._flushing.settle(tablet):
             return
         number = tablet.assignment.tablet
         if tablet.is_closing:
             tablet.unmount()
-            self._cell.effects.append(Append(TabletUnmounted(number)))
+            self._cell.append(TabletUnmounted(number))
             self.send_heartbeat()
         elif tablet.is_freezing:
             self._log_adjustment(tablet, TabletAdjusted(number, FROZEN, tablet.assignment.settings))

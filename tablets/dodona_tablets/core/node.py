@@ -1,18 +1,18 @@
 """The role machine of a tablet node: one cell, one inbox, one outbox.
 
 Owns: dispatch, the cell's fence, time-outs, and the forget watermark. Everything else is a part:
-`participant`, `coordinator`, `reads`, `nonatomic`, `mounting`, `retirement`, which share a `cell`.
-Give it the log's records (`replay`), then `start` it; it serves once the oracle has answered for
-the fence.
+`participant`, `coordinator`, `reads`, `nonatomic`, `loading`, `mounting`, `flushing`, `compaction`,
+`truncation`, which share a `cell`. Give it the log's records (`replay`) and the chunks that these
+name (`open_chunks`), then `start` it; it serves once the oracle has answered for the fence.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from dodona._core.effects import Append, AskTimestamps, Effect, Route
+from dodona._core.effects import AskTimestamps, Effect, Route
 from dodona._core.messages import (
     Acknowledge,
     AskCoordinator,
@@ -50,7 +50,13 @@ from dodona.types import (
     TransactionId,
 )
 from dodona_tablets.core.cell import Cell, CellLimits
+from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.chunks.info import ChunkInfo
+from dodona_tablets.core.chunks.jobs import Built
+from dodona_tablets.core.compaction import Compaction
 from dodona_tablets.core.coordinator import Coordinator, CoordinatorEvent
+from dodona_tablets.core.flushing import Flushing, FlushToken
+from dodona_tablets.core.loading import BatchToken, Loading
 from dodona_tablets.core.mounting import FenceToken, Mounting
 from dodona_tablets.core.nonatomic import NonAtomicWrites
 from dodona_tablets.core.participant import (
@@ -61,8 +67,8 @@ from dodona_tablets.core.participant import (
 from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
 from dodona_tablets.core.records import Record, WatermarkRaised
 from dodona_tablets.core.replay import replay
-from dodona_tablets.core.retirement import Retirement
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_tablets.core.truncation import Truncation
 
 TICK_MS: Final = 100
 CELL_FENCE: Final = "cell fence"
@@ -84,6 +90,17 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     misfits: int
     refused_by_kind: dict[str, int]
     non_atomic_rows: int
+    memory_bytes: int
+    """Of rows in memory, about."""
+    chunks: int
+    chunk_bytes: int
+    flushed: int
+    compacted: int
+    compacting: dict[str, int | str]
+    """What is being compacted: the table's path, how many chunks, versions and bytes."""
+    jobs_failed: int
+    """Flushes and compactions; they are tried again."""
+    last_failure: str | None
     latest_timestamp: Timestamp
 
 
@@ -101,9 +118,12 @@ class NodeCore:
         self._participant = Participant(self.cell)
         self._coordinator = Coordinator(self.cell, self._participant)
         self._reads = Reads(self.cell)
-        self._writes = NonAtomicWrites(self.cell)
-        self._mounting = Mounting(self.cell, address)
-        self._retirement = Retirement(self.cell)
+        self._loading = Loading(self.cell)
+        self._writes = NonAtomicWrites(self.cell, self._loading)
+        self._flushing = Flushing(self.cell)
+        self._compaction = Compaction(self.cell)
+        self._truncation = Truncation(self.cell)
+        self._mounting = Mounting(self.cell, self._flushing, address)
         self._tick_at_us = 0
         self._oracle_time_at_us = 0
         self._watermark_at_us = 0
@@ -127,8 +147,24 @@ class NodeCore:
         """Recovery, before `start`."""
         replay(self.cell, record)
 
+    def chunks_needed(self) -> dict[int, ChunkInfo]:
+        """What has to be open before the start, by number, once everything was replayed. Whatever
+        else lies there is of work that was not finished."""
+        return {
+            it.attached.info.number: it.attached.info
+            for tablet in self.cell.tablets.values()
+            for it in tablet.stores.chunks
+        }
+
+    def open_chunks(self, chunks: Mapping[int, Chunk]) -> None:
+        """All that are needed."""
+        self.cell.chunks.update(chunks)
+        for tablet in self.cell.tablets.values():
+            tablet.stores.open(self.cell.chunks)
+
     def start(self, now: Now) -> None:
         """Everything was replayed: ask for the fence, then serve."""
+        assert len(self.chunks_needed()) == len(self.cell.chunks), "chunks are missing"
         self.cell.now = now
         for tablet in self.cell.tablets.values():
             tablet.fence = NULL_TIMESTAMP
@@ -201,6 +237,18 @@ class NodeCore:
         if cell.woken:
             self._let_woken_retry()
 
+    def handle_job(self, token: Any, result: Built | Failure | None, now: Now) -> None:
+        """The end of a `RunJob`: a chunk, nothing at all that would be worth one, or why not."""
+        self.cell.now = now
+        if isinstance(token, BatchToken):
+            self._loading.handle(token, result)
+        elif isinstance(token, FlushToken):
+            flushed = self._flushing.handle(token, result)
+            if flushed is not None:
+                self._mounting.finish(flushed)
+        else:
+            self._compaction.handle(token, result)
+
     def handle_assignment(self, assignment: Assignment, now: Now) -> None:
         """The master's answer to a heartbeat."""
         self.cell.now = now
@@ -225,7 +273,9 @@ class NodeCore:
         self._reads.tick()
         self._nag()
         self._raise_watermark()
-        self._retirement.tick()
+        self._flushing.tick()
+        self._compaction.tick()
+        self._truncation.tick()
         self._let_woken_retry()
 
     def next_deadline(self) -> int:
@@ -237,7 +287,7 @@ class NodeCore:
         alive = cell.transactions.values()
         return NodeStatistics(
             tablets=sum(1 for tablet in cell.tablets.values() if tablet.is_mounted),
-            rows=sum(len(tablet.store) for tablet in cell.tablets.values()),
+            rows=sum(tablet.stores.row_count for tablet in cell.tablets.values()),
             transactions_alive=len(alive),
             transactions_prepared=sum(1 for t in alive if t.state is State.PREPARED),
             reads_waiting=len(self._reads),
@@ -246,7 +296,15 @@ class NodeCore:
             committed=cell.committed_count,
             misfits=cell.misfit_count,
             refused_by_kind=dict(cell.refused_count_by_kind),
-            non_atomic_rows=self._writes.row_count,
+            non_atomic_rows=self._writes.row_count + self._loading.row_count,
+            memory_bytes=cell.memory_bytes,
+            chunks=len(cell.chunks),
+            chunk_bytes=sum(it.info.size_bytes for it in cell.chunks.values()),
+            flushed=self._flushing.flushed_count,
+            compacted=self._compaction.compacted_count,
+            compacting=self._compaction.progress(),
+            jobs_failed=self._flushing.failed_count + self._compaction.failed_count,
+            last_failure=cell.last_failure,
             latest_timestamp=cell.latest,
         )
 
@@ -357,7 +415,7 @@ class NodeCore:
         is_worth_it = is_early or cell.outcomes.has_bucket_below(watermark)
         if watermark > cell.outcomes.watermark and is_worth_it:
             cell.outcomes.raise_watermark(watermark)
-            cell.effects.append(Append(WatermarkRaised(watermark)))
+            cell.append(WatermarkRaised(watermark))
 
     def _let_woken_retry(self) -> None:
         """Whoever waited for a transaction that moved on checks again, in order of arrival."""

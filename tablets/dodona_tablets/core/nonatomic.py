@@ -8,13 +8,14 @@ Source: the YTsaurus document, "Non-atomic transactions" and "Durability".
 from collections.abc import Sequence
 from typing import Any
 
-from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
+from dodona._core.effects import ReplyAtOnce, ReplyTo
 from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
 from dodona._core.sizes import wire_bytes
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
 from dodona.types import TIMESTAMP_COUNTER_BITS, SpecialWrites, Timestamp, WireWrite
-from dodona_tablets.core.admission import atomicity_mismatch
+from dodona_tablets.core.admission import atomicity_mismatch, check_room
 from dodona_tablets.core.cell import Cell, failure_of
+from dodona_tablets.core.loading import BATCH_BYTES_MIN, Loading
 from dodona_tablets.core.records import BatchWritten, RowsWritten
 from dodona_tablets.core.tablet import Tablet
 
@@ -24,35 +25,40 @@ OFF_LIMITS = "Transaction timestamp is off limits, check the local clock reading
 class NonAtomicWrites:
     """Checks all of a request, then writes all of it: a request is never half applied."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, loading: Loading) -> None:
         self._cell = cell
+        self._loading = loading
         self.row_count = 0
 
     def handle(self, route: Any, request: WriteNonAtomic | WriteArrow) -> None:
         try:
-            written = self._write(request)
+            tablet = self._cell.tablet(request.tablet, request.revision)
+            self._check(tablet, request.stamp)
+            if isinstance(request, WriteArrow) and len(request.batch) >= BATCH_BYTES_MIN:
+                self._loading.begin(route, tablet, request)
+                return
+            written = self._write(request, tablet)
         except DodonaError as error:
             self._cell.reply(route, failure_of(error))
             return
         effect = ReplyTo if request.is_durable else ReplyAtOnce
         self._cell.effects.append(effect(route, written))
 
-    def _write(self, request: WriteNonAtomic | WriteArrow) -> Written:
-        tablet = self._cell.tablet(request.tablet, request.revision)
-        self._check(tablet, request.stamp)
+    def _write(self, request: WriteNonAtomic | WriteArrow, tablet: Tablet) -> Written:
         record: RowsWritten | BatchWritten
         writes: Sequence[WireWrite]
         special: SpecialWrites | None = None
+        at = tablet.next_stamp(request.stamp)
         if isinstance(request, WriteArrow):
             writes = tablet.writes_of_batch(request.batch)
-            record = BatchWritten(request.tablet, request.stamp, request.batch)
+            record = BatchWritten(request.tablet, at, request.batch)
         else:
             writes, special = request.writes, request.special
             self._check_writes(tablet, writes, special)
-            record = RowsWritten(request.tablet, request.stamp, writes, special)
-        self._cell.effects.append(Append(record))
+            record = RowsWritten(request.tablet, at, writes, special)
+        self._cell.append(record)
         self.row_count += len(writes)
-        return Written(len(writes), tablet.apply_stamped(writes, request.stamp, special))
+        return Written(len(writes), tablet.apply_stamped(writes, at, special))
 
     def _check_writes(
         self, tablet: Tablet, writes: Sequence[WireWrite], special: SpecialWrites | None
@@ -72,6 +78,7 @@ class NonAtomicWrites:
         if tablet.is_atomic:
             raise atomicity_mismatch("none", "full", tablet)
         tablet.check_open()
+        check_room(self._cell, tablet)
         theirs, ours = stamp >> TIMESTAMP_COUNTER_BITS, self._cell.latest >> TIMESTAMP_COUNTER_BITS
         if stamp < 0 or abs(theirs - ours) > self._cell.limits.client_clock_difference_s_max:
             raise InvalidRequest(

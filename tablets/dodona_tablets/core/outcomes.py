@@ -43,6 +43,12 @@ class Outcomes:
         assert isinstance(known, Failure) == isinstance(outcome, Failure), "outcome overturned"
         assert isinstance(known, Failure) or known == outcome, "commit timestamp changed"
 
+    @property
+    def newest_bound(self) -> Timestamp:
+        """No transaction with a remembered outcome began later."""
+        newest = max(self._buckets, default=-1)
+        return Timestamp(max((newest + 1 << _BUCKET_BITS) - 1, self.watermark))
+
     def has_bucket_below(self, watermark: Timestamp) -> bool:
         """Whether raising the watermark so far would forget anything."""
         return any((index + 1) << _BUCKET_BITS <= watermark for index in self._buckets)

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final
 
-from dodona._core.effects import Append, AskTimestamps, SendToCell
+from dodona._core.effects import AskTimestamps, SendToCell
 from dodona._core.messages import (
     Acknowledge,
     AskCoordinator,
@@ -47,9 +47,15 @@ from dodona.types import (
 )
 from dodona_tablets.core.admission import check_parts, check_transaction
 from dodona_tablets.core.cell import Cell, failure_of
-from dodona_tablets.core.locks import Lost, acquire, check_row, groups_of
+from dodona_tablets.core.locks import (
+    Holder,
+    Lost,
+    acquire,
+    check_locks,
+    check_versions,
+    groups_of,
+)
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
-from dodona_tablets.core.row import Holder
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 
@@ -216,7 +222,7 @@ class Participant:
         reply: Reply
         if len(alive.participants) == 1:
             record = CommittedHere(transaction, timestamp, alive.modifications)
-            cell.effects.append(Append(record))
+            cell.append(record)
             cell.apply(alive, timestamp)
             cell.finish_committed(alive)
             reply = Committed(transaction, timestamp)
@@ -224,10 +230,8 @@ class Participant:
             alive.prepare_timestamp = timestamp
             alive.state = State.PREPARED
             alive.nag_at_us = cell.now.instant_us + self._nag_delay_us(alive)
-            cell.effects.append(
-                Append(
-                    PreparedHere(transaction, timestamp, alive.participants, alive.modifications)
-                )
+            cell.append(
+                PreparedHere(transaction, timestamp, alive.participants, alive.modifications)
             )
             cell.wake(alive)
             reply = Prepared(transaction, timestamp)
@@ -288,7 +292,7 @@ class Participant:
         if at < alive.prepare_timestamp:  # a lie: our readers have seen what was before
             cell.misfit_count += 1
             at = alive.prepare_timestamp
-        cell.effects.append(Append(CommitDecided(alive.id, at)))
+        cell.append(CommitDecided(alive.id, at))
         cell.apply(alive, at)
         cell.finish_committed(alive)
         self._acknowledge(body)
@@ -298,7 +302,7 @@ class Participant:
         if alive.coordinator != body.source:
             self._misfit(body)
             return
-        self._cell.effects.append(Append(AbortDecided(alive.id)))
+        self._cell.append(AbortDecided(alive.id))
         self._cell.finish_refused(alive, ABORTED)
         self._acknowledge(body)
 
@@ -382,21 +386,29 @@ def _check_rows(
 ) -> Transaction | None:
     """Raises Lost on the first row that is lost; else returns whom to wait for, if anybody."""
     waits_for: Transaction | None = None
-    rows, schema, special = tablet.store.rows, tablet.schema, part.special
+    locks, schema, special = tablet.locks, tablet.schema, part.special
     start = transaction.start
+    recent = [store.rows for store in tablet.stores.in_memory if store.max_timestamp > start]
     try:
         for key, mask, _ in schema.plain_writes(part.writes):
-            row = rows.get(key)
-            if row is not None:
-                groups = schema.lock_mask(mask)
-                together = 0 if special is None else shared_groups(special, key)
-                blocker = check_row(row, key, schema, start, groups & ~together, together, 0)
-                waits_for = waits_for or blocker
+            held = locks.get(key)
+            chains = [rows[key] for rows in recent if key in rows]
+            if held is None and not chains:
+                continue
+            groups = schema.lock_mask(mask)
+            together = 0 if special is None else shared_groups(special, key)
+            kinds = groups & ~together, together, 0
+            for newest in chains:
+                check_versions(newest, key, schema, start, *kinds)
+            if held is not None:
+                waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
         for lock in part.locks:
-            row = rows.get(lock.key)
-            if row is not None:
-                blocker = check_row(row, lock.key, schema, start, *groups_of(lock))
-                waits_for = waits_for or blocker
+            key, kinds = lock.key, groups_of(lock)
+            for rows in recent:
+                check_versions(rows.get(key), key, schema, start, *kinds)
+            held = locks.get(key)
+            if held is not None:
+                waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
     except Lost as lost:
         lost.failure.attributes.update(
             table=tablet.assignment.path, tablet=tablet.assignment.tablet
@@ -409,15 +421,14 @@ def acquire_all(transaction: Transaction) -> None:
     """Take all locks of a transaction that `_check_rows` let through, or that replay prepared."""
     for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
         tablet.active_count += 1
-        row_for_write, lock_mask = tablet.store.row_for_write, tablet.schema.lock_mask
+        locks, lock_mask = tablet.locks, tablet.schema.lock_mask
         special = part.special
         for key, mask, _ in tablet.schema.plain_writes(part.writes):
             together = 0 if special is None else shared_groups(special, key)
-            holder = Holder(transaction, lock_mask(mask) & ~together, together)
-            acquire(row_for_write(key), holder)
+            acquire(locks, key, Holder(transaction, lock_mask(mask) & ~together, together))
         for lock in part.locks:
             holder = Holder(transaction, *groups_of(lock), lock.lock_type)
-            acquire(row_for_write(lock.key), holder)
+            acquire(locks, lock.key, holder)
 
 
 def shared_groups(special: SpecialWrites, key: Key) -> int:

@@ -1,13 +1,13 @@
 """What a cell writes to its log, in order. Replaying all of it rebuilds the cell.
 
-Owns: the records and their numbers, which are never reused. How they become bytes (version,
-checksum) is the shell's. A record holds what the live handler applied, so that replay goes
-through the same `apply`.
+Owns: the records and their numbers, which are never reused (20 was VersionsRetired's). How they
+become bytes (version, checksum) is the shell's. A record holds what the live handler applied, so
+that replay goes through the same `apply`.
 """
 
 import msgspec
 
-from dodona._core.messages import TabletAssignment, TabletModifications, TellRows
+from dodona._core.messages import TabletAssignment, TabletModifications, TabletSource, TellRows
 from dodona.types import (
     CellId,
     ClusterId,
@@ -19,6 +19,7 @@ from dodona.types import (
     TransactionId,
     WireWrite,
 )
+from dodona_tablets.core.chunks.info import AttachedChunk
 
 
 class LogRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -74,7 +75,7 @@ class WatermarkRaised(LogRecord, frozen=True, array_like=True, gc=False, tag=8):
 
 
 class RowsWritten(LogRecord, frozen=True, array_like=True, gc=False, tag=9):
-    """Non-atomic rows with the client's stamp; replay raises it per row as the first time."""
+    """Non-atomic rows, with the timestamp that they got (see `Tablet.apply_stamped`)."""
 
     tablet: TabletId
     stamp: Timestamp
@@ -88,17 +89,6 @@ class BatchWritten(LogRecord, frozen=True, array_like=True, gc=False, tag=10):
     tablet: TabletId
     stamp: Timestamp
     batch: bytes
-
-
-class VersionsRetired(LogRecord, frozen=True, array_like=True, gc=False, tag=20):
-    """What was older than `retained` was taken from these rows, as far as `retention` lets it go by
-    these settings: one step for each time that a key is here."""
-
-    tablet: TabletId
-    retained: Timestamp
-    expired: Timestamp
-    settings: TableSettings
-    keys: tuple[Key, ...]
 
 
 class TabletAdjusted(LogRecord, frozen=True, array_like=True, gc=False, tag=21):
@@ -121,6 +111,84 @@ class ClusterJoined(LogRecord, frozen=True, array_like=True, gc=False, tag=23):
     cluster: ClusterId
 
 
+# What becomes of stores. The files of a chunk are durable before the record that attaches it, and
+# removed after the last one that names it has been replaced durably.
+
+
+class StoreRotated(LogRecord, frozen=True, array_like=True, gc=False, tag=24):
+    """The tablet's active store takes no more writes; the next one does."""
+
+    tablet: TabletId
+
+
+class StoreFlushed(LogRecord, frozen=True, array_like=True, gc=False, tag=25):
+    """These chunks (at most one, none if nothing was left) have all that a passive store has.
+    Nobody may read below `retained` any more."""
+
+    tablet: TabletId
+    store: int
+    chunks: tuple[AttachedChunk, ...]
+    retained: Timestamp
+
+
+class ChunksCompacted(LogRecord, frozen=True, array_like=True, gc=False, tag=26):
+    """Chunks were replaced by others that say the same from `retained` on."""
+
+    tablet: TabletId
+    removed: tuple[AttachedChunk, ...]
+    chunks: tuple[AttachedChunk, ...]
+    retained: Timestamp
+
+
+class ChunkLoaded(LogRecord, frozen=True, array_like=True, gc=False, tag=27):
+    """A batch of rows became a chunk of its own, at the stamp that the chunk is attached with."""
+
+    tablet: TabletId
+    chunk: AttachedChunk
+
+
+class TabletsDropped(LogRecord, frozen=True, array_like=True, gc=False, tag=28):
+    """They are gone for the whole cluster."""
+
+    tablets: tuple[TabletId, ...]
+
+
+class TabletState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A tablet in a checkpoint: all but the rows of its stores in memory."""
+
+    assignment: TabletAssignment
+    is_mounted: bool
+    retained: Timestamp
+    newest_stamp: Timestamp
+    missing: tuple[tuple[TabletSource, Key], ...]
+    chunks: tuple[AttachedChunk, ...]
+    unflushed: tuple[int, ...]
+    """The numbers of passive stores that no chunk has."""
+    active: int
+
+
+class CommitUndelivered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A transaction that this cell decided, and that others have not acknowledged yet."""
+
+    transaction: TransactionId
+    timestamp: Timestamp
+    participants: tuple[CellId, ...]
+
+
+class Checkpoint(LogRecord, frozen=True, array_like=True, gc=False, tag=29):
+    """The whole cell at this place in the log, but for the rows in memory and the outcomes that
+    are remembered. What is before it is not needed once chunks have those rows and those outcomes
+    are forgotten. A log that was truncated begins with one."""
+
+    number: int
+    cluster: ClusterId
+    watermark: Timestamp
+    next_chunk: int
+    tablets: tuple[TabletState, ...]
+    prepared: tuple[PreparedHere, ...]
+    undelivered: tuple[CommitUndelivered, ...]
+
+
 Record = (
     TabletMounted
     | TabletUnmounted
@@ -132,8 +200,13 @@ Record = (
     | WatermarkRaised
     | RowsWritten
     | BatchWritten
-    | VersionsRetired
     | TabletAdjusted
     | RowsTaken
     | ClusterJoined
+    | StoreRotated
+    | StoreFlushed
+    | ChunksCompacted
+    | ChunkLoaded
+    | TabletsDropped
+    | Checkpoint
 )

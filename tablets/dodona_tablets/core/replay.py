@@ -4,34 +4,44 @@ Owns: what each record means. Locks of prepared transactions are taken again; ti
 are not rebuilt, since the restart fence lets nobody in who could need them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from dodona._core.messages import TabletModifications
-from dodona.types import CellId, Timestamp, TransactionId
+from dodona.types import NO_CLUSTER, CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_tablets.core.compaction import apply_compaction
+from dodona_tablets.core.flushing import apply_flush
 from dodona_tablets.core.importing import take_over, take_page
+from dodona_tablets.core.loading import apply_load
 from dodona_tablets.core.participant import ABORTED, acquire_all
 from dodona_tablets.core.records import (
     AbortDecided,
     AllAcknowledged,
     BatchWritten,
+    Checkpoint,
+    ChunkLoaded,
+    ChunksCompacted,
     ClusterJoined,
     CommitDecided,
     CommittedHere,
+    CommitUndelivered,
     PreparedHere,
     Record,
     RowsTaken,
     RowsWritten,
+    StoreFlushed,
+    StoreRotated,
     TabletAdjusted,
     TabletMounted,
+    TabletsDropped,
     TabletUnmounted,
-    VersionsRetired,
     WatermarkRaised,
 )
-from dodona_tablets.core.retention import Terms, retire
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_tablets.core.truncation import checkpoint_of
 
 
 def replay(cell: Cell, record: Record) -> None:
@@ -46,15 +56,6 @@ def _rows_written(cell: Cell, record: RowsWritten) -> None:
 def _batch_written(cell: Cell, record: BatchWritten) -> None:
     tablet = cell.tablets[record.tablet]
     tablet.apply_stamped(tablet.writes_of_batch(record.batch), record.stamp)
-
-
-def _versions_retired(cell: Cell, record: VersionsRetired) -> None:
-    """Rows that are left without versions stay until the next pass: nobody can tell."""
-    tablet = cell.tablets[record.tablet]
-    terms = Terms(record.retained, record.expired, record.settings)
-    for key in record.keys:
-        retire(tablet.store.rows[key].versions, terms, tablet.schema.value_columns)
-    tablet.retained_timestamp = max(tablet.retained_timestamp, record.retained)
 
 
 def _abort_decided(cell: Cell, record: AbortDecided) -> None:
@@ -94,6 +95,79 @@ def _rows_taken(cell: Cell, record: RowsTaken) -> None:
 
 def _cluster_joined(cell: Cell, record: ClusterJoined) -> None:
     cell.cluster = record.cluster
+
+
+# What became of stores
+
+
+def _store_rotated(cell: Cell, record: StoreRotated) -> None:
+    cell.tablets[record.tablet].stores.rotate()
+
+
+def _store_flushed(cell: Cell, record: StoreFlushed) -> None:
+    """The fence lets nobody in who could conflict with what the store has: it need not stay."""
+    apply_flush(cell, record)
+    cell.tablets[record.tablet].stores.drop(record.store)
+    _note_chunks(cell, record.chunks)
+
+
+def _chunks_compacted(cell: Cell, record: ChunksCompacted) -> None:
+    apply_compaction(cell, record)
+    _note_chunks(cell, record.chunks)
+
+
+def _chunk_loaded(cell: Cell, record: ChunkLoaded) -> None:
+    apply_load(cell, record)
+    _note_chunks(cell, (record.chunk,))
+
+
+def _note_chunks(cell: Cell, chunks: Iterable[AttachedChunk]) -> None:
+    """Their numbers are taken."""
+    for attached in chunks:
+        cell.next_chunk = max(cell.next_chunk, attached.info.number + 1)
+
+
+def _tablets_dropped(cell: Cell, record: TabletsDropped) -> None:
+    for tablet in record.tablets:
+        del cell.tablets[tablet]
+
+
+def _checkpoint(cell: Cell, record: Checkpoint) -> None:
+    """The state itself, at the beginning of a log that was cut. Anywhere else it says what replay
+    has come to, and a cell that may be told to misbehave looks whether it does."""
+    if cell.cluster == NO_CLUSTER and not cell.tablets:
+        _restore(cell, record)
+    cell.checkpoint = record.number
+    if cell.may_misbehave:
+        assert checkpoint_of(cell) == record, "replay came to another state"
+
+
+def _restore(cell: Cell, record: Checkpoint) -> None:
+    cell.cluster = record.cluster
+    cell.next_chunk = record.next_chunk
+    cell.outcomes.raise_watermark(record.watermark)
+    for state in record.tablets:
+        tablet = cell.tablets[state.assignment.tablet] = Tablet(state.assignment)
+        tablet.is_mounted = state.is_mounted
+        tablet.retained_timestamp, tablet.newest_stamp = state.retained, state.newest_stamp
+        tablet.missing = dict(state.missing)
+        tablet.stores.restore(state.chunks, state.unflushed, state.active)
+    for prepared in record.prepared:
+        _prepared_here(cell, prepared)
+    for decided in record.undelivered:
+        _undelivered(cell, decided)
+
+
+def _undelivered(cell: Cell, record: CommitUndelivered) -> None:
+    """Its versions are in stores already."""
+    alive = _transaction(cell, record.transaction, record.participants, ())
+    alive.state = State.COMMITTED
+    alive.commit_timestamp = record.timestamp
+    alive.unacknowledged = tuple([it for it in alive.participants if it != cell.id])
+    cell.latest = max(cell.latest, record.timestamp)
+
+
+# Transactions
 
 
 def _committed_here(cell: Cell, record: CommittedHere) -> None:
@@ -146,8 +220,13 @@ MEANINGS: Final[dict[type[Any], Callable[[Cell, Any], None]]] = {
     BatchWritten: _batch_written,
     TabletMounted: _mounted,
     TabletUnmounted: _unmounted,
-    VersionsRetired: _versions_retired,
     TabletAdjusted: _adjusted,
     RowsTaken: _rows_taken,
     ClusterJoined: _cluster_joined,
+    StoreRotated: _store_rotated,
+    StoreFlushed: _store_flushed,
+    ChunksCompacted: _chunks_compacted,
+    ChunkLoaded: _chunk_loaded,
+    TabletsDropped: _tablets_dropped,
+    Checkpoint: _checkpoint,
 }

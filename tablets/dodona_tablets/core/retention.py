@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from dodona._core.aggregates import combine
 from dodona.schema import Column
 from dodona.types import DELETE_MASK, TableSettings, Timestamp
-from dodona_tablets.core.row import Version, bits_of, delta_mask_of
+from dodona_tablets.core.version import Version, bits_of, delta_mask_of
 
 STEP_VERSIONS_MAX: Final = 500
 """So many versions one step looks at: a row that is written all the time may have a million."""
@@ -49,10 +49,10 @@ def retire(versions: list[Version], terms: Terms, columns: Sequence[Column]) -> 
         if version[1] == DELETE_MASK:
             if left:  # a deletion is there for what is older
                 left.append(version)
-        elif len(version) == 3 and len(kept) == len(version[2]):
+        elif len(version) == 4 and len(kept) == len(version[2]):
             left.append(version)
         elif kept:
-            left.append((version[0], sum(1 << bit for bit in kept), tuple(kept.values())))
+            left.append((version[0], sum(1 << bit for bit in kept), tuple(kept.values()), None))
     if left == old:
         return False
     versions[: len(old)] = left
@@ -60,7 +60,7 @@ def retire(versions: list[Version], terms: Terms, columns: Sequence[Column]) -> 
 
 
 def _may_stay(only: Version, terms: Terms) -> bool:
-    is_plain_write = len(only) == 3 and only[1] != DELETE_MASK
+    is_plain_write = len(only) == 4 and only[1] != DELETE_MASK
     return is_plain_write and (terms.settings.min_data_versions > 0 or only[0] >= terms.expired)
 
 

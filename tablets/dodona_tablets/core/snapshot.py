@@ -5,7 +5,7 @@ that a timestamp was issued, are `reads`'. Changes nothing.
 Source: the YTsaurus document, "Reading" and "Aggregation columns".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dodona._core.arrow import arrow_from_rows
@@ -25,9 +25,19 @@ from dodona.keys import successor
 from dodona.schema import MAIN_LOCK_MASK, Column, TableSchema
 from dodona.types import ASYNC_LAST_COMMITTED, DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp
 from dodona_tablets.core.locks import blocking_reader
-from dodona_tablets.core.row import Values, Version, bits_of, delta_mask_of, value_of
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
+from dodona_tablets.core.version import (
+    Values,
+    Version,
+    bits_of,
+    chain_of,
+    delta_mask_of,
+    shared_groups_of,
+    value_of,
+    values_at,
+    values_between,
+)
 
 SCAN_ROWS_MAX: Final = 100_000
 VERSIONS_MAX: Final = 65_535
@@ -48,57 +58,82 @@ def too_old(tablet: Tablet, timestamp: Timestamp) -> SnapshotTooOld:
     )
 
 
+class _Look:
+    """What one read wants to see of each row."""
+
+    __slots__ = ("at", "columns", "full", "groups", "oldest", "wanted")
+
+    def __init__(self, tablet: Tablet, request: Lookup | Scan | ScanArrow) -> None:
+        schema = tablet.schema
+        self.wanted, self.full = schema.plain_mask(request.column_mask), schema.full_mask
+        self.at, self.oldest = request.timestamp, request.retention_timestamp
+        self.columns: Sequence[Column] | None = None
+        if self.oldest or schema.aggregate_mask:
+            self.columns = _columns_to_fold(tablet, request, self.wanted)
+        self.groups = schema.lock_mask(self.wanted) | MAIN_LOCK_MASK
+
+    def values(self, newest: Version | None) -> Values | None:
+        if self.columns is None:
+            return values_at(newest, self.at, self.wanted, self.full)
+        return values_between(newest, self.oldest, self.at, self.wanted, self.columns)
+
+
 def lookup(tablet: Tablet, request: Lookup) -> Rows | Transaction:
-    wanted, full = tablet.schema.plain_mask(request.column_mask), tablet.schema.full_mask
-    at, oldest = request.timestamp, request.retention_timestamp
-    columns = None
-    if oldest or tablet.schema.aggregate_mask:
-        columns = _columns_to_fold(tablet, request, wanted)
-    groups = tablet.schema.lock_mask(wanted) | MAIN_LOCK_MASK
-    rows = tablet.store.rows
-    found: list[Values | None] = []
-    for key in request.keys:
-        row = rows.get(key)
-        if row is None:
-            found.append(None)
-            continue
-        if row.holders and at != ASYNC_LAST_COMMITTED:
-            blocker = blocking_reader(row, groups, at)
+    look = _Look(tablet, request)
+    blocker = _blocker_of_keys(tablet, request.keys, look.groups, look.at)
+    if blocker is not None:
+        return blocker
+    stores, values = tablet.stores, look.values
+    if stores.is_flat:
+        rows = stores.active.rows
+        return Rows(tuple([values(rows.get(key)) for key in request.keys]))
+    at, needed = look.at, look.wanted or -1
+    chains = [chain_of(stores.versions(key, at, needed)) for key in request.keys]
+    return Rows(tuple([values(chain) for chain in chains]))
+
+
+def _blocker_of_keys(
+    tablet: Tablet, keys: Iterable[Key], groups: int, at: Timestamp
+) -> Transaction | None:
+    """The transaction that a read of these rows must wait for."""
+    locks = tablet.locks
+    if not locks or at == ASYNC_LAST_COMMITTED:
+        return None
+    for key in keys:
+        held = locks.get(key)
+        if held is not None:
+            blocker = blocking_reader(held.holders, groups, at)
             if blocker is not None:
                 return blocker
-        if columns is None:
-            found.append(row.values_at(at, wanted, full))
-        else:
-            found.append(row.values_between(oldest, at, wanted, columns))
-    return Rows(tuple(found))
+    return None
 
 
 def scan(tablet: Tablet, request: Scan | ScanArrow) -> ScanPage | Transaction:
-    wanted, full = tablet.schema.plain_mask(request.column_mask), tablet.schema.full_mask
-    at, oldest = request.timestamp, request.retention_timestamp
-    columns = None
-    if oldest or tablet.schema.aggregate_mask:
-        columns = _columns_to_fold(tablet, request, wanted)
-    groups = tablet.schema.lock_mask(wanted) | MAIN_LOCK_MASK
+    look = _Look(tablet, request)
     count_max = min(max(request.row_count_max, 1), SCAN_ROWS_MAX)
     keys: list[Key] = []
     found: list[Values] = []
-    for key, row in tablet.store.walk(request.lower, request.upper):
-        if row.holders and at != ASYNC_LAST_COMMITTED:
-            blocker = blocking_reader(row, groups, at)
-            if blocker is not None:
-                return blocker
-        if columns is None:
-            values = row.values_at(at, wanted, full)
-        else:
-            values = row.values_between(oldest, at, wanted, columns)
+    resume: Key | None = None
+    for key, newest in _chains(tablet, request.lower, request.upper):
+        values = look.values(newest)
         if values is None:
             continue
         keys.append(key)
         found.append(values)
         if len(keys) == count_max:
-            return ScanPage(tuple(keys), tuple(found), successor(key))
-    return ScanPage(tuple(keys), tuple(found), None)
+            resume = successor(key)
+            break
+    upper = request.upper if resume is None else resume
+    locked = [key for key in tablet.locks if request.lower <= key < upper]
+    blocker = _blocker_of_keys(tablet, locked, look.groups, look.at)
+    return ScanPage(tuple(keys), tuple(found), resume) if blocker is None else blocker
+
+
+def _chains(tablet: Tablet, lower: Key, upper: Key) -> Iterable[tuple[Key, Version | None]]:
+    stores = tablet.stores
+    if stores.is_flat:
+        return stores.active.walk(lower, upper)
+    return ((key, chain_of(versions)) for key, versions in stores.rows(lower, upper))
 
 
 def scan_arrow(tablet: Tablet, request: ScanArrow) -> ArrowPage | Transaction:
@@ -132,24 +167,19 @@ def lookup_versions(tablet: Tablet, request: LookupVersions) -> VersionedRows | 
     schema = tablet.schema
     wanted = schema.plain_mask(request.column_mask)
     groups = schema.lock_mask(wanted) | MAIN_LOCK_MASK
+    blocker = _blocker_of_keys(tablet, request.keys, groups, request.timestamp)
+    if blocker is not None:
+        return blocker
     found: list[tuple[RowVersion, ...]] = []
     left = VERSIONS_MAX
     for key in request.keys:
-        row = tablet.store.rows.get(key)
-        if row is None:
-            found.append(())
-            continue
-        if row.holders and request.timestamp != ASYNC_LAST_COMMITTED:
-            blocker = blocking_reader(row, groups, request.timestamp)
-            if blocker is not None:
-                return blocker
-        left -= len(row.versions)
+        known = tablet.stores.versions(key, request.timestamp)
+        left -= len(known)
         if left < 0:
             raise LimitExceeded(
                 f"the keys asked for have more than {VERSIONS_MAX} versions: ask for fewer",
                 table=tablet.assignment.path,
             )
-        known = [it for it in reversed(row.versions) if it[0] <= request.timestamp]
         found.append(tuple([_masked(schema, version, wanted) for version in known]))
     return VersionedRows(tuple(found))
 
@@ -161,6 +191,6 @@ def _masked(schema: TableSchema, version: Version, wanted: int) -> RowVersion:
         schema.pack_mask(mask),
         tuple([value_of(version, bit) for bit in bits_of(mask)]),
         schema.pack_mask(delta_mask_of(version) & wanted),
-        0 if len(version) == 3 else version[4],
+        shared_groups_of(version),
         version[1] == DELETE_MASK,
     )

@@ -1,71 +1,169 @@
-"""The rows of one tablet in memory: found by key at once, walked in key order on demand.
+"""A dynamic store: rows of one tablet in memory, found by key at once, walked in order on demand.
 
-Owns: the rows and their order. New keys are kept unsorted until somebody walks, and then sorted
-in as one batch: writes never pay for order, and a bulk load is sorted once. All keys also lie in a
-list, in no order that means anything, where whoever goes over all rows in turns keeps his place.
+Owns: the rows' chains and their order, and what is counted of them. A store takes writes while it
+is the tablet's active one. Then it is passive and never changes again: it is flushed from another
+thread, and dropped when nobody could need it (see `flushing`).
+
+Keys lie in sorted runs of bounded length and an unsorted tail: what a write pays for order is its
+share of sorting a few thousand keys at a time, and nobody ever waits for more than one run.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Final
 
-from sortedcontainers import SortedList
+from dodona._core.sizes import write_bytes
+from dodona.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, Write
+from dodona_tablets.core.version import Version, add, history, united, version_of
 
-from dodona.types import Key
-from dodona_tablets.core.row import Row
+TAIL_KEYS_MAX: Final = 8_192
+RUN_KEYS_MAX: Final = 65_536
+"""Random keys are compared at the speed of memory that is not cached: so many in 20 ms."""
+WINDOW_KEYS: Final = 4_096
+"""A walk merges about so many keys at a time."""
+ROW_BYTES: Final = 170
+"""What a key, its places in the dictionary and in a run take, besides its text."""
+VERSION_BYTES: Final = 150
+"""What a version and its values take, besides their text."""
+
+Marks = dict[Key, tuple[int, int]]
+"""Of some keys of a batch: the mask of columns whose value is a change of an aggregate, and the
+mask of lock groups taken by shared_write."""
 
 
-class SortedStore:
-    """Rows by key. `rows` is open to readers of the core; only `row_for_write` adds to it.
-    Invariant: `_ordered` has the first `_ordered_count` of the keys, in order."""
+class DynamicStore:
+    """Rows by key. `rows` is open to readers of the core; only the methods here add to it.
+    `number` is unique in its tablet and rises."""
 
-    def __init__(self) -> None:
-        self.rows: dict[Key, Row] = {}
-        self._keys: list[Key] = []
-        self._ordered: SortedList[Key] = SortedList()
-        self._ordered_count = 0
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.rows: dict[Key, Version] = {}
+        self.version_count = 0
+        self.min_timestamp: Timestamp = MAX_TIMESTAMP
+        self.max_timestamp: Timestamp = NULL_TIMESTAMP
+        """Of the versions: above the other where there are none."""
+        self.born_us: int | None = None
+        """When the first write came, or when a restart had found them all."""
+        self.is_flushed = False
+        """Whether a chunk has all of it: it is kept for those who look for conflicts only."""
+        self.has_marks = False
+        """Whether any version has changes of aggregates or shared locks."""
+        self._text_bytes = 0
+        self._tail: list[Key] = []
+        self._runs: list[list[Key]] = []
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def row_for_write(self, key: Key) -> Row:
-        """The row, made empty if there is none yet."""
-        row = self.rows.get(key)
-        if row is None:
-            row = self.rows[key] = Row()
-            self._keys.append(key)
-        return row
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes of the process's memory."""
+        return ROW_BYTES * len(self.rows) + VERSION_BYTES * self.version_count + self._text_bytes
 
-    def walk(self, lower: Key, upper: Key) -> Iterator[tuple[Key, Row]]:
+    # Writes
+
+    def apply(
+        self,
+        writes: Sequence[Write],
+        timestamp: Timestamp,
+        size_bytes: int,
+        marks: Marks | None = None,
+    ) -> None:
+        """Add versions at one timestamp; they are so long on the wire."""
+        rows, tail = self.rows, self._tail
+        self.has_marks = self.has_marks or bool(marks)
+        for key, mask, values in writes:
+            older = rows.get(key)
+            if marks is not None and key in marks:
+                version = version_of(timestamp, mask, values, older, *marks[key])
+            else:
+                version = (timestamp, mask, values, older)
+            if older is None:
+                tail.append(key)
+            elif older[0] >= timestamp:
+                version = add(older, version)
+            rows[key] = version
+        self._count(len(writes), size_bytes, timestamp, timestamp)
+
+    def put(self, key: Key, newest: Version | None) -> None:
+        """Give a row versions that came from elsewhere, besides those it may have here."""
+        if newest is None:
+            return
+        known = self.rows.get(key)
+        if known is None:
+            self._tail.append(key)
+        self.rows[key] = newest if known is None else united(known, newest)
+        versions = [*history(newest)]
+        self.has_marks = self.has_marks or any(len(it) == 6 for it in versions)
+        size_bytes = sum([write_bytes((key, it[1], it[2])) for it in versions])
+        self._count(len(versions), size_bytes, versions[-1][0], newest[0])
+
+    def _count(self, count: int, text_bytes: int, lowest: Timestamp, highest: Timestamp) -> None:
+        self.version_count += count
+        self._text_bytes += text_bytes
+        if lowest < self.min_timestamp:
+            self.min_timestamp = lowest
+        if highest > self.max_timestamp:
+            self.max_timestamp = highest
+        if len(self._tail) >= TAIL_KEYS_MAX:
+            self.sort()
+
+    # Reads
+
+    def walk(self, lower: Key, upper: Key) -> Iterator[tuple[Key, Version]]:
         """Rows of lower ≤ key < upper in key order. Must not run across a write."""
-        if self._ordered_count < len(self._keys):
-            self._ordered.update(self._keys[self._ordered_count :])
-            self._ordered_count = len(self._keys)
+        self.sort()
         rows = self.rows
-        keys: Iterable[Key] = self._ordered.irange(lower, upper, inclusive=(True, False))
-        for key in keys:
+        parts = [(it, bisect_left(it, lower), bisect_left(it, upper)) for it in self._runs]
+        for key in _merged([part for part in parts if part[1] < part[2]]):
             yield key, rows[key]
 
-    def key_at(self, place: int) -> Key | None:
-        """The key at this place, None behind the last. A key keeps its place, or moves to an
-        earlier one, which was another's that was removed."""
-        return self._keys[place] if place < len(self._keys) else None
+    def sort(self) -> None:
+        """Put the keys that came since the last time into their order. From then on walks change
+        nothing, until the next write."""
+        if not self._tail:
+            return
+        run = sorted(self._tail)
+        self._tail = []
+        runs = self._runs
+        while runs and len(runs[-1]) < 2 * len(run) and len(runs[-1]) + len(run) <= RUN_KEYS_MAX:
+            run = sorted([*runs.pop(), *run])
+        runs.append(run)
 
-    def remove_at(self, place: int) -> None:
-        """Forget a row. The last key takes its place, so that nothing else moves."""
-        keys = self._keys
-        del self.rows[keys[place]]
-        if place < self._ordered_count:
-            self._ordered.remove(keys[place])
-            self._ordered_count -= 1
-            keys[place] = keys[self._ordered_count]
-            place = self._ordered_count
-        keys[place] = keys[-1]
-        keys.pop()
+    def shrink(self, rows_max: int) -> bool:
+        """Let go of so many rows of a store that nobody uses any more: to free a large one at once
+        would stop everything else. → whether it is empty."""
+        self._runs, self._tail = [], []
+        rows = self.rows
+        for _ in range(min(rows_max, len(rows))):
+            rows.popitem()
+        return not rows
 
     def check(self) -> None:
         """Assert the invariants; for tests."""
-        assert sorted(self._keys) == sorted(self.rows)
-        assert list(self._ordered) == sorted(self._keys[: self._ordered_count])
-        for row in self.rows.values():
-            stamps = [version[0] for version in row.versions]
-            assert all(a < b for a, b in pairwise(stamps))
+        assert sorted([*self._tail, *chain(*self._runs)]) == sorted(self.rows)
+        assert all(run == sorted(run) for run in self._runs)
+        assert all(len(run) <= max(RUN_KEYS_MAX, TAIL_KEYS_MAX) for run in self._runs)
+        for newest in self.rows.values():
+            assert all(a[0] > b[0] for a, b in pairwise(history(newest)))
+
+
+def _merged(parts: list[tuple[list[Key], int, int]]) -> Iterator[Key]:
+    """The keys of sorted runs, of each from one place to another, in order. A window at a time: the
+    list's own sort merges runs that lie one behind the other."""
+    while len(parts) > 1:
+        share = max(WINDOW_KEYS // len(parts), 1)
+        bound = min([run[min(at + share, end) - 1] for run, at, end in parts])
+        window: list[Key] = []
+        left: list[tuple[list[Key], int, int]] = []
+        for run, at, end in parts:
+            until = bisect_right(run, bound, at, end)
+            window += run[at:until]
+            if until < end:
+                left.append((run, until, end))
+        window.sort()
+        yield from window
+        parts = left
+    for run, at, end in parts:
+        yield from run[at:end]

@@ -1,8 +1,8 @@
-"""One tablet: a key range of one table, its rows, and what may be done to it now.
+"""One tablet: a key range of one table, its stores and locks, and what may be done to it now.
 
 Owns: mounting state, and the checks of what a client sent against schema and range. Reads are in
-`snapshot`. `apply` and `apply_stamped` are the only ways to new versions, for live traffic and for
-replay alike; `retention` takes old ones away.
+`snapshot`. `apply` and `apply_stamped` are the only ways to new versions in memory, for live
+traffic and for replay alike; whole chunks come by `flushing`, `compaction` and `loading`.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from dodona._core.arrow import rows_from_arrow
 from dodona._core.messages import RowLock, TabletAssignment, TabletModifications, TabletSource
+from dodona._core.sizes import wire_bytes, write_bytes
 from dodona.errors import (
     InvalidRequest,
     SchemaViolation,
@@ -27,44 +28,49 @@ from dodona.types import (
     SpecialWrites,
     TableSettings,
     Timestamp,
-    WireMask,
     WireWrite,
     Write,
 )
-from dodona_tablets.core.migration import Migration
-from dodona_tablets.core.row import PlainVersion, Values, Version, bits_of
-from dodona_tablets.core.store import SortedStore
+from dodona_tablets.core.locks import LockTable
+from dodona_tablets.core.store import DynamicStore, Marks
+from dodona_tablets.core.stores import Stores
+from dodona_tablets.core.version import Values, bits_of
 
 MOUNTED: Final = "mounted"
 FROZEN: Final = "frozen"
 UNMOUNTED: Final = "unmounted"
 
+DumpedVersion = tuple[Timestamp, int, Values]
+
 
 class Tablet:
-    """Rows and their table's schema. Served while `is_mounted`; closing and freezing refuse new
+    """Stores and their table's schema. Served while `is_mounted`; closing and freezing refuse new
     writers, and end when the old ones have."""
 
     def __init__(self, assignment: TabletAssignment) -> None:
-        self.store = SortedStore()
+        self.schema = TableSchema(assignment.columns)
+        self.stores = Stores(self.schema)
+        self.locks: LockTable = {}
         self.fence: Timestamp = NULL_TIMESTAMP
         self.retained_timestamp: Timestamp = MIN_TIMESTAMP
         """Older versions may be gone: nobody may read below it. It stays when others mount it."""
+        self.retaining: Timestamp = MIN_TIMESTAMP
+        """As it may be once the work under way has ended: nobody may register below it."""
         self.newest_stamp: Timestamp = NULL_TIMESTAMP
         """Of writes without atomicity: their clients' clocks may have been ahead of the oracle."""
         self.active_count = 0
-        """Transactions that hold locks here: unmounting and freezing wait for them."""
+        """Transactions that hold locks here, and batches under way: unmounting and freezing wait
+        for them."""
         self.missing: dict[TabletSource, Key] = {}
         """The tablets whose rows are still to be taken over, and from which key on."""
-        self.schema = TableSchema(assignment.columns)
         self.mount(assignment)
 
     def mount(self, assignment: TabletAssignment) -> None:
         """Take the table's description as of this mount. Serving begins with the fence."""
         assert self.active_count == 0, "mounted under a transaction"
         if assignment.columns != self.schema.columns:
-            schema = TableSchema(assignment.columns)
-            self.store = Migration(self.schema, schema).store(self.store)
-            self.schema = schema
+            self.schema = TableSchema(assignment.columns)
+            self.stores.alter(self.schema)
         self.assignment = assignment
         self.is_atomic = assignment.atomicity == "full"
         self.is_mounted = assignment.mode != UNMOUNTED
@@ -185,14 +191,9 @@ class Tablet:
         special: SpecialWrites | None = None,
     ) -> None:
         """Add one committed transaction's versions."""
-        row_for_write = self.store.row_for_write
+        marks = None if special is None else self._marks(special)
         plain = self.schema.plain_writes(writes)
-        if special is None:
-            for key, mask, values in plain:
-                row_for_write(key).add((timestamp, mask, values))
-        else:
-            for key, mask, values in plain:
-                row_for_write(key).add(self._version(timestamp, mask, values, special.get(key)))
+        self.active.apply(plain, timestamp, wire_bytes(writes), marks)
 
     def apply_stamped(
         self,
@@ -200,29 +201,30 @@ class Tablet:
         stamp: Timestamp,
         special: SpecialWrites | None = None,
     ) -> Timestamp:
-        """Add non-atomic versions, each row's stamp raised so that its versions keep rising."""
-        highest = stamp
-        row_for_write = self.store.row_for_write
-        for key, mask, values in self.schema.plain_writes(writes):
-            versions = row_for_write(key).versions
-            at = stamp
-            if versions and versions[-1][0] >= stamp:
-                at = Timestamp(versions[-1][0] + 1)
-                highest = max(highest, at)
-            if special is None:
-                versions.append((at, mask, values))
-            else:
-                versions.append(self._version(at, mask, values, special.get(key)))
-        self.newest_stamp = max(self.newest_stamp, highest)
-        return highest
+        """Add non-atomic versions. → their timestamp: the stamp, raised above whatever was written
+        here before, so that the last write wins. Where one batch writes a row twice, each of its
+        writes gets one of its own; the last is returned."""
+        marks = None if special is None else self._marks(special)
+        plain = self.schema.plain_writes(writes)
+        at = self.next_stamp(stamp)
+        if len({write[0] for write in plain}) == len(plain):
+            self.active.apply(plain, at, wire_bytes(writes), marks)
+        else:
+            for place, write in enumerate(plain):
+                at = Timestamp(at + (place > 0))
+                self.active.apply((write,), at, write_bytes(write), marks)
+        self.newest_stamp = at
+        return at
 
-    def _version(
-        self, at: Timestamp, mask: int, values: Values, marks: tuple[WireMask, int] | None
-    ) -> Version:
-        if marks is None:
-            return at, mask, values
-        delta_mask, groups = marks
-        return at, mask, values, self.schema.plain_mask(delta_mask), groups if self.is_atomic else 0
+    def next_stamp(self, stamp: Timestamp) -> Timestamp:
+        """What rows with this stamp get if they are written now."""
+        return max(stamp, Timestamp(self.newest_stamp + 1))
+
+    def _marks(self, special: SpecialWrites) -> Marks:
+        plain_mask = self.schema.plain_mask
+        if self.is_atomic:
+            return {key: (plain_mask(mask), groups) for key, (mask, groups) in special.items()}
+        return {key: (plain_mask(mask), 0) for key, (mask, _) in special.items()}
 
     def writes_of_batch(self, batch: bytes) -> list[Write]:
         """An Arrow stream as writes, checked. Raises SchemaViolation, InvalidRequest."""
@@ -231,13 +233,19 @@ class Tablet:
             self._check_range(write[0])
         return writes
 
+    @property
+    def active(self) -> DynamicStore:
+        """The store that takes writes."""
+        return self.stores.active
+
     # For tests
 
-    def dump(self) -> list[tuple[Key, list[PlainVersion]]]:
-        """All versions of all rows in key order, without what makes them special: what checkers
-        compare a history with."""
-        everything = self.store.walk(self.assignment.lower, self.assignment.upper)
-        return [(key, [it[:3] for it in row.versions]) for key, row in everything if row.versions]
+    def dump(self) -> list[tuple[Key, list[DumpedVersion]]]:
+        """All versions of all rows in key order, oldest first, without what makes them special:
+        what checkers compare a history with."""
+        return [
+            (key, [it[:3] for it in reversed(versions)]) for key, versions in self.stores.rows()
+        ]
 
     def locked_count(self) -> int:
-        return sum(1 for row in self.store.rows.values() if row.holders)
+        return sum(1 for locks in self.locks.values() if locks.holders)

@@ -9,10 +9,10 @@ import enum
 from typing import TYPE_CHECKING, Any
 
 from dodona._core.messages import TabletModifications
-from dodona.types import NULL_TIMESTAMP, CellId, Timestamp, TransactionId
+from dodona.types import NULL_TIMESTAMP, CellId, Key, Timestamp, TransactionId
 
 if TYPE_CHECKING:
-    from dodona_tablets.core.row import Holder, Row
+    from dodona_tablets.core.locks import Holder, LockTable
     from dodona_tablets.core.tablet import Tablet
 
 
@@ -72,7 +72,7 @@ class Transaction:
         self.prepare_timestamp: Timestamp = NULL_TIMESTAMP
         self.commit_timestamp: Timestamp = NULL_TIMESTAMP
         self.tablets: tuple[Tablet, ...] = ()
-        self.held: list[tuple[Row, Holder]] = []
+        self.held: list[tuple[LockTable, Key, Holder]] = []
         # Where only a few can come it is a tuple: almost all stay empty, and cost nothing to make.
         self.routes = routes
         """Who asked for the commit or prepare and gets its answer."""

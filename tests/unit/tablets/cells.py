@@ -11,10 +11,13 @@ import msgspec
 from dodona._core.effects import (
     Append,
     AskTimestamps,
+    RemoveChunks,
     ReplyAtOnce,
     ReplyTo,
+    RunJob,
     SendHeartbeat,
     SendToCell,
+    TruncateLog,
 )
 from dodona._core.messages import (
     Assignment,
@@ -46,8 +49,10 @@ from dodona.types import (
     Write,
 )
 from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.chunks.jobs import Built, build
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.records import Record
+from dodona_tablets.core.records import Checkpoint, Record
 
 SCHEMA = TableSchema.parse(
     [
@@ -93,6 +98,10 @@ class Bench:
         self.asked: list[tuple[CellId, Any]] = []
         self.in_flight: list[tuple[CellId, Any]] = []
         self.heartbeats: dict[CellId, Any] = {}
+        self.jobs: list[tuple[CellId, RunJob]] = []
+        self.holds_jobs = False
+        """Whether long work stays under way until `finish_jobs`."""
+        self.files: dict[CellId, dict[int, Chunk]] = {}
         self.revision = Revision(0)
         """The last that was given out."""
         for index in range(count):
@@ -100,6 +109,7 @@ class Bench:
 
     def add(self, cell: CellId) -> None:
         self.logs.setdefault(cell, [])
+        self.files.setdefault(cell, {})
         self.start(cell)
         self.assign(cell, [])  # it joins
         self.assign(cell, self.tables)
@@ -110,6 +120,10 @@ class Bench:
         node = self.nodes[cell] = NodeCore(cell, f"address-{cell}", self.limits, self.mischief)
         for record in self.logs[cell]:
             node.replay(record)
+        needed = node.chunks_needed()
+        self.jobs = [job for job in self.jobs if job[0] != cell]
+        self.files[cell] = {number: self.files[cell][number] for number in needed}
+        node.open_chunks(self.files[cell])
         node.start(self.now)
         self.carry_out(cell)
         self.answer_oracle()
@@ -134,6 +148,16 @@ class Bench:
 
     # Effects
 
+    def finish_jobs(self) -> None:
+        """Do all long work that was asked for, and whatever that leads to."""
+        while self.jobs:
+            cell, effect = self.jobs.pop(0)
+            result = build(effect.job)
+            if isinstance(result, Built):
+                self.files[cell][result.info.number] = result.chunk
+            self.nodes[cell].handle_job(effect.token, result, self.now)
+            self.carry_out(cell)
+
     def carry_out(self, cell: CellId) -> None:
         for effect in self.nodes[cell].take_effects():
             match effect:
@@ -147,8 +171,23 @@ class Bench:
                     self.in_flight.append((effect.cell, effect.body))
                 case SendHeartbeat():
                     self.heartbeats[cell] = effect.body
+                case RunJob() | RemoveChunks() | TruncateLog():
+                    self._work(cell, effect)
                 case _:
                     raise AssertionError(effect)
+        if not self.holds_jobs:
+            self.finish_jobs()
+
+    def _work(self, cell: CellId, effect: RunJob | RemoveChunks | TruncateLog) -> None:
+        if isinstance(effect, RunJob):
+            self.jobs.append((cell, effect))
+        elif isinstance(effect, RemoveChunks):
+            for number in effect.numbers:
+                del self.files[cell][number]
+        else:
+            log = self.logs[cell]
+            while not is_checkpoint(log[0], effect.checkpoint):
+                log.pop(0)
 
     def answer_oracle(self) -> None:
         """Answer every question asked so far, and those asked because of it."""
@@ -249,3 +288,7 @@ def delete(number: int) -> Write:
 
 def changes(*writes: Write, locks: tuple[RowLock, ...] = ()) -> TabletModifications:
     return TabletModifications(ATOMIC, REVISION, writes, locks)
+
+
+def is_checkpoint(record: Record, number: int) -> bool:
+    return isinstance(record, Checkpoint) and record.number == number

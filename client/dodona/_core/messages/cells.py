@@ -66,7 +66,7 @@ class AskRows(Message, frozen=True, array_like=True, gc=False, tag=56):
 
 
 class TellRows(Message, frozen=True, array_like=True, gc=False, tag=57):
-    """A page of rows with their versions, oldest first, from `lower` to `resume`, which is None
+    """A page of rows with their versions, newest first, from `lower` to `resume`, which is None
     at the end of the range. `columns` are those that the masks are about. What was before
     `retained_timestamp` may be gone."""
 

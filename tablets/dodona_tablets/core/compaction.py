@@ -1,0 +1,195 @@
+"""Which chunks become one, and when: compaction, and with it retention.
+
+Owns: the choice of chunks, the compaction under way, and what its end changes. Chunks of about the
+same size are compacted together, so that a version is written again about once each time that its
+chunk has grown fourfold, and a read looks at a few chunks of each size. A chunk on its own is
+compacted if much of it could go by the table's retention.
+
+Invariants:
+- A chunk whose store is still in memory stays as it is.
+- What a compaction leaves says the same as what it took, for whoever reads at or above its retained
+  timestamp; below it nobody may read any more once it has ended, nor register to.
+- Files are removed behind the record that replaced them.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from dodona._core.effects import RemoveChunks, RunJob
+from dodona._core.messages import Failure
+from dodona._core.mischief import Point
+from dodona.types import TabletId
+from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_tablets.core.chunks.jobs import Built, CompactionJob
+from dodona_tablets.core.horizon import oldest_needed, terms_of
+from dodona_tablets.core.records import ChunksCompacted
+from dodona_tablets.core.retention import Terms
+from dodona_tablets.core.stores import TabletChunk
+from dodona_tablets.core.tablet import Tablet
+
+TIER_RATIO: Final = 4
+"""Chunks of one tier differ in size by less."""
+TIER_BYTES_MIN: Final = 1 << 20
+"""All that is smaller is of the lowest tier."""
+TIER_CHUNKS_MAX: Final = 4
+"""With so many of one tier they are compacted."""
+CHUNKS_MAX: Final = 16
+"""Of one compaction."""
+GARBAGE_RATIO_MIN: Final = 0.1
+"""Of a chunk's versions: with less to win it is left alone."""
+RETRY_AFTER_MS: Final = 30_000
+
+
+class CompactionToken(NamedTuple):
+    """Which chunks of which tablet are being compacted, and on which terms."""
+
+    tablet: TabletId
+    chunks: tuple[AttachedChunk, ...]
+    terms: Terms
+
+
+class Compaction:
+    """One at a time in a cell. See the module."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._under_way: tuple[CompactionToken, int] | None = None
+        self._looked_at: dict[TabletId, int] = {}
+        self._cleaned: dict[int, None] = {}
+        """Chunks that are what cleaning left: doing it again would leave as much."""
+        self._retry_at_us = 0
+        self.compacted_count = 0
+        self.failed_count = 0
+
+    def tick(self) -> None:
+        """Begin the next compaction, if there is one and none is under way."""
+        if self._under_way is not None or self._cell.now.instant_us < self._retry_at_us:
+            return
+        for tablet in self._cell.tablets.values():
+            chosen = self._choose(tablet)
+            if chosen:
+                self._begin(tablet, chosen)
+                return
+
+    # The choice
+
+    def _choose(self, tablet: Tablet) -> Sequence[TabletChunk]:
+        settings = tablet.assignment.settings
+        free = [it for it in tablet.stores.chunks if it.backing is None and it.view is not None]
+        if not free or not settings.enable_compaction_and_partitioning:
+            return ()
+        if self._cell.mischief(Point.COMPACT_EARLY):
+            return free[:CHUNKS_MAX]
+        tiers: dict[int, list[TabletChunk]] = {}
+        for chunk in free:
+            tiers.setdefault(tier_of(chunk.attached), []).append(chunk)
+        for _, chunks in sorted(tiers.items()):
+            if len(chunks) >= TIER_CHUNKS_MAX:
+                return chunks[:CHUNKS_MAX]
+        return self._worth_cleaning(tablet, free)
+
+    def _worth_cleaning(self, tablet: Tablet, free: Sequence[TabletChunk]) -> Sequence[TabletChunk]:
+        """A chunk of which much may be garbage by now: looked for once in a while only."""
+        now_us, number = self._cell.now.instant_us, tablet.assignment.tablet
+        if now_us < self._looked_at.get(number, 0):
+            return ()
+        self._looked_at[number] = now_us + self._cell.limits.clean_period_ms * 1000
+        terms = terms_of(self._cell, tablet.assignment.settings)
+        for chunk in free:
+            info = chunk.attached.info
+            newest = newest_of(chunk.attached)
+            garbage = 0 if info.number in self._cleaned else info.garbage_count
+            if terms.settings.min_data_versions == 0 and newest < terms.expired:
+                garbage = info.row_count
+            if newest < terms.retained and garbage > GARBAGE_RATIO_MIN * info.row_count:
+                return [chunk]
+        return ()
+
+    # The compaction
+
+    def _begin(self, tablet: Tablet, chosen: Sequence[TabletChunk]) -> None:
+        cell = self._cell
+        terms = terms_of(cell, tablet.assignment.settings)
+        attached = tuple([it.attached for it in chosen])
+        views = tuple([it.view for it in chosen if it.view is not None])
+        major = tablet.stores.oldest_besides(*chosen)
+        number = cell.take_chunk_number()
+        token = CompactionToken(tablet.assignment.tablet, attached, terms)
+        self._under_way = token, number
+        tablet.retaining = max(tablet.retaining, terms.retained)
+        cell.effects.append(
+            RunJob(token, CompactionJob(number, tablet.schema, views, terms, major))
+        )
+
+    def handle(self, token: CompactionToken, result: Built | Failure | None) -> None:
+        """It has ended; None says that nothing was left to keep."""
+        cell = self._cell
+        assert self._under_way is not None
+        assert self._under_way[0] == token
+        number = self._under_way[1]
+        self._under_way = None
+        tablet = cell.tablets.get(token.tablet)
+        if isinstance(result, Failure):
+            self.failed_count += 1
+            cell.last_failure = result.message
+            self._retry_at_us = cell.now.instant_us + RETRY_AFTER_MS * 1000
+            return
+        if tablet is None or not self._is_still_right(tablet, token):
+            if result is not None:
+                cell.effects.append(RemoveChunks((number,)))
+            return
+        made: tuple[AttachedChunk, ...] = ()
+        if result is not None:
+            cell.chunks[number] = result.chunk
+            made = (AttachedChunk(result.info),)
+            if len(token.chunks) == 1:
+                self._cleaned[number] = None
+        record = ChunksCompacted(token.tablet, token.chunks, made, token.terms.retained)
+        cell.append(record)
+        apply_compaction(cell, record)
+        cell.remove_unused_chunks()
+        self.compacted_count += 1
+
+    def progress(self) -> dict[str, int | str]:
+        """What is under way, in numbers; empty if nothing is."""
+        if self._under_way is None:
+            return {}
+        token = self._under_way[0]
+        tablet = self._cell.tablets.get(token.tablet)
+        return {
+            "table": "" if tablet is None else tablet.assignment.path,
+            "chunks": len(token.chunks),
+            "versions": sum(it.info.row_count for it in token.chunks),
+            "bytes": sum(it.info.size_bytes for it in token.chunks),
+        }
+
+    def _is_still_right(self, tablet: Tablet, token: CompactionToken) -> bool:
+        """Whether the tablet has still what was compacted, and nobody looks further back."""
+        attached = [it.attached for it in tablet.stores.chunks]
+        if oldest_needed(self._cell) < token.terms.retained:
+            return False
+        return all(it in attached for it in token.chunks)
+
+
+def tier_of(attached: AttachedChunk) -> int:
+    """0 for the smallest chunks, one more for each `TIER_RATIO`."""
+    tier, size_bytes = 0, attached.info.size_bytes
+    while size_bytes >= TIER_BYTES_MIN:
+        tier, size_bytes = tier + 1, size_bytes // TIER_RATIO
+    return tier
+
+
+def newest_of(attached: AttachedChunk) -> int:
+    """The newest timestamp in it."""
+    return attached.info.max_timestamp or attached.stamp
+
+
+def apply_compaction(cell: Cell, record: ChunksCompacted) -> None:
+    """What a compaction changes, live and in replay."""
+    tablet = cell.tablets[record.tablet]
+    for attached in record.removed:
+        tablet.stores.detach(attached)
+    for attached in record.chunks:
+        tablet.stores.attach(attached, cell.chunks.get(attached.info.number))
+    tablet.retained_timestamp = max(tablet.retained_timestamp, record.retained)

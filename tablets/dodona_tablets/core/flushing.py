@@ -1,0 +1,204 @@
+"""When rows in memory become chunks: rotation, flush, and the end of a store in memory.
+
+Owns: which active store is rotated and when, the flushes under way, how long a flushed store backs
+its chunk, and the end of those that nobody needs, a slice at a time. Source: the YTsaurus document,
+"Stores"; names of limits are its table attributes.
+
+Invariants:
+- A store that is being flushed is passive: it does not change. Its chunk is durable before the
+  record that attaches it is written, and that record before anybody reads the chunk.
+- A flushed store stays until no transaction could come that would have to meet what is in it:
+  conflicts are looked for in memory only.
+"""
+
+from typing import Final, NamedTuple
+
+from dodona._core.effects import RunJob
+from dodona._core.messages import Failure
+from dodona._core.mischief import Point
+from dodona.types import NULL_TIMESTAMP, TabletId, Timestamp
+from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_tablets.core.chunks.jobs import Built, FlushJob
+from dodona_tablets.core.horizon import oldest_needed, terms_of
+from dodona_tablets.core.records import StoreFlushed, StoreRotated
+from dodona_tablets.core.store import DynamicStore
+from dodona_tablets.core.tablet import Tablet
+
+FLUSHES_MAX: Final = 2
+"""Under way at once, in one cell."""
+UNFLUSHED_MAX: Final = 4
+"""Of one tablet: with more the active store has to wait, and refuses writes once it is full."""
+OVERFLOW_RATIO: Final = 0.7
+"""A store is rotated when it is so full, and refuses writes when it is full."""
+PRESSURE_RATIO: Final = 0.8
+"""Of the memory that stores may take: the largest is rotated, whatever else it could still take."""
+SHRINK_ROWS: Final = 10_000
+"""Let go of at a tick, some milliseconds."""
+RETRY_AFTER_MS: Final = 5_000
+"""After a flush that failed: a full disk does not get empty at once."""
+
+
+class FlushToken(NamedTuple):
+    """Which store is being flushed."""
+
+    tablet: TabletId
+    store: int
+    retained: Timestamp
+
+
+class Flushing:
+    """See the module. One instance a cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._under_way: dict[FlushToken, int] = {}
+        """By token, the number of the chunk that is made."""
+        self._retry_at_us = 0
+        self._dying: list[DynamicStore] = []
+        self.flushed_count = 0
+        self.failed_count = 0
+
+    def tick(self) -> None:
+        """Rotate what is due, flush what waits, drop what nobody needs."""
+        cell = self._cell
+        needed = oldest_needed(cell)
+        memory_bytes = sum([it.size_bytes for it in self._dying])
+        for tablet in cell.tablets.values():
+            self._drop_unneeded(tablet, needed)
+            if self._is_due(tablet):
+                self.rotate(tablet)
+            memory_bytes += tablet.stores.memory_bytes
+        cell.memory_bytes = memory_bytes
+        self._relieve()
+        self._start()
+        self._shrink()
+
+    # Rotation
+
+    def _is_due(self, tablet: Tablet) -> bool:
+        store, settings = tablet.active, tablet.assignment.settings
+        if not store.rows:
+            return False
+        now_us = self._cell.now.instant_us
+        if store.born_us is None:
+            store.born_us = now_us
+        if len(tablet.stores.unflushed) >= UNFLUSHED_MAX:
+            return False
+        if self._cell.may_misbehave and self._cell.mischief(Point.ROTATE_EARLY):
+            return True
+        return (
+            fill_ratio(store, tablet) >= OVERFLOW_RATIO
+            or now_us - store.born_us >= settings.dynamic_store_auto_flush_period * 1000
+        )
+
+    def _relieve(self) -> None:
+        """Rotate the largest store if memory gets scarce; one at a tick, once none waits."""
+        cell = self._cell
+        if cell.memory_bytes < PRESSURE_RATIO * cell.limits.memory_bytes_max:
+            return
+        if any(tablet.stores.unflushed for tablet in cell.tablets.values()):
+            return
+        largest = max(cell.tablets.values(), key=lambda it: it.active.size_bytes, default=None)
+        if largest is not None and largest.active.rows:
+            self.rotate(largest)
+
+    def rotate(self, tablet: Tablet) -> None:
+        """The tablet's active store takes no more writes."""
+        tablet.stores.rotate()
+        self._cell.append(StoreRotated(tablet.assignment.tablet))
+
+    def settle(self, tablet: Tablet) -> bool:
+        """→ whether chunks have all rows of a tablet that nobody writes to; makes it so."""
+        if tablet.active.rows:
+            self.rotate(tablet)
+        self._start()
+        if tablet.stores.unflushed:
+            return False
+        for store in list(tablet.stores.passive):
+            self._bury(tablet.stores.drop(store.number))
+        return True
+
+    # Flushes
+
+    def _start(self) -> None:
+        """Oldest first, tablet by tablet."""
+        cell = self._cell
+        if cell.now.instant_us < self._retry_at_us:
+            return
+        busy = {token.tablet for token in self._under_way}
+        for number, tablet in cell.tablets.items():
+            if len(self._under_way) >= FLUSHES_MAX:
+                return
+            if number not in busy and tablet.stores.unflushed:
+                self._flush(tablet, tablet.stores.unflushed[0])
+
+    def _flush(self, tablet: Tablet, store: DynamicStore) -> None:
+        cell, settings = self._cell, tablet.assignment.settings
+        terms, retained, major = None, NULL_TIMESTAMP, NULL_TIMESTAMP
+        if settings.merge_rows_on_flush:
+            terms = terms_of(cell, settings)
+            retained, major = terms.retained, tablet.stores.oldest_besides(store)
+            tablet.retaining = max(tablet.retaining, retained)
+        token = FlushToken(tablet.assignment.tablet, store.number, retained)
+        number = self._under_way[token] = cell.take_chunk_number()
+        cell.effects.append(RunJob(token, FlushJob(number, tablet.schema, store, terms, major)))
+
+    def handle(self, token: FlushToken, result: Built | Failure | None) -> Tablet | None:
+        """A flush has ended. → the tablet, if chunks have all that was rotated of it. None for
+        a result says that nothing of the store was worth keeping."""
+        cell = self._cell
+        number = self._under_way.pop(token)
+        tablet = cell.tablets[token.tablet]
+        if isinstance(result, Failure):
+            self.failed_count += 1
+            cell.last_failure = result.message
+            self._retry_at_us = cell.now.instant_us + RETRY_AFTER_MS * 1000
+            return None
+        attached: tuple[AttachedChunk, ...] = ()
+        if result is not None:
+            assert result.info.number == number
+            cell.chunks[number] = result.chunk
+            attached = (AttachedChunk(result.info),)
+        record = StoreFlushed(token.tablet, token.store, attached, token.retained)
+        cell.append(record)
+        apply_flush(cell, record)
+        self.flushed_count += 1
+        self._start()
+        return None if tablet.stores.unflushed else tablet
+
+    # The end of stores
+
+    def _drop_unneeded(self, tablet: Tablet, needed: Timestamp) -> None:
+        stores = tablet.stores
+        for store in [it for it in stores.passive if it.is_flushed]:
+            if store.max_timestamp <= needed:
+                self._bury(stores.drop(store.number))
+
+    def _bury(self, store: DynamicStore) -> None:
+        if store.rows:
+            self._dying.append(store)
+
+    def _shrink(self) -> None:
+        if self._dying and self._dying[0].shrink(SHRINK_ROWS):
+            self._dying.pop(0)
+
+
+def fill_ratio(store: DynamicStore, tablet: Tablet) -> float:
+    """How much of what one store may hold is in it; above 1 it takes no more writes."""
+    settings = tablet.assignment.settings
+    return max(
+        store.version_count / max(settings.max_dynamic_store_row_count, 1),
+        store.size_bytes / max(settings.max_dynamic_store_pool_size, 1),
+    )
+
+
+def apply_flush(cell: Cell, record: StoreFlushed) -> None:
+    """What a flush changes, live and in replay."""
+    tablet = cell.tablets[record.tablet]
+    store = tablet.stores.store(record.store)
+    store.is_flushed = True
+    for attached in record.chunks:
+        chunk = cell.chunks.get(attached.info.number)
+        tablet.stores.attach(attached, chunk, record.store)
+    tablet.retained_timestamp = max(tablet.retained_timestamp, record.retained)

@@ -1,0 +1,85 @@
+"""Bulk batches: Arrow in, a chunk out, attached at one timestamp.
+
+Owns: which batches become chunks, how many are made at once, and what attaching one changes. A
+batch is checked, sorted and written by a job (see `chunks.ingest`), while the cell goes on; it
+becomes part of the tablet in one step, at a stamp above all that was written there before. A batch
+that is too small for a file of its own is written row by row, as other writes (see `nonatomic`).
+
+Invariant: a batch under way counts as a writer, so that its tablet stays mounted, with the schema
+that the batch was checked against.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from dodona._core.effects import RunJob
+from dodona._core.messages import Failure, WriteArrow, Written
+from dodona.errors import Overloaded
+from dodona.types import TabletId, Timestamp
+from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_tablets.core.chunks.jobs import BatchJob, Built
+from dodona_tablets.core.records import ChunkLoaded
+from dodona_tablets.core.tablet import Tablet
+
+BATCH_BYTES_MIN: Final = 256 << 10
+"""A batch that is shorter does not get a chunk."""
+BATCHES_MAX: Final = 16
+"""Under way at once in one cell: each is in memory until it is in a file."""
+
+
+class BatchToken(NamedTuple):
+    """A batch under way, and who waits for it."""
+
+    route: Any
+    tablet: TabletId
+    stamp: Timestamp
+    number: int
+
+
+class Loading:
+    """See the module. One instance a cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._under_way_count = 0
+        self.row_count = 0
+
+    def begin(self, route: Any, tablet: Tablet, request: WriteArrow) -> None:
+        """Start to make a chunk of a batch for a tablet that takes it. Raises Overloaded."""
+        if self._under_way_count >= BATCHES_MAX:
+            raise Overloaded("too many batches are being written in this cell", cell=self._cell.id)
+        self._under_way_count += 1
+        tablet.active_count += 1
+        number = self._cell.take_chunk_number()
+        assignment = tablet.assignment
+        job = BatchJob(number, tablet.schema, request.batch, assignment.lower, assignment.upper)
+        token = BatchToken(route, request.tablet, request.stamp, number)
+        self._cell.effects.append(RunJob(token, job))
+
+    def handle(self, token: BatchToken, result: Built | Failure | None) -> None:
+        """The chunk is there, or the batch was not fit to become one."""
+        cell = self._cell
+        self._under_way_count -= 1
+        tablet = cell.tablets[token.tablet]
+        tablet.active_count -= 1
+        if isinstance(result, Failure):
+            result.attributes.setdefault("table", tablet.assignment.path)
+            cell.reply(token.route, result)
+            return
+        if result is None:  # it had no rows
+            cell.reply(token.route, Written(0, token.stamp))
+            return
+        cell.chunks[token.number] = result.chunk
+        attached = AttachedChunk(result.info, tablet.next_stamp(token.stamp))
+        record = ChunkLoaded(token.tablet, attached)
+        cell.append(record)
+        apply_load(cell, record)
+        self.row_count += result.info.row_count
+        cell.reply(token.route, Written(result.info.row_count, attached.stamp))
+
+
+def apply_load(cell: Cell, record: ChunkLoaded) -> None:
+    """What a load changes, live and in replay."""
+    tablet = cell.tablets[record.tablet]
+    tablet.stores.attach(record.chunk, cell.chunks.get(record.chunk.info.number))
+    tablet.newest_stamp = max(tablet.newest_stamp, record.chunk.stamp)

@@ -1,0 +1,234 @@
+"""The stores of one tablet: where the versions of its rows are.
+
+Owns: the active store, which takes writes; the passive ones, which were rotated; and the chunks. A
+passive store that has been flushed stays as the *backing* of its chunk for as long as a transaction
+could come that conflicts with what it has: conflicts are looked for in memory only. So long it is
+read in the chunk's place.
+
+Invariants:
+- A version that was applied is in exactly one store that is read.
+- Stores overlap in time: rows of one lock group may be committed after later ones of another, on
+  either side of a rotation. So whoever reads merges by timestamp, and stops early only where the
+  timestamps of the rest allow it.
+- During replay chunks are attached, and not open: nobody reads before all of them are.
+Knows nothing of transactions, nor of when to flush or compact.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from operator import itemgetter
+
+from dodona.schema import TableSchema
+from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Key, Timestamp
+from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_tablets.core.chunks.reading import versions_of
+from dodona_tablets.core.chunks.view import ChunkView
+from dodona_tablets.core.migration import Migration
+from dodona_tablets.core.store import DynamicStore
+from dodona_tablets.core.version import Version, delta_mask_of, history
+
+
+class TabletChunk:
+    """A chunk of a tablet, and the store that it came from while that one is still read."""
+
+    __slots__ = ("attached", "backing", "is_compacting", "view")
+
+    def __init__(self, attached: AttachedChunk, backing: int | None = None) -> None:
+        self.attached = attached
+        self.backing = backing
+        self.view: ChunkView | None = None
+        """None until the file is open."""
+        self.is_compacting = False
+
+
+class Stores:
+    """See the module. `layers` is what a read has to look at besides the active store."""
+
+    def __init__(self, schema: TableSchema, number: int = 1) -> None:
+        self.schema = schema
+        self.active = DynamicStore(number)
+        self.passive: list[DynamicStore] = []
+        """Oldest first."""
+        self.chunks: list[TabletChunk] = []
+        self.layers: tuple[DynamicStore | ChunkView, ...] = ()
+
+    # Changes
+
+    def rotate(self) -> DynamicStore:
+        """The active store becomes passive. → it"""
+        rotated = self.active
+        rotated.sort()
+        self.passive.append(rotated)
+        self.active = DynamicStore(rotated.number + 1)
+        self._arrange()
+        return rotated
+
+    def store(self, number: int) -> DynamicStore:
+        """A passive store."""
+        return next(it for it in self.passive if it.number == number)
+
+    def attach(
+        self, attached: AttachedChunk, chunk: Chunk | None, backing: int | None = None
+    ) -> None:
+        """One more chunk, to be opened later if it is not given."""
+        added = TabletChunk(attached, backing)
+        if chunk is not None:
+            added.view = ChunkView(chunk, attached, self.schema)
+        self.chunks.append(added)
+        self._arrange()
+
+    def detach(self, attached: AttachedChunk) -> None:
+        """One chunk less."""
+        self.chunks = [it for it in self.chunks if it.attached != attached]
+        self._arrange()
+
+    def drop(self, number: int) -> DynamicStore:
+        """Read its chunks instead of a passive store that has been flushed. → the store"""
+        dropped = self.store(number)
+        assert dropped.is_flushed
+        self.passive.remove(dropped)
+        for chunk in self.chunks:
+            if chunk.backing == number:
+                chunk.backing = None
+        self._arrange()
+        return dropped
+
+    def open(self, chunks: Mapping[int, Chunk]) -> None:
+        """The files are there."""
+        for it in self.chunks:
+            it.view = ChunkView(chunks[it.attached.info.number], it.attached, self.schema)
+        self._arrange()
+
+    def restore(
+        self, chunks: Sequence[AttachedChunk], unflushed: Sequence[int], active: int
+    ) -> None:
+        """As they were, without the rows in memory: those are in chunks that are attached later."""
+        self.chunks = [TabletChunk(it) for it in chunks]
+        self.passive = [DynamicStore(number) for number in unflushed]
+        self.active = DynamicStore(active)
+        self._arrange()
+
+    def alter(self, schema: TableSchema) -> None:
+        """The table has other columns now. Rows in memory are made anew; nobody holds any lock."""
+        migration = Migration(self.schema, schema)
+        self.schema = schema
+        self.active = migration.store(self.active)
+        self.passive = [migration.store(it) for it in self.passive]
+        for it in self.chunks:
+            if it.view is not None:
+                it.view = ChunkView(it.view.chunk, it.attached, schema)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        views = [it.view for it in self.chunks if it.backing is None and it.view is not None]
+        self.layers = (*[it for it in reversed(self.passive) if it.rows], *reversed(views))
+
+    # Reads
+
+    def versions(self, key: Key, at: Timestamp, wanted: int = -1) -> list[Version]:
+        """The versions of a row at or below a timestamp, newest first: all of them, or so many
+        that no older one says anything of the wanted columns."""
+        found = _at_most(self.active.rows.get(key), at, wanted)
+        sources = 1 if found else 0
+        for layer in self.layers:
+            if layer.min_timestamp > at or (found and _is_settled(found, layer, wanted)):
+                continue
+            if isinstance(layer, DynamicStore):
+                more = _at_most(layer.rows.get(key), at, wanted)
+            else:
+                more = layer.versions(key, at, None if wanted < 0 else wanted)
+            if more:
+                found += more
+                sources += 1
+                if sources > 1:
+                    found.sort(key=itemgetter(0), reverse=True)
+        return found
+
+    def rows(
+        self, lower: Key = KEY_MIN, upper: Key = KEY_MAX
+    ) -> Iterator[tuple[Key, list[Version]]]:
+        """All versions of all rows of a range, in key order, newest first. Row by row: for those
+        who send them elsewhere, and for tests."""
+        layers = (self.active, *self.layers)
+        walks = [_walk(layer, lower, upper, self.schema) for layer in layers]
+        current: Key | None = None
+        versions: list[Version] = []
+        for key, version in merge(*walks, key=itemgetter(0)):
+            if key != current:
+                if current is not None:
+                    yield current, sorted(versions, key=itemgetter(0), reverse=True)
+                current, versions = key, []
+            versions.append(version)
+        if current is not None:
+            yield current, sorted(versions, key=itemgetter(0), reverse=True)
+
+    # What is in them
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the active store has all there is."""
+        return not self.layers
+
+    @property
+    def in_memory(self) -> tuple[DynamicStore, ...]:
+        """Where conflicts are looked for, newest first."""
+        return (self.active, *reversed(self.passive))
+
+    def oldest_besides(self, *those: DynamicStore | TabletChunk) -> Timestamp:
+        """The lowest timestamp in all stores but those: what they have of a row may go on there."""
+        stores = [it for it in (self.active, *self.passive) if it not in those]
+        chunks = [it.attached for it in self.chunks if it not in those]
+        oldest = [it.min_timestamp for it in stores]
+        oldest += [it.info.min_timestamp or it.stamp for it in chunks]
+        return min(oldest, default=MAX_TIMESTAMP)
+
+    @property
+    def unflushed(self) -> list[DynamicStore]:
+        """Passive stores that no chunk has, oldest first."""
+        return [it for it in self.passive if not it.is_flushed]
+
+    @property
+    def row_count(self) -> int:
+        """About: a row that is in several stores counts in each."""
+        chunks = sum(it.attached.info.row_count for it in self.chunks if it.backing is None)
+        return len(self.active) + sum(map(len, self.passive)) + chunks
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.active.size_bytes + sum([it.size_bytes for it in self.passive])
+
+
+def _at_most(newest: Version | None, at: Timestamp, wanted: int) -> list[Version]:
+    found: list[Version] = []
+    while newest is not None:
+        if newest[0] <= at:
+            found.append(newest)
+            if _is_last(newest, wanted):
+                break
+        newest = newest[3]
+    return found
+
+
+def _is_last(version: Version, wanted: int) -> bool:
+    """Whether nothing older says anything of the wanted columns. Never for all columns ever: -1."""
+    if wanted < 0:
+        return False
+    mask = version[1]
+    return not mask or (mask & wanted == wanted and not delta_mask_of(version) & wanted)
+
+
+def _is_settled(found: list[Version], layer: DynamicStore | ChunkView, wanted: int) -> bool:
+    return layer.max_timestamp < found[-1][0] and _is_last(found[-1], wanted)
+
+
+def _walk(
+    layer: DynamicStore | ChunkView, lower: Key, upper: Key, schema: TableSchema
+) -> Iterator[tuple[Key, Version]]:
+    if isinstance(layer, DynamicStore):
+        for key, newest in layer.walk(lower, upper):
+            for version in history(newest):
+                yield key, version
+    else:
+        for batch in layer.batches(lower, upper):
+            yield from versions_of(schema, batch)
