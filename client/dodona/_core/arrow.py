@@ -51,7 +51,7 @@ def arrow_from_rows(
     columns = schema.columns_of(column_mask)
     values = list(zip(*rows, strict=True)) or [() for _ in columns]
     arrays = [
-        pyarrow.array(_packed(column, data), arrow_type(column))
+        array_of(column, data)
         for column, data in zip(
             (*schema.key_columns, *columns), [*key_values, *values], strict=True
         )
@@ -65,10 +65,7 @@ def arrow_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) 
     """A `pyarrow.Table` of rows that hold these columns' values."""
     pyarrow = _pyarrow()
     values = list(zip(*rows, strict=True)) or [() for _ in columns]
-    arrays = [
-        pyarrow.array(_packed(column, data), arrow_type(column))
-        for column, data in zip(columns, values, strict=True)
-    ]
+    arrays = [array_of(column, data) for column, data in zip(columns, values, strict=True)]
     fields = [pyarrow.field(it.name, arrow_type(it), nullable=not it.required) for it in columns]
     return pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
 
@@ -78,10 +75,11 @@ def concatenate(tables: Sequence[Any]) -> Any:
     return _pyarrow().concat_tables(tables)
 
 
-def _packed(column: Column, data: Sequence[Any]) -> Sequence[Any]:
-    if column.type != "any":
-        return data
-    return [None if value is None else msgspec.msgpack.encode(value) for value in data]
+def array_of(column: Column, data: Sequence[Any]) -> Any:
+    """A `pyarrow.Array` of a column's values."""
+    if column.type == "any":
+        data = [None if value is None else msgspec.msgpack.encode(value) for value in data]
+    return _pyarrow().array(data, arrow_type(column))
 
 
 def stream_of(batch: Any) -> bytes:

@@ -1,7 +1,7 @@
 """Chunks: immutable sorted files of versions, in which most rows of a tablet are.
 
-A chunk is an Arrow IPC file of blocks (`layout`, `writing`) and an index of them (`index`, `bloom`).
-It is opened from any two buffers (`chunk`, `block`) and read as one tablet sees it (`view`); rows in
-memory become chunk layout and come back in `rows`. Knows no files: whoever has them hands over
-sinks and buffers.
+A chunk is an Arrow IPC file of blocks (`layout`, `writing`) and an index of them (`index`,
+`bloom`). It is opened from any two buffers (`chunk`, `block`), checked (`checking`), and read as
+one tablet sees it (`view`, `mapping`); rows in memory become chunk layout and come back in `rows`.
+Knows no files: whoever has them hands over sinks and buffers.
 """

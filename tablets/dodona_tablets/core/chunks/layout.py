@@ -27,6 +27,9 @@ SHARED: Final = "$shared"
 FORMAT_VERSION: Final = 1
 FORMAT_NAME: Final = "dodona.chunk"
 """In the metadata of the Arrow schema, with the version of the format."""
+BLOCK_ROWS_MAX: Final = 1 << 16
+BLOCK_BYTES_MAX: Final = 8 << 20
+"""Of a block with more than one row: its first reader checks all of it, in some milliseconds."""
 
 Layout = Literal["batch", "plain", "special"]
 

@@ -1,0 +1,82 @@
+"""One block of a chunk in memory: a verified record batch, and the search for a key in it.
+
+Owns: the order of rows within a block: by key, then from the newest version to the oldest. A search
+copies no more than a few keys. Knows only the bytes of keys, not what they mean.
+"""
+
+from bisect import bisect_left, bisect_right
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dodona.types import Key
+from dodona_tablets.core.chunks.values import data_of, offsets_of
+
+ANCHOR_STEP: Final = 64
+"""So many rows lie between two keys that are kept as objects, once somebody searches."""
+
+
+class Block:
+    """Rows of one record batch in chunk layout, whole as it was written."""
+
+    def __init__(self, batch: pa.RecordBatch, key_count: int) -> None:
+        self.batch = batch
+        self.row_count: int = batch.num_rows
+        self.is_unique = key_count == batch.num_rows
+        """Whether no key has two versions here."""
+        self._offsets = offsets_of(batch.column(0))
+        self._data = data_of(batch.column(0))
+
+    def key_at(self, row: int) -> Key:
+        return Key(self._data[self._offsets[row] : self._offsets[row + 1]].tobytes())
+
+    @cached_property
+    def _anchors(self) -> list[Key]:
+        return [self.key_at(row) for row in range(0, self.row_count, ANCHOR_STEP)]
+
+    @cached_property
+    def _starts(self) -> "memoryview[int]":
+        """The first row of each key."""
+        keys = self.batch.column(0)
+        is_other = pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1))
+        others = np.flatnonzero(is_other.to_numpy(zero_copy_only=False))
+        return memoryview(np.concatenate(([0], others + 1)).data)
+
+    def find(self, key: Key) -> int:
+        """The first row of a key, -1 if it is not here."""
+        anchors, offsets = self._anchors, self._offsets
+        place = bisect_left(anchors, key)
+        low = max(0, place - 1) * ANCHOR_STEP  # of a smaller key, or the first
+        high = min(place * ANCHOR_STEP + 1, self.row_count)
+        base = offsets[low]
+        keys = self._data[base : offsets[high]].tobytes()
+        found = keys.find(key)
+        while found >= 0:
+            row = bisect_left(offsets, base + found, low, high)
+            if offsets[row] == base + found and offsets[row + 1] == base + found + len(key):
+                return row
+            found = keys.find(key, found + 1)
+        return -1
+
+    def end_of(self, row: int) -> int:
+        """Behind the last row of the key that this row has."""
+        if self.is_unique:
+            return row + 1
+        starts = self._starts
+        place = bisect_right(starts, row)
+        return starts[place] if place < len(starts) else self.row_count
+
+    def row_at_or_above(self, bound: Key, suffix: bytes) -> int:
+        """The first row of which the key, with this suffix, is not below a bound."""
+        rows = range(self.row_count)
+        return bisect_left(rows, bound, key=lambda row: Key(self.key_at(row) + suffix))
+
+
+def first_row_at(timestamps: Any, row: int, end: int, timestamp: int) -> int:
+    """The newest of these rows of one key that is not above a timestamp; the end if none is."""
+    if row < end and timestamps[row] <= timestamp:
+        return row
+    return bisect_left(range(end), -timestamp, row, key=lambda at: -timestamps[at])

@@ -1,0 +1,154 @@
+"""A chunk as one tablet sees it: its part of it, by the table's columns of today.
+
+Owns: the lookup of a row's versions, and the walk over blocks in key order. Rows of a batch's chunk
+have the stamp that it was attached with. A view holds no rows itself; what it keeps for each block
+that was looked into are a few functions over the block's buffers.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from dodona.keys import successor
+from dodona.schema import TableSchema
+from dodona.types import DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp
+from dodona_tablets.core.chunks.block import Block, first_row_at
+from dodona_tablets.core.chunks.bloom import may_have
+from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_tablets.core.chunks.layout import BLOCK_ROWS_MAX
+from dodona_tablets.core.chunks.mapping import Mapping
+from dodona_tablets.core.chunks.reading import Version, VersionReader
+
+
+class ChunkView:
+    """One attached chunk of a tablet. Reading raises DataCorrupted where the chunk is damaged."""
+
+    def __init__(self, chunk: Chunk, attached: AttachedChunk, schema: TableSchema) -> None:
+        assert attached.info == chunk.info, "another chunk was opened than was attached"
+        self.chunk = chunk
+        self.attached = attached
+        self._mapping = Mapping(chunk.schema, schema, has_specials=chunk.has_specials)
+        self._suffix = self._mapping.suffix
+        self._has_timestamps = chunk.info.has_timestamps
+        self._firsts = [Key(key + self._suffix) for key in chunk.lowers]
+        self._lasts = [Key(key + self._suffix) for key in chunk.uppers]
+        self.lower = max(attached.lower, self._firsts[0])
+        """No key that the tablet has of the chunk is below."""
+        self.upper = min(attached.upper, successor(self._lasts[-1]))
+        """All keys that the tablet has of the chunk are below."""
+        self.min_timestamp = chunk.info.min_timestamp or attached.stamp
+        self.max_timestamp = chunk.info.max_timestamp or attached.stamp
+        assert self.max_timestamp != NULL_TIMESTAMP, "a batch's chunk is attached with a stamp"
+        self._full_plan = self._mapping.plan(chunk.schema.full_mask)
+        self._opened: list[tuple[Block, VersionReader] | None] = [None] * len(self._firsts)
+        self._constants: tuple[pa.Array, pa.Array] | None = None
+
+    @property
+    def has_specials(self) -> bool:
+        """Whether `batches` have the columns of specialities."""
+        return self.chunk.has_specials
+
+    # One row
+
+    def versions(self, key: Key, timestamp: Timestamp, wanted: int | None = None) -> list[Version]:
+        """The versions of a row at or below a timestamp, newest first; none if it is not here.
+
+        Given the mask of the value columns that a read wants, those versions may be left out that
+        it can't see: what is older than a deletion, or than plain values of all these columns.
+        """
+        if not self.lower <= key < self.upper or timestamp < self.min_timestamp:
+            return []
+        place = bisect_left(self._lasts, key)
+        if self._firsts[place] > key:
+            return []
+        if self._suffix:
+            if not key.endswith(self._suffix):
+                return []
+            key = Key(key[: -len(self._suffix)])
+        if not may_have(self.chunk.blooms[place], key):
+            return []
+        block, reader = self._opened[place] or self._open(place)
+        row = block.find(key)
+        if row < 0:
+            return []
+        if self._has_timestamps:
+            return self._versions_from(place, row, timestamp, wanted)
+        return [reader.write(row, self.attached.stamp, self._full_plan)]
+
+    def versions_of_many(
+        self, keys: Sequence[Key], timestamp: Timestamp, wanted: int | None = None
+    ) -> list[list[Version]]:
+        """As `versions` of each key."""
+        return [self.versions(key, timestamp, wanted) for key in keys]
+
+    def _open(self, place: int) -> tuple[Block, VersionReader]:
+        block = self.chunk.block(place)
+        mapping, key_columns = self._mapping, self.chunk.schema.key_columns
+        reader = VersionReader(
+            block.batch, len(key_columns), mapping.value_types, mapping.plan, mapping.is_needed
+        )
+        self._opened[place] = block, reader
+        return block, reader
+
+    def _versions_from(
+        self, place: int, row: int, timestamp: Timestamp, wanted: int | None
+    ) -> list[Version]:
+        """Of the key that begins at this row, and may go on in the next blocks."""
+        found: list[Version] = []
+        while True:
+            block, reader = self._opened[place] or self._open(place)
+            end = block.end_of(row)
+            for at in range(first_row_at(reader.timestamps, row, end, timestamp), end):
+                version = reader.version(at)
+                found.append(version)
+                if wanted is not None:
+                    wanted &= _not_settled(version)
+                    if not wanted:
+                        return found
+            if end < block.row_count or not self._goes_on(place):
+                return found
+            place, row = place + 1, 0
+
+    def _goes_on(self, place: int) -> bool:
+        """Whether the last key of a block is the first one of the next."""
+        return place + 1 < len(self._firsts) and self._firsts[place + 1] == self._lasts[place]
+
+    # Ranges
+
+    def batches(self, lower: Key, upper: Key) -> Iterator[pa.RecordBatch]:
+        """The versions of lower <= key < upper that the tablet has, in order, block by block, in
+        the layout of chunks with timestamps. Blocks are slices of the file where nothing about the
+        table's columns changed."""
+        lower, upper = max(lower, self.lower), min(upper, self.upper)
+        place = bisect_left(self._lasts, lower)
+        while place < len(self._firsts) and self._firsts[place] < upper:
+            block = self.chunk.block(place)
+            start, end = 0, block.row_count
+            if self._firsts[place] < lower:
+                start = block.row_at_or_above(lower, self._suffix)
+            if self._lasts[place] >= upper:
+                end = block.row_at_or_above(upper, self._suffix)
+            if start < end:
+                yield self._mapping.apply(self._marked(block.batch.slice(start, end - start)))
+            place += 1
+
+    def _marked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With a timestamp and a mask for each row."""
+        if self._has_timestamps:
+            return batch
+        if self._constants is None:
+            self._constants = self._mapping.marks(self.attached.stamp, BLOCK_ROWS_MAX)
+        marks = [it.slice(0, batch.num_rows) for it in self._constants]
+        return pa.RecordBatch.from_arrays(
+            [*batch.columns, *marks], schema=self._mapping.file_schema
+        )
+
+
+def _not_settled(version: Version) -> int:
+    """The columns in which a reader that sees this version also sees older ones."""
+    mask = version[1]
+    if mask == DELETE_MASK:
+        return 0
+    return ~mask if len(version) == 4 else ~mask | version[4]
