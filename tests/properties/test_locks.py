@@ -208,7 +208,7 @@ class LockMachine(RuleBasedStateMachine):
         rows = {row for it in self.pending for row, _, groups in it.demands if groups}
         tablet = self.bench.nodes[CELL].cell.tablets[ATOMIC]
         assert tablet.locked_count() == len(rows)
-        tablet.store.check()
+        tablet.stores.check()
 
     # The model
 

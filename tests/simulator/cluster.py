@@ -338,12 +338,12 @@ def _end_of(outcome: Outcome) -> Timestamp | None:
 
 
 def _limits_of(options: Options) -> CellLimits:
-    """Production's, but for runs in which transactions live shortly and are soon forgotten. The
-    clock may step by an hour, and the checkers want every version: none of them grows old."""
+    """Production's, but for runs in which transactions live shortly and are soon forgotten. There
+    the log is cut, too, and stores in memory are let go of before the run ends."""
     if options.transaction_life_s_max == CellLimits().transaction_life_s_max:
-        return CellLimits(retire_period_ms=DAY_MS)
+        return CellLimits()
     return CellLimits(
-        retire_period_ms=DAY_MS,
+        checkpoint_period_ms=3_000,
         transaction_life_s_max=options.transaction_life_s_max,
         forget_slack_s=1,
         watermark_period_ms=200,

@@ -46,6 +46,8 @@ class Disk:
         self._on_durable: Callable[[int], None] | None = None
         self._on_refusal: Callable[[], None] | None = None
         self.records: list[Any] = []
+        self.files: dict[int, Any] = {}
+        """Durable files beside the log, by number; None for one that a crash left half written."""
         self.flush_count = 0
         self.fault_counts: Counter[str] = Counter()
 
@@ -75,6 +77,29 @@ class Disk:
         self._stalled_until_us = self._full_until_us = self._world.now_us
         if self._in_flight:
             self._finish_later(self.options.flush_us_mean)
+
+    @property
+    def is_full(self) -> bool:
+        return self._world.now_us < self._full_until_us
+
+    def file_duration_us(self) -> int:
+        """How long it takes from now to make a file durable."""
+        stalled_us = max(self._stalled_until_us - self._world.now_us, 0)
+        spent_us = int(self._random.expovariate(1 / (4 * self._options.flush_us_mean)))
+        return stalled_us + 200 + spent_us
+
+    def leave_unfinished(self, number: int) -> None:
+        """A process ends while it writes a file: some of it may be there."""
+        if number not in self.files and self._random.random() < 0.5:
+            self.fault_counts["file torn"] += 1
+            self.files[number] = None
+
+    def truncate(self, is_first: Callable[[Any], bool]) -> None:
+        """Forget the records before this one, if it is there."""
+        for place, record in enumerate(self.records):
+            if is_first(record):
+                del self.records[:place]
+                return
 
     def append(self, record: Any) -> None:
         self._gathering.append(record)

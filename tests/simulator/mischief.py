@@ -11,6 +11,8 @@ from dodona._core.mischief import Point
 from simulator.world import World
 
 FIRING_RATES: Final = (0.02, 0.1, 0.5)
+COSTLY: Final = {Point.ROTATE_EARLY: 0.1, Point.COMPACT_EARLY: 0.1, Point.CHECKPOINT_EARLY: 0.1}
+"""Points that are asked at every tick and lead to long work: so much of the rate they get."""
 
 
 class Imp:
@@ -21,7 +23,9 @@ class Imp:
         assert 0 <= rate <= 1
         self._streams = {point: world.stream(f"mischief/{point.name}") for point in Point}
         self._rates = {
-            point: stream.choice(FIRING_RATES) if stream.random() < rate else 0.0
+            point: stream.choice(FIRING_RATES) * COSTLY.get(point, 1)
+            if stream.random() < rate
+            else 0.0
             for point, stream in self._streams.items()
         }
         self._is_calm = True

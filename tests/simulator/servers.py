@@ -11,7 +11,16 @@ from typing import Any
 import msgspec
 
 from dodona._core.batcher import Batcher
-from dodona._core.effects import AskMaster, AskTimestamps, Effect, SendHeartbeat, SendToCell
+from dodona._core.effects import (
+    AskMaster,
+    AskTimestamps,
+    Effect,
+    RemoveChunks,
+    RunJob,
+    SendHeartbeat,
+    SendToCell,
+    TruncateLog,
+)
 from dodona._core.messages import (
     Assignment,
     CellMessage,
@@ -23,7 +32,7 @@ from dodona._core.messages import (
     TimestampRange,
 )
 from dodona._core.mischief import Mischief, behave
-from dodona.errors import DataCorrupted
+from dodona.errors import DataCorrupted, Overloaded
 from dodona.types import CellId, Timestamp
 from dodona_loadtest.histories.history import Acquisition
 from dodona_oracle.core.allocator import AllocatorSettings
@@ -31,8 +40,11 @@ from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.core.records import Group, Put, Remove, changes_of
 from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.chunks.index import encode_index
+from dodona_tablets.core.chunks.jobs import Built, build
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.records import Record
+from dodona_tablets.core.records import Checkpoint, Record
 from simulator.disk import Disk, DiskOptions
 from simulator.host import CoreStopped, Host
 from simulator.takeover import LATE_US_MAX, LostDisk
@@ -42,6 +54,8 @@ MASTER_ADDRESS = "master:8500"
 PROXY_HEARTBEAT_US = 1_000_000
 ASYNC_LOSS_US_MAX = 100_000
 """What a crash may take back of durability=async: production's default."""
+
+NO_SPACE = Failure(Overloaded.kind, "no space is left for chunks")
 
 _encode_record = msgspec.msgpack.Encoder().encode
 _decode_record: Callable[[bytes], Record] = msgspec.msgpack.Decoder(Record).decode
@@ -187,6 +201,8 @@ class NodeHost(Host):
         self._has_one_question = has_one_question
         self._heartbeat: SendHeartbeat | None = None
         self._is_beating = False
+        self._jobs: dict[int, None] = {}
+        """Under way: the numbers of the files that they make."""
 
     def move(self, address: str) -> None:
         """The next start is somewhere else."""
@@ -216,6 +232,8 @@ class NodeHost(Host):
         core = self._make_core(self.cell, self.address, self._limits, self._mischief)
         for record in self.disk.records:
             core.replay(_decode_record(record))
+        self._jobs = {}
+        core.open_chunks(self._open_files(core))
         core.start(self.clock.now())
         self.disk.open(self._on_durable, self.stop)
         return core
@@ -242,8 +260,60 @@ class NodeHost(Host):
                 self.port.post(self._addresses.get(effect.cell), effect.body)
             case SendHeartbeat():
                 self._beat(effect)
+            case RunJob():
+                self._run(effect)
+            case RemoveChunks():
+                for number in effect.numbers:
+                    self.disk.files.pop(number, None)
+            case TruncateLog():
+                self._truncate(effect.checkpoint)
             case _:
                 raise AssertionError(f"a node has no use for {effect}")
+
+    # Chunks: a job's result is there after some time, and durable then
+
+    def _open_files(self, core: NodeCore) -> dict[int, Chunk]:
+        """What the log names, read anew; whatever else lies there is removed."""
+        needed = core.chunks_needed()
+        files = self.disk.files
+        self.disk.files = {number: files[number] for number in needed}
+        return {
+            number: Chunk(info, files[number].data, encode_index(files[number].index)[0])
+            for number, info in needed.items()
+        }
+
+    def _run(self, effect: RunJob) -> None:
+        self._jobs[effect.job.number] = None
+        boot = self._boot
+        self.world.after(self.disk.file_duration_us(), lambda: self._finish_job(boot, effect))
+
+    def _finish_job(self, boot: int, effect: RunJob) -> None:
+        if boot != self._boot or not self.is_up:
+            return
+        del self._jobs[effect.job.number]
+        if self.disk.is_full:
+            self.disk.fault_counts["file refused"] += 1
+            self.enter(self.core.handle_job, effect.token, NO_SPACE)
+            return
+        try:
+            result = build(effect.job)
+        except Exception as error:
+            raise CoreStopped(self.name, error) from error
+        if isinstance(result, Built):
+            self.disk.files[result.info.number] = result.chunk
+        self.enter(self.core.handle_job, effect.token, result)
+
+    def crash(self) -> None:
+        for number in self._jobs:
+            self.disk.leave_unfinished(number)
+        super().crash()
+
+    def _truncate(self, checkpoint: int) -> None:
+        def is_checkpoint(record: bytes) -> bool:
+            decoded = _decode_record(record)
+            return isinstance(decoded, Checkpoint) and decoded.number == checkpoint
+
+        self.disk.truncate(is_checkpoint)
 
     # Timestamps: one request in flight, for all that were asked for before it was sent
 

@@ -163,6 +163,15 @@ class Stores:
         if current is not None:
             yield current, sorted(versions, key=itemgetter(0), reverse=True)
 
+    def check(self) -> None:
+        """Assert the invariants; for tests."""
+        for store in self.in_memory:
+            store.check()
+        numbers = [store.number for store in self.in_memory]
+        assert numbers == sorted(set(numbers), reverse=True)
+        flushed = [store.number for store in self.passive if store.is_flushed]
+        assert all(it.backing is None or it.backing in flushed for it in self.chunks)
+
     # What is in them
 
     @property

@@ -7,32 +7,22 @@ import pytest
 from dodona._core.reserve import Reserve
 from dodona.schema import TableSchema
 from dodona.types import MAX_TIMESTAMP, Key, Timestamp, TransactionId
-from dodona_tablets.core.locks import check_row
+from dodona_tablets.core.locks import RowLocks, check_locks, check_versions
 from dodona_tablets.core.participant import Participant
-from dodona_tablets.core.row import Row
 from dodona_tablets.core.transaction import Transaction
+from dodona_tablets.core.version import Version, chain_of, history
 from negative.bug import PlantedBug, Where
 
 BLIND = Where("blind")
 
 
-def copy_of(row: Row) -> Row:
-    copy = Row()
-    copy.versions, copy.holders = row.versions, row.holders
-    copy.lock_times = row.lock_times
-    return copy
-
-
 def never_wait(patch: pytest.MonkeyPatch) -> None:
     def check(
-        row: Row, key: Key, schema: TableSchema, start: Timestamp, *masks: int
+        locks: RowLocks, key: Key, schema: TableSchema, start: Timestamp, *masks: int
     ) -> Transaction | None:
-        seen = copy_of(row)
-        if start == MAX_TIMESTAMP:
-            seen.holders = None
-        return check_row(seen, key, schema, start, *masks)
+        return None if start == MAX_TIMESTAMP else check_locks(locks, key, schema, start, *masks)
 
-    patch.setattr("dodona_tablets.core.participant.check_row", check)
+    patch.setattr("dodona_tablets.core.participant.check_locks", check)
 
 
 def stand_in_nobodys_way(patch: pytest.MonkeyPatch) -> None:
@@ -44,13 +34,12 @@ def stand_in_nobodys_way(patch: pytest.MonkeyPatch) -> None:
         is_blind[at] = alive is not None and alive.start == MAX_TIMESTAMP
         commit(participant, transaction, at)
 
-    def check(row: Row, *asked: Any) -> Transaction | None:
-        seen = copy_of(row)
-        seen.versions = [version for version in row.versions if not is_blind.get(version[0])]
-        return check_row(seen, *asked)
+    def check(newest: Version | None, *asked: Any) -> None:
+        seen = [version for version in history(newest) if not is_blind.get(version[0])]
+        check_versions(chain_of(seen), *asked)
 
     patch.setattr(Participant, "handle_timestamp", handle)
-    patch.setattr("dodona_tablets.core.participant.check_row", check)
+    patch.setattr("dodona_tablets.core.participant.check_versions", check)
 
 
 class Repeating(Reserve):

@@ -11,7 +11,6 @@ import pytest
 
 from dodona._core.buffer import merge
 from dodona._core.effects import Effect, ReplyAtOnce, ReplyTo
-from dodona._core.messages import WriteArrow, WriteNonAtomic
 from dodona._io.runtime import Runtime
 from dodona.errors import DataCorrupted
 from dodona.schema import TableSchema
@@ -22,7 +21,6 @@ from dodona_tablets.core.nonatomic import NonAtomicWrites
 from dodona_tablets.core.participant import acquire_all
 from dodona_tablets.core.reads import Reads
 from dodona_tablets.core.records import Record
-from dodona_tablets.core.retirement import Retirement
 from dodona_tablets.core.snapshot import Read
 from dodona_tablets.core.transaction import Transaction
 from dodona_tablets.shell.log import CellLog
@@ -35,7 +33,9 @@ from unit.tablets import test_log, test_nonatomic, test_reads, test_retirement
 
 
 def retire_what_is_needed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Retirement, "_oldest_needed", lambda self: self._cell.latest)
+    for part in ("flushing", "compaction", "horizon"):
+        name = f"dodona_tablets.core.{part}.oldest_needed"
+        patch.setattr(name, lambda cell: cell.latest)
 
 
 def replay_without_locks(patch: pytest.MonkeyPatch) -> None:
@@ -145,12 +145,7 @@ def ignore_a_full_map(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledge_sync_writes_at_once(patch: pytest.MonkeyPatch) -> None:
-    write = NonAtomicWrites._write
-
-    def planted(self: NonAtomicWrites, route: Any, request: WriteNonAtomic | WriteArrow) -> None:
-        self._cell.effects.append(ReplyAtOnce(route, write(self, request)))
-
-    patch.setattr(NonAtomicWrites, "handle", planted)
+    patch.setattr("dodona_tablets.core.nonatomic.ReplyTo", ReplyAtOnce)
 
 
 def lose_a_deletion_before_a_write(patch: pytest.MonkeyPatch) -> None:

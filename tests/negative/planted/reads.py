@@ -11,11 +11,10 @@ from dodona._core.effects import AskTimestamps
 from dodona._core.messages import Scan, ScanArrow, ScanPage
 from dodona.types import MAX_TIMESTAMP, SYNC_LAST_COMMITTED, CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.locks import blocking_reader
+from dodona_tablets.core.locks import Holder, blocking_reader
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.participant import Participant
 from dodona_tablets.core.reads import Reads
-from dodona_tablets.core.row import Row
 from dodona_tablets.core.snapshot import Read, scan
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
@@ -27,9 +26,9 @@ def never_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def skip_what_is_not_resolved(patch: pytest.MonkeyPatch) -> None:
-    def planted(row: Row, groups: int, timestamp: Timestamp) -> Transaction | None:
+    def planted(holders: list[Holder], groups: int, timestamp: Timestamp) -> Transaction | None:
         is_newest = timestamp == SYNC_LAST_COMMITTED
-        return None if is_newest else blocking_reader(row, groups, timestamp)
+        return None if is_newest else blocking_reader(holders, groups, timestamp)
 
     patch.setattr("dodona_tablets.core.snapshot.blocking_reader", planted)
 
@@ -39,8 +38,7 @@ def lose_rows_that_are_locked(patch: pytest.MonkeyPatch) -> None:
         page = scan(tablet, request)
         if isinstance(page, Transaction):
             return page
-        rows = tablet.store.rows
-        left = [it for it in zip(page.keys, page.rows, strict=True) if not rows[it[0]].holders]
+        left = [it for it in zip(page.keys, page.rows, strict=True) if it[0] not in tablet.locks]
         keys, values = tuple(key for key, _ in left), tuple(value for _, value in left)
         return ScanPage(keys, values, page.resume)
 

@@ -28,6 +28,7 @@ from dodona.types import (
     Timestamp,
 )
 from dodona_tablets.core.migration import Migration, pack_version, plain_version, range_in
+from dodona_tablets.core.version import Version
 from unit.tablets.cells import ATOMIC, SCHEMA, Bench, assignment, put, update
 
 CELL = CellId(0)
@@ -183,30 +184,28 @@ def test_changes_of_aggregates_move_with_their_columns() -> None:
     old = TableSchema.parse([ID, replace(A, aggregate="sum"), B])
     new = TableSchema.parse([ID, Column("z", "any"), B, replace(A, aggregate="sum")])
     migration = Migration(old, new)
-    assert migration.version((Timestamp(5), 0b11, (7, "x"), 0b01, 3)) == (
-        5,
-        0b110,
-        ("x", 7),
-        0b100,
-        0,
-    )
-    assert migration.version((Timestamp(5), 0, ())) == (5, 0, ())
+    changed = migration.version((Timestamp(5), 0b11, (7, "x"), None, 0b01, 3))
+    assert changed == (Timestamp(5), 0b110, ("x", 7), None, 0b100, 0)
+    deletion: Version = (Timestamp(5), 0, (), None)
+    assert migration.version(deletion) == deletion
 
 
 def test_what_stays_as_it_is_stays_the_same_object() -> None:
     new = TableSchema.parse([*SCHEMA.columns, Column("z", "any")])
-    version = (Timestamp(5), 0b11, (7, "x"))
+    version: Version = (Timestamp(5), 0b11, (7, "x"), None)
     assert Migration(SCHEMA, new).version(version) is version
 
 
 def test_a_version_travels_unchanged() -> None:
     wide = TableSchema.parse([ID, *(Column(f"c{at}", "int64") for at in range(70))])
     for schema in (SCHEMA, wide):
-        for version in [
-            (Timestamp(5), schema.full_mask, tuple(range(len(schema.value_columns)))),
-            (Timestamp(5), 0, ()),
-            (Timestamp(5), 0b10, (None,), 0b10, 2),
-        ]:
-            packed = pack_version(schema, version)  # type: ignore[arg-type]
+        values = tuple(range(len(schema.value_columns)))
+        versions: list[Version] = [
+            (Timestamp(5), schema.full_mask, values, None),
+            (Timestamp(5), 0, (), None),
+            (Timestamp(5), 0b10, (None,), None, 0b10, 2),
+        ]
+        for version in versions:
+            packed = pack_version(schema, version)
             assert isinstance(packed, RowVersion)
             assert plain_version(schema, packed) == version

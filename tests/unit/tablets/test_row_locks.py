@@ -181,7 +181,7 @@ def test_shared_writers_prepare_side_by_side_and_commit_in_any_order() -> None:
         bench.settle()
     assert bench.answer(waiting).rows == ((None, 111, 2),)  # type: ignore[union-attr]
     assert read(bench, stamps[1]) == (None, 11, 1)
-    bench.nodes[CellId(0)].cell.tablets[ATOMIC].store.check()
+    bench.nodes[CellId(0)].cell.tablets[ATOMIC].stores.check()
     bench.start(CellId(0))
     assert read(bench) == (None, 111, 2)
 

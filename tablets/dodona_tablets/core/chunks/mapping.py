@@ -16,7 +16,7 @@ from dodona.schema import TableSchema
 from dodona.types import Timestamp
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, SHARED, chunk_schema
 from dodona_tablets.core.chunks.reading import Plan
-from dodona_tablets.core.row import bits_of
+from dodona_tablets.core.version import bits_of
 
 PLANS_MAX: Final = 4096
 """So many masks are remembered with what they come to."""

@@ -13,7 +13,7 @@ from dodona.schema import TableSchema
 from dodona.types import Key, Timestamp
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, SHARED, TIMESTAMP
 from dodona_tablets.core.chunks.values import Getter, getter_of, mask_getter, numbers_of
-from dodona_tablets.core.row import bits_of
+from dodona_tablets.core.version import bits_of
 
 PlainVersion = tuple[Timestamp, int, tuple[Any, ...], Any]
 MarkedVersion = tuple[Timestamp, int, tuple[Any, ...], Any, int, int]

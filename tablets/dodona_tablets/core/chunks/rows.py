@@ -16,7 +16,7 @@ from dodona.schema import TableSchema
 from dodona.types import Key
 from dodona_tablets.core.chunks.layout import chunk_schema
 from dodona_tablets.core.chunks.reading import Version, versions_of
-from dodona_tablets.core.row import bits_of
+from dodona_tablets.core.version import bits_of
 
 SLICE_ROWS: Final = 4096
 SPREADS_MAX: Final = 4096

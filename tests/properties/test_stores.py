@@ -1,15 +1,22 @@
-"""Old versions go while a cell works, against a model that forgets nothing.
+"""Rows move from store to store and old versions go, against a model that forgets nothing.
 
 The machine writes, changes aggregates and deletes in an atomic and a non-atomic table, keeps some
-transactions prepared for long, lets time pass and restarts the cell. Whoever may read sees what the
-model says, whoever reads below the retained timestamp is refused, and a restart changes nothing.
+transactions prepared for long, rotates, flushes, compacts and cuts the log between any two steps,
+lets time pass and restarts the cell. Whoever may read sees what the model says, whoever reads below
+the retained timestamp is refused, and a restart changes nothing.
 """
 
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from dodona._core.messages import (
     CommitOne,
@@ -22,6 +29,7 @@ from dodona._core.messages import (
     WriteNonAtomic,
     Written,
 )
+from dodona._core.mischief import Point
 from dodona.schema import TableSchema
 from dodona.types import (
     CellId,
@@ -32,6 +40,7 @@ from dodona.types import (
     TransactionId,
     Write,
 )
+from dodona_tablets.core.version import linked
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench
 
 SCHEMA = TableSchema.parse(
@@ -57,11 +66,21 @@ Entry = tuple[int, Change | None, bool]
 """When, what (None deleted it), and whether its sum is a change."""
 
 
-class RetirementMachine(RuleBasedStateMachine):
+POINTS = (Point.ROTATE_EARLY, Point.COMPACT_EARLY, Point.CHECKPOINT_EARLY)
+
+
+class StoresMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        allowed = TableSettings(min_data_ttl=0, max_data_ttl=0)
-        self.bench = Bench(2, schema=SCHEMA, settings=allowed)
+        self.points: list[Point] = []
+        """What the cell does too early just now."""
+
+    @initialize(merges=st.booleans())
+    def begin(self, merges: bool) -> None:
+        allowed = TableSettings(min_data_ttl=0, max_data_ttl=0, merge_rows_on_flush=merges)
+        mischief = self.points.__contains__
+        self.bench = Bench(2, schema=SCHEMA, settings=allowed, mischief=mischief)
+        self.bench.holds_jobs = True
         self.model: dict[tuple[TabletId, int], list[Entry]] = {
             (tablet, row): [] for tablet in TABLETS for row in range(3)
         }
@@ -115,12 +134,13 @@ class RetirementMachine(RuleBasedStateMachine):
 
     @rule(row=rows, change=changes, is_delta=st.booleans(), behind_s=st.integers(0, 59))
     def write(self, row: int, change: Change, is_delta: bool, behind_s: int) -> None:
-        """Its stamp is raised above the row's last one, were it gone or not."""
+        """Its stamp is raised above the tablet's last one, were that gone or not."""
         write, special = self.parts(row, change, is_delta)
         self.bench.oracle += 1
         stamp = Timestamp(self.bench.nodes[CELL].cell.latest - behind_s * SECOND)
         known = self.model[NON_ATOMIC, row]
-        at = max([stamp, *(entry[0] + 1 for entry in known)])
+        entries = [it for at in range(3) for it in self.model[NON_ATOMIC, at]]
+        at = max([stamp, *(entry[0] + 1 for entry in entries)])
         request = WriteNonAtomic(NON_ATOMIC, REVISION, stamp, True, (write,), special)
         assert self.bench.answer(self.bench.ask(request)) == Written(1, Timestamp(at))
         known.append((at, change or None, is_delta and "sum" in change))
@@ -141,6 +161,20 @@ class RetirementMachine(RuleBasedStateMachine):
         self.bench.in_flight.clear()
         self.take_answers()
 
+    @rule(points=st.lists(st.sampled_from(POINTS), unique=True))
+    def change_store(self, points: list[Point]) -> None:
+        """One tick at which these things are done that nobody would do yet."""
+        self.points[:] = points
+        self.bench.clock_us += 100_000
+        self.bench.nodes[CELL].tick(self.bench.now)
+        self.points.clear()
+        self.bench.carry_out(CELL)
+        self.bench.asked.clear()
+
+    @rule()
+    def finish_jobs(self) -> None:
+        self.bench.finish_jobs()
+
     @rule()
     def restart(self) -> None:
         before = self.everything()
@@ -151,10 +185,9 @@ class RetirementMachine(RuleBasedStateMachine):
     def everything(self) -> list[Any]:
         tablets = self.bench.nodes[CELL].cell.tablets
         return [
-            (tablets[it].retained_timestamp, key, row.versions)
+            (tablets[it].retained_timestamp, key, [linked(version, None) for version in versions])
             for it in TABLETS
-            for key, row in sorted(tablets[it].store.rows.items())
-            if row.versions
+            for key, versions in tablets[it].stores.rows()
         ]
 
     @rule(tablet=st.sampled_from(TABLETS), row=rows, ago_s=st.integers(0, 200))
@@ -192,8 +225,8 @@ class RetirementMachine(RuleBasedStateMachine):
         for tablet in cell.tablets.values():
             assert tablet.retained_timestamp <= max(cell.latest - HOLD_BACK_S * SECOND, 1)
             assert all(tablet.retained_timestamp < start for start, *_ in self.prepared)
-            tablet.store.check()
+            tablet.stores.check()
 
 
-TestRetirement = RetirementMachine.TestCase
-TestRetirement.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestStores = StoresMachine.TestCase
+TestStores.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -11,7 +11,18 @@ from dodona.schema import TableSchema
 from dodona.types import DELETE_MASK, TableSettings, Timestamp
 from dodona_tablets.core import retention
 from dodona_tablets.core.retention import Terms, retire
-from dodona_tablets.core.row import Row, Version, bits_of
+from dodona_tablets.core.version import (
+    Version,
+    add,
+    bits_of,
+    chain_of,
+    delta_mask_of,
+    history,
+    linked,
+    values_at,
+    values_between,
+    version_of,
+)
 
 COLUMNS = TableSchema.parse(
     [
@@ -37,9 +48,13 @@ def versions_of_a_row(draw: st.DrawFn) -> list[Version]:
         mask = draw(masks)
         values = tuple(draw(numbers) for _ in bits_of(mask))
         deltas = draw(masks) & mask & ~1
-        plain = (Timestamp(at), mask, values)
-        found.append((*plain, deltas, draw(st.integers(0, 1))) if deltas else plain)
+        shared = draw(st.integers(0, 1)) if deltas else 0
+        found.append(version_of(Timestamp(at), mask, values, None, deltas, shared))
     return found
+
+
+def plain_ones(versions: list[Version]) -> list[Version]:
+    return [version_of(*version[:3]) for version in versions]
 
 
 COMBINE: dict[str, Callable[[int, int], int]] = {
@@ -61,7 +76,7 @@ def naive_read(
         return None
     cells: list[Any] = [None] * len(COLUMNS)
     for version in alive:
-        deltas = version[3] if len(version) == 5 else 0
+        deltas = delta_mask_of(version)
         for bit, value in zip(bits_of(version[1]), version[2], strict=True):
             if not deltas >> bit & 1:
                 cells[bit] = value
@@ -75,21 +90,35 @@ def naive_read(
 def test_a_read_sees_the_newest_value_of_each_column(
     versions: list[Version], at: int, wanted: int, dice: Any
 ) -> None:
-    row = Row()
-    plain: list[Version] = [version[:3] for version in versions]
+    newest: Version | None = None
+    plain = plain_ones(versions)
     for version in dice.sample(plain, len(plain)):  # commits of different groups come in any order
-        row.add(version)
-    assert row.versions == plain
-    assert row.values_at(Timestamp(at), wanted, FULL) == naive_read(plain, at, wanted)
+        newest = add(newest, version)
+    assert [linked(it, None) for it in history(newest)] == plain[::-1]
+    assert values_at(newest, Timestamp(at), wanted, FULL) == naive_read(plain, at, wanted)
+
+
+@given(versions_of_a_row(), masks, masks)
+def test_two_changes_at_one_timestamp_are_one(
+    versions: list[Version], first: int, second: int
+) -> None:
+    """Only clients that lie about a commit timestamp get there: nothing is lost, nothing raised."""
+    at = Timestamp(LATEST // 2)
+    both = [version_of(at, it, tuple(bits_of(it))) for it in (first, second)]
+    newest = chain_of([it for it in reversed(versions) if it[0] != at])
+    for version in both:
+        newest = add(newest, version)
+    (found,) = [it for it in history(newest) if it[0] == at]
+    assert found[1] == first | second
+    assert found[2] == tuple(bits_of(first | second))
 
 
 @given(versions_of_a_row(), st.integers(0, LATEST), st.integers(0, LATEST), masks)
 def test_a_read_folds_changes_and_knows_nothing_below_its_lower_bound(
     versions: list[Version], at: int, oldest: int, wanted: int
 ) -> None:
-    row = Row()
-    row.versions = versions
-    found = row.values_between(Timestamp(oldest), Timestamp(at), wanted, COLUMNS)
+    newest = chain_of(reversed(versions))
+    found = values_between(newest, Timestamp(oldest), Timestamp(at), wanted, COLUMNS)
     assert found == naive_read(versions, at, wanted, oldest)
 
 
@@ -142,7 +171,7 @@ def test_retention_keeps_what_the_rules_say_and_no_more(
     """The rules, column by column, for tables without aggregates. The newest old one also stays
     until it has expired: a reader at the retained timestamp sees it."""
     expired = min(expired, retained)
-    plain: list[Version] = [version[:3] for version in versions]
+    plain = plain_ones(versions)
     settings = TableSettings(min_data_versions=least, max_data_versions=most)
     left = retired(plain, Terms(Timestamp(retained), Timestamp(expired), settings))
     kept: set[tuple[int, int]] = set()
