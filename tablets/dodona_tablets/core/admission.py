@@ -11,7 +11,14 @@ from typing import Final
 from dodona._core.messages import TabletModifications
 from dodona._core.mischief import Point
 from dodona._core.sizes import wire_bytes
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, Overloaded, SnapshotTooOld
+from dodona.errors import (
+    DodonaError,
+    InvalidRequest,
+    LimitExceeded,
+    Overloaded,
+    SnapshotTooOld,
+    Unavailable,
+)
 from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.flushing import fill_ratio
@@ -68,7 +75,10 @@ def check_parts(
 
 
 def check_room(cell: Cell, tablet: Tablet) -> None:
-    """Whether there is memory for more rows: a flush makes room again. Raises Overloaded."""
+    """Whether there is memory for more rows: a flush makes room again. Raises Overloaded,
+    Unavailable."""
+    if cell.is_draining:
+        raise Unavailable("the cell is about to stop", cell=cell.id)
     reason = None
     if cell.memory_bytes > cell.limits.memory_bytes_max:
         reason = "Node is out of tablet memory"

@@ -83,6 +83,8 @@ class Cell:
         """Appended since the start."""
         self.memory_bytes = 0
         """What stores take, as of the last tick."""
+        self.is_draining = False
+        """It is about to stop, and takes no more writes."""
         self.last_failure: str | None = None
         """Of the work on chunks."""
         self.effects: list[Effect] = []

@@ -11,6 +11,7 @@ Invariants:
   conflicts are looked for in memory only.
 """
 
+from itertools import islice
 from typing import Final, NamedTuple
 
 from dodona._core.effects import RunJob
@@ -33,6 +34,8 @@ OVERFLOW_RATIO: Final = 0.7
 """A store is rotated when it is so full, and refuses writes when it is full."""
 PRESSURE_RATIO: Final = 0.8
 """Of the memory that stores may take: the largest is rotated, whatever else it could still take."""
+LOCKS_LOOKED_AT: Final = 1_000
+"""Of one tablet at a tick."""
 SHRINK_ROWS: Final = 10_000
 """Let go of at a tick, some milliseconds."""
 RETRY_AFTER_MS: Final = 5_000
@@ -63,13 +66,13 @@ class Flushing:
         """Rotate what is due, flush what waits, drop what nobody needs."""
         cell = self._cell
         needed = oldest_needed(cell)
-        memory_bytes = sum([it.size_bytes for it in self._dying])
         for tablet in cell.tablets.values():
             self._drop_unneeded(tablet, needed)
+            self._forget_locks(tablet, needed)
             if self._is_due(tablet):
                 self.rotate(tablet)
-            memory_bytes += tablet.stores.memory_bytes
-        cell.memory_bytes = memory_bytes
+        cell.memory_bytes = sum([it.stores.memory_bytes for it in cell.tablets.values()])
+        cell.memory_bytes += sum([it.size_bytes for it in self._dying])
         self._relieve()
         self._start()
         self._shrink()
@@ -118,6 +121,10 @@ class Flushing:
         for store in list(tablet.stores.passive):
             self._bury(tablet.stores.drop(store.number))
         return True
+
+    def drain(self) -> bool:
+        """→ whether chunks have all rows of the cell; makes it so."""
+        return all([self.settle(tablet) for tablet in self._cell.tablets.values()])
 
     # Flushes
 
@@ -174,6 +181,14 @@ class Flushing:
         for store in [it for it in stores.passive if it.is_flushed]:
             if store.max_timestamp <= needed:
                 self._bury(stores.drop(store.number))
+
+    def _forget_locks(self, tablet: Tablet, needed: Timestamp) -> None:
+        """Times of read locks that no transaction could meet any more, the oldest first."""
+        locks = tablet.locks
+        for key in list(islice(locks, LOCKS_LOOKED_AT)):
+            locks[key].forget(needed)
+            if locks[key].is_idle:
+                del locks[key]
 
     def _bury(self, store: DynamicStore) -> None:
         if store.rows:

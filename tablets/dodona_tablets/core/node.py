@@ -124,6 +124,7 @@ class NodeCore:
         self._compaction = Compaction(self.cell)
         self._truncation = Truncation(self.cell)
         self._mounting = Mounting(self.cell, self._flushing, address)
+        self.is_drained = False
         self._tick_at_us = 0
         self._oracle_time_at_us = 0
         self._watermark_at_us = 0
@@ -172,6 +173,19 @@ class NodeCore:
             alive.nag_at_us = now.instant_us
         self.cell.effects.append(AskTimestamps(CELL_FENCE))
         self._tick_at_us = now.instant_us
+
+    def drain(self, now: Now) -> None:
+        """Take no more writes, and bring all rows into chunks, so that the next start has little
+        to read. To be called until `is_drained`, or for as long as there is time."""
+        self.cell.now = now
+        self.cell.is_draining = True
+        self.is_drained = self._flushing.drain()
+
+    def finish(self, now: Now) -> None:
+        """The last words before a clean stop."""
+        self.cell.now = now
+        if self.is_serving:
+            self._truncation.finish()
 
     @property
     def is_serving(self) -> bool:

@@ -187,6 +187,9 @@ class Checkpoint(LogRecord, frozen=True, array_like=True, gc=False, tag=29):
     tablets: tuple[TabletState, ...]
     prepared: tuple[PreparedHere, ...]
     undelivered: tuple[CommitUndelivered, ...]
+    outcomes: tuple[tuple[TransactionId, Timestamp], ...] = ()
+    """The last one before a clean stop has all commits that are remembered, so that the next start
+    need not read them out of a long log."""
 
 
 Record = (

@@ -7,6 +7,8 @@ are not rebuilt, since the restart fence lets nobody in who could need them.
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from dodona._core.messages import TabletModifications
 from dodona.types import NO_CLUSTER, CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
@@ -139,13 +141,16 @@ def _checkpoint(cell: Cell, record: Checkpoint) -> None:
         _restore(cell, record)
     cell.checkpoint = record.number
     if cell.may_misbehave:
-        assert checkpoint_of(cell) == record, "replay came to another state"
+        seen = replace(checkpoint_of(cell), outcomes=record.outcomes)
+        assert seen == record, "replay came to another state"
 
 
 def _restore(cell: Cell, record: Checkpoint) -> None:
     cell.cluster = record.cluster
     cell.next_chunk = record.next_chunk
     cell.outcomes.raise_watermark(record.watermark)
+    for transaction, timestamp in record.outcomes:
+        cell.outcomes.put(transaction, timestamp)
     for state in record.tablets:
         tablet = cell.tablets[state.assignment.tablet] = Tablet(state.assignment)
         tablet.is_mounted = state.is_mounted

@@ -12,9 +12,13 @@ Invariants:
   makes the log begin with any of them.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from dodona._core.effects import TruncateLog
+from dodona._core.messages import Failure
 from dodona._core.mischief import Point
 from dodona.types import TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
@@ -67,19 +71,24 @@ class Truncation:
             self.truncated_to = ready[-1].number
             cell.effects.append(TruncateLog(ready[-1].number))
 
+    def finish(self) -> None:
+        """The last checkpoint of a cell that stops, with what is remembered: nothing before it is
+        needed if chunks have all rows."""
+        cell = self._cell
+        cell.checkpoint += 1
+        commits = [(it, at) for it, at in cell.outcomes.items() if not isinstance(at, Failure)]
+        cell.append(replace(checkpoint_of(cell), outcomes=tuple(commits)))
+        if not any(_in_memory(cell)):
+            cell.effects.append(TruncateLog(cell.checkpoint))
+
     def _is_worth_it(self) -> bool:
         return len(self._waiting) < WAITING_MAX and self._cell.record_count > self._record_count
 
     def _make(self) -> None:
         cell = self._cell
         cell.checkpoint += 1
-        stores = [
-            (number, store.number)
-            for number, tablet in cell.tablets.items()
-            for store in (tablet.active, *tablet.stores.unflushed)
-            if store.rows
-        ]
-        self._waiting.append(_Waiting(cell.checkpoint, tuple(stores), cell.outcomes.newest_bound))
+        stores = tuple(_in_memory(cell))
+        self._waiting.append(_Waiting(cell.checkpoint, stores, cell.outcomes.newest_bound))
         cell.append(checkpoint_of(cell))
         self._record_count = cell.record_count
 
@@ -88,6 +97,14 @@ class Truncation:
         return waiting.newest <= cell.outcomes.watermark and not any(
             _is_in_memory(cell.tablets.get(tablet), store) for tablet, store in waiting.stores
         )
+
+
+def _in_memory(cell: Cell) -> Iterator[tuple[TabletId, int]]:
+    """The stores with rows that no chunk has."""
+    for number, tablet in cell.tablets.items():
+        for store in (tablet.active, *tablet.stores.unflushed):
+            if store.rows:
+                yield number, store.number
 
 
 def _is_in_memory(tablet: Tablet | None, number: int) -> bool:

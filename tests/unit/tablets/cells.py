@@ -238,9 +238,15 @@ class Bench:
 
     def commit(self, *writes: Write, cell: int = 0) -> Timestamp:
         """Begin and commit at once; the commit timestamp."""
-        route = self.commit_one(self.begin(), *writes, cell=cell)
+        return self.try_commit(*writes, cell=cell).timestamp  # type: ignore[union-attr]
+
+    def try_commit(
+        self, *writes: Write, start: TransactionId | None = None, cell: int = 0
+    ) -> Reply | None:
+        """As `commit`, or begun earlier; whatever comes for it."""
+        route = self.commit_one(start or self.begin(), *writes, cell=cell)
         self.answer_oracle()
-        return self.answer(route).timestamp  # type: ignore[union-attr]
+        return self.answer(route)
 
     def prepare(self, start: TransactionId, *writes: Write, cell: int) -> object:
         cells = tuple(sorted(self.nodes))

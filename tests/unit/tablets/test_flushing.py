@@ -1,0 +1,189 @@
+"""Rows leave memory: when stores are rotated and flushed, and what stays for conflicts."""
+
+import pytest
+
+from dodona._core.effects import RunJob
+from dodona._core.messages import Failure
+from dodona.errors import Overloaded, TransactionConflict
+from dodona.types import CellId, TableSettings, Timestamp, TransactionId
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.flushing import FlushToken
+from dodona_tablets.core.records import StoreFlushed, StoreRotated
+from dodona_tablets.core.stores import Stores
+from unit.tablets.cells import ATOMIC, SECOND, Bench, put
+
+CELL = CellId(0)
+SOON = TableSettings(dynamic_store_auto_flush_period=1_000)
+SMALL = TableSettings(max_dynamic_store_row_count=10)
+
+
+def stores(bench: Bench) -> Stores:
+    return bench.nodes[CELL].cell.tablets[ATOMIC].stores
+
+
+def let_time_pass(bench: Bench, seconds: float) -> None:
+    for _ in range(int(seconds * 2)):
+        bench.pass_time(0.5)
+        bench.answer_oracle()
+
+
+def records(bench: Bench) -> list[type]:
+    kinds = (StoreRotated, StoreFlushed)
+    return [type(record) for record in bench.logs[CELL] if isinstance(record, kinds)]
+
+
+def test_rows_are_flushed_when_they_are_old_and_read_the_same() -> None:
+    bench = Bench(settings=SOON)
+    first = bench.commit(put(1, 1))
+    second = bench.commit(put(1, 2), put(2, 2))
+    let_time_pass(bench, 0.5)
+    assert records(bench) == []
+    let_time_pass(bench, 1)
+    assert records(bench) == [StoreRotated, StoreFlushed]
+    assert not stores(bench).active.rows
+    for at, expected in ((first, (1, None)), (second, (2, None))):
+        assert bench.read(1, at) == expected
+    let_time_pass(bench, 90)
+    assert stores(bench).passive == []
+    for at, expected in ((first, (1, None)), (second, (2, None))):
+        assert bench.read(1, at) == expected
+
+
+def test_an_empty_store_is_left_alone() -> None:
+    bench = Bench(settings=SOON)
+    let_time_pass(bench, 5)
+    assert records(bench) == []
+
+
+def test_a_store_that_gets_full_is_rotated_and_a_full_one_takes_no_writes() -> None:
+    bench = Bench(settings=SMALL)
+    bench.holds_jobs = True
+    for number in range(7):
+        bench.commit(put(number, number))
+    let_time_pass(bench, 0.5)
+    assert [len(store) for store in stores(bench).in_memory] == [0, 7]
+    for number in range(10):
+        bench.commit(put(number, -number))
+    reply = bench.try_commit(put(1, 1))
+    assert isinstance(reply, Failure)
+    assert reply.kind == Overloaded.kind
+    assert "Active store is overflown" in reply.message
+    let_time_pass(bench, 0.5)
+    assert bench.commit(put(1, 5))
+    assert bench.read(1) == (5, None)
+    bench.finish_jobs()
+    assert bench.read(1) == (5, None)
+    assert bench.read(2) == (-2, None)
+
+
+def test_writes_are_refused_before_memory_runs_out_and_taken_again_after_a_flush() -> None:
+    bench = Bench(limits=CellLimits(memory_bytes_max=5_000))
+    bench.holds_jobs = True
+    count = 0
+    while not isinstance(reply := bench.try_commit(put(count, 1, "x" * 100)), Failure):
+        count += 1
+        let_time_pass(bench, 0.5)
+        assert count < 100
+    assert reply.kind == Overloaded.kind
+    assert "out of tablet memory" in reply.message
+    assert bench.read(0) == (1, "x" * 100)  # reads go on
+    bench.holds_jobs = False
+    bench.finish_jobs()
+    let_time_pass(bench, 90)
+    assert bench.commit(put(count, 1, "x" * 100))
+
+
+def test_conflicts_are_found_while_a_transaction_could_come_that_has_them() -> None:
+    bench = Bench(settings=SOON)
+    bench.commit(put(2, 1))
+    early = bench.begin()
+    bench.commit(put(1, 1))
+    let_time_pass(bench, 30)
+    assert stores(bench).passive[0].is_flushed
+    reply = bench.try_commit(put(1, 2), start=early)
+    assert isinstance(reply, Failure)
+    assert reply.kind == TransactionConflict.kind
+
+
+def test_a_prepared_transaction_commits_into_the_store_of_its_commit() -> None:
+    bench = Bench(2, settings=SOON)
+    start = bench.begin()
+    bench.prepare(start, put(1, 7), cell=0)
+    bench.answer_oracle()
+    bench.commit(put(2, 2))
+    bench.nodes.pop(CellId(1))
+    let_time_pass(bench, 3)
+    assert records(bench) == [StoreRotated, StoreFlushed]
+    at = Timestamp(bench.timestamp())
+    bench.decide(TransactionId(start), at)
+    assert bench.read(1) == (7, None)
+    let_time_pass(bench, 3)
+    bench.start(CELL)
+    assert bench.read(1) == (7, None)
+    assert bench.read(1, Timestamp(at - 1)) is None
+
+
+def test_a_flush_that_fails_is_tried_again_and_loses_nothing() -> None:
+    bench = Bench(settings=SOON)
+    bench.holds_jobs = True
+    bench.commit(put(1, 1))
+    let_time_pass(bench, 2)
+    ((cell, effect),) = bench.jobs
+    assert isinstance(effect, RunJob)
+    assert isinstance(effect.token, FlushToken)
+    bench.jobs.clear()
+    bench.nodes[cell].handle_job(effect.token, Failure(Overloaded.kind, "no space"), bench.now)
+    bench.carry_out(cell)
+    assert bench.nodes[cell].statistics().last_failure == "no space"
+    assert bench.read(1) == (1, None)
+    let_time_pass(bench, 3)
+    assert bench.jobs == []  # not at once
+    let_time_pass(bench, 3)
+    bench.finish_jobs()
+    assert records(bench) == [StoreRotated, StoreFlushed]
+    assert bench.read(1) == (1, None)
+
+
+def test_unmounting_flushes_and_gives_back_the_memory() -> None:
+    bench = Bench()
+    bench.commit(put(1, 1))
+    bench.holds_jobs = True
+    bench.assign(CELL, bench.tables[1:])
+    tablet = bench.nodes[CELL].cell.tablets[ATOMIC]
+    assert tablet.is_mounted
+    assert tablet.is_closing
+    bench.finish_jobs()
+    assert not tablet.is_mounted
+    assert tablet.stores.memory_bytes == 0
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_restart_finds_all_rows_whether_a_flush_had_ended_or_not(*, is_flushed: bool) -> None:
+    bench = Bench(settings=SOON)
+    bench.commit(put(1, 1), put(2, 2))
+    bench.holds_jobs = not is_flushed
+    let_time_pass(bench, 2)
+    bench.commit(put(1, 3))
+    bench.start(CELL)
+    assert bench.read(1) == (3, None)
+    assert bench.read(2) == (2, None)
+    assert len(bench.nodes[CELL].chunks_needed()) == is_flushed
+
+
+def test_a_store_that_nobody_needs_goes_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dodona_tablets.core.flushing.SHRINK_ROWS", 3)
+    bench = Bench(settings=SOON)
+    for number in range(10):
+        bench.commit(put(number, number))
+    let_time_pass(bench, 2)
+    memory = bench.nodes[CELL].statistics().memory_bytes
+    assert memory > 0
+    seen: list[int] = []
+    while bench.nodes[CELL].statistics().memory_bytes:
+        bench.pass_time(0.1)
+        bench.oracle += SECOND
+        bench.answer_oracle()
+        seen.append(bench.nodes[CELL].statistics().memory_bytes)
+        assert len(seen) < 2_000
+    assert len(set(seen)) >= 4
+    assert bench.read(9) == (9, None)
