@@ -106,6 +106,7 @@ class Combiner:
         """Close the stores. Requests that are waiting, and later ones, are refused."""
         with self._lock:
             self._is_closed = True
+            self._finish()
             self._let_go(self._cores, "the database was closed meanwhile")
         self._wake_next()
 
@@ -157,6 +158,15 @@ class Combiner:
             if not isinstance(failure, Exception):
                 raise
         self._served = [exchange for exchange in self._served if exchange.left_count]
+
+    def _finish(self) -> None:
+        """Nothing is lost if this fails: the next one recovers."""
+        if self._cores is not None:
+            with self._flush_lock:
+                try:
+                    self._cores.finish()
+                except Exception as error:
+                    _logger.critical("the database did not end well", exc_info=error)
 
     def _throw_away(self, cores: Cores, error: BaseException) -> None:
         if isinstance(error, Exception):

@@ -6,9 +6,11 @@ method call. A flush is begun, run and ended: while it runs, in whatever thread,
 and the next one gathers.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
 from dodona._core.effects import (
@@ -16,9 +18,12 @@ from dodona._core.effects import (
     Append,
     AskTimestamps,
     Effect,
+    RemoveChunks,
     ReplyAtOnce,
     ReplyTo,
+    RunJob,
     SendHeartbeat,
+    TruncateLog,
 )
 from dodona._core.messages import (
     Assignment,
@@ -36,11 +41,15 @@ from dodona_oracle.core.master import MasterCore
 from dodona_oracle.shell.store import MasterStore
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
+from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.recovery import DRAIN_S_MAX, DRAIN_STEP_S, open_chunks
 
 CELL: Final = CellId(0)
 ADDRESS: Final = "embedded"
 LOG_BYTES_MAX: Final = 64 << 30
+COMPACTION_BYTES_PER_S: Final = 64 << 20
 LIMITS: Final = CellLimits(heartbeat_period_ms=10)
 """A heartbeat is a method call here: often, so that mounting a table takes no time."""
 
@@ -128,14 +137,15 @@ class Cores:
         self._node = NodeCore(CELL, ADDRESS, LIMITS)
         for record in log.read():
             self._node.replay(record)
+        files = ChunkFiles(log.folder)
+        open_chunks(self._node, files)
+        self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._jobs = Jobs(files, COMPACTION_BYTES_PER_S, self._deliver, self._fail)
         self._node.start(read_clock())
         self._master_outbox = _Outbox(self._master, store, self._master.handle_durable)
         self._node_outbox = _Outbox(self._node, log)
         self._is_flushing = False
-        self._settle(read_clock())
-        while self.begin_flush():
-            self.flush()
-            self.end_flush()
+        self._write_all()
         assert self._node.is_serving
 
     @classmethod
@@ -166,6 +176,7 @@ class Cores:
     def serve(self, requests: Sequence[Asked]) -> None:
         """Handle requests together. What needs no flush is answered before this returns, as far as
         time has no part in the answer; else it is by a later call, even of none."""
+        self._take_results()
         now = read_clock()
         is_about_tables = any(target == MASTER for target, _, _ in requests)
         if now.instant_us >= self._deadline_us() or is_about_tables:
@@ -204,8 +215,26 @@ class Cores:
             self._carry_out(effect, now)
         self._settle(now)
 
+    def finish(self) -> None:
+        """Bring rows into chunks before a clean end, as far as there is time."""
+        until_s = time.monotonic() + DRAIN_S_MAX
+        while not self._node.is_drained and time.monotonic() < until_s:
+            self._node.drain(read_clock())
+            self._write_all()
+            time.sleep(0 if self._node.is_drained else DRAIN_STEP_S)
+            self._take_results()
+        self._node.finish(read_clock())
+        self._write_all()
+
+    def _write_all(self) -> None:
+        self._settle(read_clock())
+        while self.begin_flush():
+            self.flush()
+            self.end_flush()
+
     def close(self) -> None:
         """Close the stores. Everything that was said to be durable is."""
+        self._jobs.close()
         self._store.close()
         self._log.close()
 
@@ -221,6 +250,22 @@ class Cores:
             self._node.handle(deliver, body, now)
         else:
             deliver(Failure("unavailable", f"there is no cell {target} here", {"is_sent": False}))
+
+    # ---- long work: done in threads that live as long as it, taken in by the next one who calls
+
+    def _deliver(self, token: Any, result: Any) -> None:
+        self._results.put(lambda: self._node.handle_job(token, result, read_clock()))
+
+    def _fail(self, error: BaseException) -> None:
+        def end() -> None:
+            raise error
+
+        self._results.put(end)
+
+    def _take_results(self) -> None:
+        while not self._results.empty():
+            self._results.get()()
+            self._settle(read_clock())
 
     # ---- effects
 
@@ -241,6 +286,12 @@ class Cores:
                 return effect.token
             case SendHeartbeat():
                 self._master.handle(self._assign, effect.body, now)
+            case RunJob():
+                self._jobs.run(effect)
+            case RemoveChunks():
+                self._jobs.remove(effect)
+            case TruncateLog():
+                self._log.truncate(effect)
             case _:
                 raise AssertionError(f"an effect that one cell alone can't have: {effect}")
         return None

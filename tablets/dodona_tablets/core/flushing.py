@@ -124,7 +124,8 @@ class Flushing:
 
     def drain(self) -> bool:
         """→ whether chunks have all rows of the cell; makes it so."""
-        return all([self.settle(tablet) for tablet in self._cell.tablets.values()])
+        waiting = [it for it in self._cell.tablets.values() if not self.settle(it)]
+        return not waiting
 
     # Flushes
 

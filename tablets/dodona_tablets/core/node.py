@@ -71,6 +71,8 @@ from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.truncation import Truncation
 
 TICK_MS: Final = 100
+DRAIN_RECORDS_MIN: Final = 10_000
+"""So many records are read at a start in no time: fewer are left as they are."""
 CELL_FENCE: Final = "cell fence"
 ORACLE_TIME: Final = "oracle time"
 
@@ -146,6 +148,7 @@ class NodeCore:
 
     def replay(self, record: Record) -> None:
         """Recovery, before `start`."""
+        self.cell.record_count += 1
         replay(self.cell, record)
 
     def chunks_needed(self) -> dict[int, ChunkInfo]:
@@ -179,12 +182,13 @@ class NodeCore:
         to read. To be called until `is_drained`, or for as long as there is time."""
         self.cell.now = now
         self.cell.is_draining = True
-        self.is_drained = self._flushing.drain()
+        is_worth_it = self.cell.record_count > DRAIN_RECORDS_MIN
+        self.is_drained = not is_worth_it or self._flushing.drain()
 
     def finish(self, now: Now) -> None:
         """The last words before a clean stop."""
         self.cell.now = now
-        if self.is_serving:
+        if self.is_serving and self.cell.record_count > DRAIN_RECORDS_MIN:
             self._truncation.finish()
 
     @property

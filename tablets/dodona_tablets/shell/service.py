@@ -1,10 +1,11 @@
-"""A node, put together: log, core, runtime, links, endpoint, and the few REST pages.
+"""A node, put together: log, chunks, core, runtime, links, endpoint, and the few REST pages.
 
 Owns: the order of starting (recover, then serve) and of stopping (refuse, drain, close).
 """
 
-import gc
+import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -12,16 +13,22 @@ from typing import Final
 import msgspec
 from fastapi import FastAPI, Response
 
+from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
 from dodona._io.endpoint import Endpoint, EndpointLimits
-from dodona._io.process import read_clock
 from dodona._io.runtime import Runtime, RuntimeLimits
 from dodona._io.serving import serve
 from dodona.types import CellId
 from dodona_tablets.core.node import NodeCore
+from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
 from dodona_tablets.shell.outcome_page import add_outcome_page
+from dodona_tablets.shell.recovery import drain, recover
 from dodona_tablets.shell.settings import NodeSettings
+
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long a thread that makes a chunk may keep the event loop waiting for Python."""
 
 _logger: Final = logging.getLogger("dodona.node")
 
@@ -30,46 +37,41 @@ def run_node(settings: NodeSettings) -> None:
     """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
     log = CellLog.open(settings.data_dir, settings.map_mib_max << 20)
     try:
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         serve(*create_app(settings, log), settings, settings.port)
     finally:
         log.close()
 
 
-def recover(settings: NodeSettings, log: CellLog) -> NodeCore:
-    """The cell as its log has it, not serving yet. Raises DataCorrupted."""
-    core = NodeCore(CellId(settings.cell), settings.address, settings.limits())
-    count = 0
-    began = read_clock()
-    gc.disable()  # millions of objects are made here, and all of them stay
-    for record in log.read():
-        core.replay(record)
-        count += 1
-    gc.enable()
-    gc.freeze()
-    now = read_clock()
-    core.start(now)
-    seconds = (now.instant_us - began.instant_us) / 1e6
-    _logger.info("cell %d: %d records replayed in %.2f s", settings.cell, count, seconds)
-    return core
-
-
 def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]:
     """The REST pages and the data plane of a node over an open log."""
-    core = recover(settings, log)
+    files = ChunkFiles(settings.data_dir)
+    core = recover(settings, log, files)
     limits = RuntimeLimits(
         waiting_count_max=settings.waiting_count_max,
         at_once_age_ms_max=settings.async_loss_ms_max,
         poll_us_max=settings.poll_us_max,
     )
     links = Links(core, settings.master_url)
-    runtime = Runtime(core, log, links.handlers(), limits=limits, foresee=links.foresee)
+    handlers = links.handlers()
+    runtime = Runtime(core, log, handlers, limits=limits, foresee=links.foresee)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        call = asyncio.get_running_loop().call_soon_threadsafe
+        jobs = Jobs(
+            files,
+            settings.compaction_mib_per_s_max << 20,
+            lambda token, result: call(runtime.call, core.handle_job, token, result),
+            lambda error: call(runtime.fail, error),
+        )
+        handlers.update({RunJob: jobs.run, RemoveChunks: jobs.remove, TruncateLog: log.truncate})
         links.open(runtime)
         runtime.start()
         yield
+        await drain(core, runtime)
         await runtime.close()
+        jobs.close()
         await links.close()
 
     pages = FastAPI(title="Dodona tablet node", lifespan=lifespan)

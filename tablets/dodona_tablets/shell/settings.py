@@ -41,6 +41,13 @@ class NodeSettings(ServerSettings):
     map_mib_max: Annotated[int, Ge(64)] = Field(
         65_536, description="size that the log may grow to, MiB"
     )
+    memory_mib_max: Annotated[int, Ge(16)] = Field(
+        _DEFAULTS.memory_bytes_max >> 20,
+        description="memory for rows that are in no chunk yet, or not only, MiB",
+    )
+    compaction_mib_per_s_max: Count = Field(
+        64, description="how fast compaction may read and write, MiB/s"
+    )
     waiting_count_max: Count = Field(
         100_000, description="records and answers that may wait for the disk"
     )
@@ -86,4 +93,5 @@ class NodeSettings(ServerSettings):
             transaction_bytes_max=self.transaction_bytes_max,
             client_clock_difference_s_max=self.client_clock_difference_s_max,
             blocked_wait_ms_max=self.blocked_wait_ms_max,
+            memory_bytes_max=self.memory_mib_max << 20,
         )

@@ -1,0 +1,115 @@
+"""Long work on chunks, in threads of its own.
+
+Owns: the threads, and how fast compaction may write. Flushes, bulk batches and compactions do not
+wait for one another. What they spend their time in lets other threads run: Arrow's kernels and
+system calls by themselves, Python code between two batches.
+
+Invariants: a result is delivered after its files are durable, from one of these threads: whoever
+has a core brings it to the core's own. A full disk is an answer; any other failure to write has to
+end the process, as one of the log does.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from dodona._core.effects import RemoveChunks, RunJob
+from dodona._core.messages import Failure
+from dodona.errors import DodonaError
+from dodona_tablets.core.chunks.jobs import (
+    BatchJob,
+    Built,
+    CompactionJob,
+    FlushJob,
+    Job,
+    batches_of,
+)
+from dodona_tablets.shell.chunk_files import ChunkFiles
+
+BATCH_THREADS: Final = 2
+"""One writes while the other encodes."""
+
+Result = Built | Failure | None
+Deliver = Callable[[Any, Result], None]
+
+
+class Jobs:
+    """Carries out `RunJob` and `RemoveChunks`. Threads are made when there is something to do."""
+
+    def __init__(
+        self,
+        files: ChunkFiles,
+        compaction_bytes_per_s: int,
+        deliver: Deliver,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """Results go to `deliver`, with their token; what must not be survived to `fail`."""
+        self._files = files
+        self._bytes_per_s = compaction_bytes_per_s
+        self._deliver = deliver
+        self._fail = fail
+        self._threads: dict[type[Job], ThreadPoolExecutor] = {
+            FlushJob: ThreadPoolExecutor(1, "dodona-flush"),
+            BatchJob: ThreadPoolExecutor(BATCH_THREADS, "dodona-batch"),
+            CompactionJob: ThreadPoolExecutor(1, "dodona-compaction"),
+        }
+        self._is_closing = False
+
+    def run(self, effect: RunJob) -> None:
+        self._threads[type(effect.job)].submit(self._work, effect)
+
+    def remove(self, effect: RemoveChunks) -> None:
+        """A file that is mapped goes on to be read by whoever has it."""
+        self._threads[FlushJob].submit(self._remove, effect.numbers)
+
+    def close(self) -> None:
+        """Wait for what is under way; a compaction is given up."""
+        self._is_closing = True
+        for threads in self._threads.values():
+            threads.shutdown(wait=True, cancel_futures=True)
+
+    # In the threads
+
+    def _work(self, effect: RunJob) -> None:
+        try:
+            result = self._built(effect.job)
+        except _GivenUp:
+            return
+        except BaseException as error:  # noqa: BLE001 - what was asked for did not happen
+            self._fail(error)
+        else:
+            self._deliver(effect.token, result)
+
+    def _built(self, job: Job) -> Result:
+        batches = self._courteous(batches_of(job), job)
+        try:
+            info = self._files.write(job.number, job.schema, batches)
+        except DodonaError as error:
+            return Failure(error.kind, error.message, error.attributes)
+        return None if info is None else Built(info, self._files.open(info))
+
+    def _remove(self, numbers: Iterable[int]) -> None:
+        try:
+            for number in numbers:
+                self._files.remove(number)
+        except OSError as error:
+            self._fail(error)
+
+    def _courteous(self, batches: Iterable[Any], job: Job) -> Iterator[Any]:
+        """Let others run after each batch, and go no faster than allowed."""
+        is_compaction = isinstance(job, CompactionJob)
+        began, size_bytes = time.monotonic(), 0
+        for batch in batches:
+            yield batch
+            size_bytes += batch.nbytes
+            ahead_s = 0.0
+            if is_compaction:
+                if self._is_closing:
+                    raise _GivenUp
+                ahead_s = size_bytes / self._bytes_per_s - (time.monotonic() - began)
+            time.sleep(max(ahead_s, 0))
+
+
+class _GivenUp(Exception):
+    """The process is about to end, and nobody waits for this."""
