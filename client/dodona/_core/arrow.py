@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from dodona._core.arrow_keys import decode_keys, encode_keys
 from dodona.errors import InvalidRequest, SchemaViolation
-from dodona.keys import encode_key
-from dodona.schema import KEY_BYTES_MAX, Column, TableSchema
+from dodona.schema import Column, TableSchema
 from dodona.types import Key, Write
 from dodona.values import CHECKS, VALUE_BYTES_MAX
 
@@ -45,17 +45,8 @@ def arrow_from_rows(
 ) -> bytes:
     """An IPC stream of whole keys and the masked value columns."""
     pyarrow = _pyarrow()
-    key_values = list(zip(*map(schema.decode_key, keys), strict=True)) or [
-        () for _ in schema.key_columns
-    ]
-    columns = schema.columns_of(column_mask)
-    values = list(zip(*rows, strict=True)) or [() for _ in columns]
-    arrays = [
-        array_of(column, data)
-        for column, data in zip(
-            (*schema.key_columns, *columns), [*key_values, *values], strict=True
-        )
-    ]
+    key_arrays = decode_keys(schema, pyarrow.array(keys, pyarrow.binary()))
+    arrays = [*key_arrays, *_arrays_of(schema.columns_of(column_mask), rows)]
     return stream_of(
         pyarrow.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema, column_mask))
     )
@@ -64,10 +55,13 @@ def arrow_from_rows(
 def arrow_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
     """A `pyarrow.Table` of rows that hold these columns' values."""
     pyarrow = _pyarrow()
-    values = list(zip(*rows, strict=True)) or [() for _ in columns]
-    arrays = [array_of(column, data) for column, data in zip(columns, values, strict=True)]
     fields = [pyarrow.field(it.name, arrow_type(it), nullable=not it.required) for it in columns]
-    return pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
+    return pyarrow.Table.from_arrays(_arrays_of(columns, rows), schema=pyarrow.schema(fields))
+
+
+def _arrays_of(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    values = list(zip(*rows, strict=True)) or [() for _ in columns]
+    return [array_of(column, data) for column, data in zip(columns, values, strict=True)]
 
 
 def concatenate(tables: Sequence[Any]) -> Any:
@@ -103,22 +97,6 @@ def table_of(stream: bytes) -> Any:
     return table
 
 
-def encode_keys(schema: TableSchema, table: Any) -> list[Key]:
-    """The encoded key of each row of a table that has the key columns. Raises SchemaViolation."""
-    columns = []
-    for column in schema.key_columns:
-        data = table.column(column.name).to_pylist()
-        if column.required and None in data:
-            raise SchemaViolation("required column is null", column=column.name)
-        columns.append(data)
-    types = schema.key_types
-    keys = [encode_key(values, types) for values in zip(*columns, strict=True)]
-    longest = max(map(len, keys), default=0)
-    if longest > KEY_BYTES_MAX:
-        raise SchemaViolation(f"a key is longer than {KEY_BYTES_MAX} bytes", size_bytes=longest)
-    return keys
-
-
 def check_lengths(column: Column, array: Any) -> None:
     """That no text of a column is too long. Raises SchemaViolation."""
     if array.nbytes <= VALUE_BYTES_MAX or column.type not in ("string", "utf8", "any"):
@@ -139,7 +117,7 @@ def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
     expected = arrow_schema(schema)
     if table.schema.names != expected.names or table.schema.types != expected.types:
         raise SchemaViolation(f"the batch has {table.schema}, the table has {expected}")
-    keys = encode_keys(schema, table)
+    keys = encode_keys(schema, table).to_pylist()
     values = [_unpacked(column, table.column(column.name)) for column in schema.value_columns]
     mask = schema.full_mask
     return [(key, mask, row) for key, row in zip(keys, zip(*values, strict=True), strict=True)]

@@ -1,16 +1,19 @@
 """Bulk writes of Arrow data to tables of `atomicity=none`, without a Python object for each row.
 
-Owns: fitting a user's columns to the table's (order, types, absent ones), dividing batches among
-tablets, and the size of what travels in one message. The data may be longer than memory: it is
-taken, sent and let go part by part. What may be repeated is as in `writing`.
+Owns: fitting a user's columns to the table's (order, types, absent ones), putting rows in the order
+of their keys, dividing them among tablets, and the size of what travels in one message.
+The data may be longer than memory: it is taken part by part, and one part is under way at a time.
+Of rows with one key the last one wins. Within a part the others are left out before it is divided,
+so that no two messages have a key in common, and it does not matter which of them comes first;
+the next part is sent when all of the last one is written. What may be repeated is as in `writing`.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Final
 
 from dodona._core.arguments import check_number
-from dodona._core.arrow import arrow_schema, check_lengths, encode_keys, stream_of
+from dodona._core.arrow import arrow_schema, check_lengths, stream_of
+from dodona._core.arrow_keys import cut_at, encode_keys, in_order
 from dodona._core.context import Context, expect, was_never_sent
 from dodona._core.fan_out import Job, fan_out, may_write_again
 from dodona._core.messages import Failure, Reply, Tablet, WriteArrow, Written
@@ -28,12 +31,18 @@ from dodona.types import (
     timestamp_from_unix_us,
 )
 
-MESSAGE_BYTES_MAX: Final = 8 << 20
-"""Of Arrow data in one message; a single row may be longer."""
-MESSAGE_ROWS_MAX: Final = 10_000
-"""A cell takes a message in one go: longer ones would hold up everybody else."""
-GATHER_BYTES_MAX: Final = 32 << 20
-GATHER_ROWS_MAX: Final = 16 * MESSAGE_ROWS_MAX
+MESSAGE_BYTES: Final = 32 << 20
+"""Of Arrow data in one message, about, and half as much again at the most: a frame takes 64 MiB.
+A single row may be longer. A message becomes a chunk of its tablet: the fewer, the better."""
+MESSAGE_ROWS_MAX: Final = 1 << 20
+PART_BYTES_FIRST: Final = 16 << 20
+PART_BYTES_MIN: Final = 1 << 20
+PART_BYTES_MAX: Final = 4 * MESSAGE_BYTES
+PART_ROWS_MAX: Final = 4 * MESSAGE_ROWS_MAX
+PART_MS: Final = 2_000
+"""What a part is to take. It is far less than a call waits for its answer, since the last message
+of a part is answered when all of it has come through."""
+SAMPLE_ROWS: Final = 1024
 
 
 def write_arrow(
@@ -54,64 +63,107 @@ def write_arrow(
         text = f'Invalid atomicity mode: "none" instead of "{route.atomicity}"'
         raise InvalidRequest(text, table=path)
     arrow_schema(route.schema)  # says what to install where pyarrow is missing
+    pace = _Pace()
     row_count = 0
     try:
-        for part in _gather(route.schema, data):
-            account = Account()
+        for part in _parts(route.schema, data, pace):
+            began_us = context.instant_us()
             now = stamp or timestamp_from_unix_us(context.unix_us())
-            job = _BatchJob(part, now, durability == "sync", account)
-            row_count += yield from _write_part(context, route, job, account)
+            batch, keys = _in_order(route.schema, part, row_count)
+            account = Account()
+            job = _BatchJob(batch, keys, now, durability == "sync", account)
+            yield from _write_part(context, route, job, account)
+            row_count += part.num_rows
+            pace.learn((context.instant_us() - began_us) // 1000)
     except DodonaError as error:
         error.attributes.update(table=path, row_count=row_count)
         raise
     return row_count
 
 
-def _write_part(context: Context, route: TableRoute, job: Job, account: Account) -> Protocol[int]:
+def _write_part(context: Context, route: TableRoute, job: Job, account: Account) -> Protocol[None]:
     try:
         yield from fan_out(context, [(route, job)])
     except DodonaError as error:
         error.attributes.update(account.attributes())
         raise
-    return account.row_count
+
+
+class _Pace:
+    """How much of the data makes a part: little at first, then what takes about `PART_MS`, however
+    slow the link and busy the cells are."""
+
+    def __init__(self) -> None:
+        self.size_bytes = PART_BYTES_FIRST
+
+    def learn(self, took_ms: int) -> None:
+        if took_ms > PART_MS:
+            self.size_bytes = max(self.size_bytes // 2, PART_BYTES_MIN)
+        elif 2 * took_ms <= PART_MS:
+            self.size_bytes = min(self.size_bytes * 2, PART_BYTES_MAX)
 
 
 # ---- from the user's data to batches that fit the table
 
 
-def _gather(schema: TableSchema, data: Any) -> Iterator[Any]:
-    """Join small batches and cut large ones, so that each part fills a wave of messages."""
+def _parts(schema: TableSchema, data: Any, pace: _Pace) -> Iterator[Any]:
+    """Join small batches and cut large ones. → record batches that fit the table."""
+    gathered: list[Any] = []
+    size_bytes, row_count = pace.size_bytes, PART_ROWS_MAX
+    for batch in _batches(data):
+        while batch.num_rows:
+            head = _head(schema, batch, size_bytes, row_count)
+            gathered.append(head)
+            batch = batch.slice(head.num_rows)
+            size_bytes -= head.nbytes
+            row_count -= head.num_rows
+            if batch.num_rows or size_bytes <= 0 or row_count <= 0:
+                yield _joined(gathered)
+                gathered, size_bytes, row_count = [], pace.size_bytes, PART_ROWS_MAX
+    if gathered:
+        yield _joined(gathered)
+
+
+def _head(schema: TableSchema, batch: Any, size_bytes: int, row_count: int) -> Any:
+    """The first rows of a batch, fitted to the table: about as many as there is room for, at least
+    one. How long they are comes out by fitting some, since types may change and columns come."""
+    row_count = min(row_count, batch.num_rows)
+    head = _fit(schema, batch.slice(0, min(SAMPLE_ROWS, row_count)))
+    row_count = max(min(row_count, head.num_rows * size_bytes // max(head.nbytes, 1)), 1)
+    if row_count > head.num_rows:
+        head = _fit(schema, batch.slice(0, row_count))
+    else:
+        head = head.slice(0, row_count)
+    while head.num_rows > 1 and head.nbytes > 2 * size_bytes:  # longer rows came later
+        head = head.slice(0, head.num_rows // 2)
+    return head
+
+
+def _joined(batches: list[Any]) -> Any:
     import pyarrow
 
-    gathered: list[Any] = []
-    size_bytes = row_count = 0
-    for batch in _batches(data):
-        fitted = _fit(schema, batch)
-        gathered.append(fitted)
-        size_bytes += fitted.nbytes
-        row_count += fitted.num_rows
-        if size_bytes >= GATHER_BYTES_MAX or row_count >= GATHER_ROWS_MAX:
-            yield _joined(pyarrow.Table.from_batches(gathered))
-            gathered, size_bytes, row_count = [], 0, 0
-    if row_count:
-        yield _joined(pyarrow.Table.from_batches(gathered))
+    return batches[0] if len(batches) == 1 else pyarrow.concat_batches(batches)
 
 
-def _joined(table: Any) -> Any:
-    (batch,) = table.combine_chunks().to_batches()
-    return batch
+def _in_order(schema: TableSchema, part: Any, first_row: int) -> tuple[Any, Any]:
+    """→ the part in the order of its keys, the last row of each, and these keys. What is in order
+    already is not copied. Raises SchemaViolation with the place of a row in all of the data."""
+    try:
+        rows, keys = in_order(encode_keys(schema, part))
+    except SchemaViolation as error:
+        error.attributes["row_index"] += first_row
+        raise
+    return part if rows is None else part.take(rows), keys
 
 
 def _batches(data: Any) -> Iterator[Any]:
-    """Record batches of bounded length, none of them empty."""
+    """Record batches as they come."""
     import pyarrow
 
     if isinstance(data, pyarrow.RecordBatch):
-        for start in range(0, data.num_rows, GATHER_ROWS_MAX):
-            yield data.slice(start, GATHER_ROWS_MAX)
+        yield data
     elif isinstance(data, pyarrow.Table):
-        for batch in data.to_batches(max_chunksize=GATHER_ROWS_MAX):
-            yield from _batches(batch)
+        yield from data.to_batches()
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
         for batch in data:
             if not isinstance(batch, pyarrow.Table | pyarrow.RecordBatch):
@@ -159,7 +211,7 @@ def _fit_column(column: Column, wanted: Any, batch: Any) -> Any:
             raise SchemaViolation("required column is missing", column=name)
         return pyarrow.nulls(batch.num_rows, wanted)
     array = batch.column(batch.schema.get_field_index(name))
-    if column.required and array.null_count:
+    if column.required and column.sort_order is None and array.null_count:
         raise SchemaViolation("required column is null", column=name)
     if not array.type.equals(wanted):
         array = _cast(column, wanted, array)
@@ -213,20 +265,22 @@ def _may_cast(wanted: str, given: Any) -> bool:
 
 
 class _BatchJob:
-    """Rows of one batch: all of them, or one message to one tablet."""
+    """Rows of one part in the order of their keys: all of them, or one message to one tablet."""
 
     is_write: ClassVar[bool] = True
-    __slots__ = ("_account", "_batch", "_is_durable", "_stamp", "_tablet")
+    __slots__ = ("_account", "_batch", "_is_durable", "_keys", "_stamp", "_tablet")
 
     def __init__(
         self,
         batch: Any,
+        keys: Any,
         stamp: Timestamp,
         is_durable: bool,
         account: Account,
         tablet: TabletId = NO_TABLET,
     ) -> None:
         self._batch = batch
+        self._keys = keys
         self._stamp = stamp
         self._is_durable = is_durable
         self._account = account
@@ -234,14 +288,15 @@ class _BatchJob:
 
     def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
         return [
-            (tablet, self._part(tablet, message))
-            for tablet, batch in _by_tablet(route, self._batch)
-            for message in _messages(batch)
+            (route.tablets[place], self._part(route.tablets[place], *message))
+            for place, start, end in cut_at(self._keys, route.pivots)
+            for message in _messages(self._batch, start, end)
         ]
 
-    def _part(self, tablet: Tablet, batch: Any) -> "_BatchJob":
+    def _part(self, tablet: Tablet, start: int, end: int) -> "_BatchJob":
         self._account.expect(tablet.tablet)
-        return _BatchJob(batch, self._stamp, self._is_durable, self._account, tablet.tablet)
+        batch, keys = (it.slice(start, end - start) for it in (self._batch, self._keys))
+        return _BatchJob(batch, keys, self._stamp, self._is_durable, self._account, tablet.tablet)
 
     def request(self, tablet: Tablet) -> WriteArrow:
         stream = stream_of(self._batch)
@@ -256,32 +311,15 @@ class _BatchJob:
         return may_write_again(failure)
 
 
-def _by_tablet(route: TableRoute, batch: Any) -> list[tuple[Tablet, Any]]:
-    """Each tablet's rows. Rows that all belong to one tablet are not copied."""
-    if len(route.tablets) == 1:
-        return [(route.tablets[0], batch)]
-    import pyarrow
-
-    pivots = route.pivots
-    rows_by_tablet: dict[int, list[int]] = {}
-    for row, key in enumerate(encode_keys(route.schema, batch)):
-        rows_by_tablet.setdefault(bisect_right(pivots, key) - 1, []).append(row)
-    if len(rows_by_tablet) == 1:
-        return [(route.tablets[at], batch) for at in rows_by_tablet]
-    return [
-        (route.tablets[at], batch.take(pyarrow.array(rows_by_tablet[at])))
-        for at in sorted(rows_by_tablet)
-    ]
-
-
-def _messages(batch: Any) -> Iterator[Any]:
-    """Cut a batch so that each part is short enough for one message."""
-    if batch.num_rows > MESSAGE_ROWS_MAX:
-        for start in range(0, batch.num_rows, MESSAGE_ROWS_MAX):
-            yield from _messages(batch.slice(start, MESSAGE_ROWS_MAX))
-    elif batch.nbytes > MESSAGE_BYTES_MAX and batch.num_rows > 1:
-        middle = batch.num_rows // 2
-        yield from _messages(batch.slice(0, middle))
-        yield from _messages(batch.slice(middle))
-    else:
-        yield batch
+def _messages(batch: Any, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut rows so that each piece is short enough for one message, all about equally long."""
+    row_count = end - start
+    size_bytes = batch.slice(start, row_count).nbytes
+    is_short = size_bytes <= MESSAGE_BYTES * 3 // 2 and row_count <= MESSAGE_ROWS_MAX
+    if is_short or row_count == 1:
+        yield start, end
+        return
+    pieces = max(-(-size_bytes // MESSAGE_BYTES), -(-row_count // MESSAGE_ROWS_MAX))
+    step = -(-row_count // min(pieces, row_count))
+    for at in range(start, end, step):
+        yield from _messages(batch, at, min(at + step, end))

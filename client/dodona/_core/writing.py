@@ -58,10 +58,9 @@ def commit_non_atomic(context: Context, transaction: TransactionBuffer) -> Proto
 class Account:
     """What became of the rows, by tablet."""
 
-    __slots__ = ("_states", "row_count", "timestamp")
+    __slots__ = ("_states", "timestamp")
 
     def __init__(self) -> None:
-        self.row_count = 0
         self.timestamp: Timestamp = NULL_TIMESTAMP
         self._states: dict[TabletId, str] = {}
 
@@ -71,7 +70,6 @@ class Account:
     def apply(self, tablet: TabletId, written: Written) -> None:
         if self._states.get(tablet) != "unknown":
             self._states[tablet] = "applied"
-        self.row_count += written.row_count
         self.timestamp = max(self.timestamp, written.timestamp)
 
     def lose(self, tablet: TabletId) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pyarrow
 import pytest
 
-from dodona._core import arrow, bulk
+from dodona._core import arrow, arrow_keys, bulk
 from dodona._core.arrow import table_of
 from dodona._core.messages import Failure, Reply, Request, WriteArrow, Written
 from dodona._core.session import Session
@@ -34,11 +34,14 @@ class Cells:
     def __init__(self, *failures: Failure) -> None:
         self.failures = list(failures)
         self.messages: list[tuple[Target, WriteArrow]] = []
+        self.clock = Clock()
+        self.answer_ms = 0
 
     def __call__(self, target: Target, body: Request) -> Reply:
         if target == MASTER:
             return table(atomicity="none")
         assert isinstance(body, WriteArrow)
+        self.clock.now_us += self.answer_ms * 1000
         if self.failures:
             return self.failures.pop(0)
         self.messages.append((target, body))
@@ -52,14 +55,20 @@ class Cells:
             if cell == target
         ]
 
+    def row_counts(self) -> list[int]:
+        return [table_of(body.batch).num_rows for _, body in self.messages]
+
 
 def write(data: Any, cells: Cells | None = None, **options: Any) -> Cells:
-    clock = Clock()
-    session = new_session(clock, table(atomicity="none"))
+    """Rows of different keys."""
     cells = cells or Cells()
-    count = play(clock, session.write_arrow(PATH, data, **options), cells)
-    assert count == sum(table_of(body.batch).num_rows for _, body in cells.messages)
+    assert written(data, cells, **options) == sum(cells.row_counts())
     return cells
+
+
+def written(data: Any, cells: Cells, **options: Any) -> int:
+    session = new_session(cells.clock, table(atomicity="none"))
+    return play(cells.clock, session.write_arrow(PATH, data, **options), cells)
 
 
 def of(**columns: Any) -> pyarrow.Table:
@@ -187,6 +196,19 @@ def test_a_value_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert every_type(of(id=[1, 2], t=["x" * 100] * 2))
 
 
+def test_a_key_that_is_none_is_told_with_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "PART_ROWS_MAX", 2)
+    columns = (Column("id", "double", "ascending", required=True), Column("value", "int64"))
+    clock, cells = Clock(), Cells()
+    only = table((tablet(10, 0, None),), atomicity="none", columns=columns)
+    for bad, said in ((float("nan"), "NaN is not allowed"), (None, "required column is null")):
+        data = of(id=pyarrow.array([1.0, 2.0, 3.0, 4.0, 5.0, bad]), value=[0] * 6)
+        with pytest.raises(SchemaViolation, match=said) as caught:
+            play(clock, new_session(clock, only).write_arrow(PATH, data), cells)
+        attributes = caught.value.attributes
+        assert attributes == {"column": "id", "row_index": 5, "table": PATH, "row_count": 4}
+
+
 def test_a_cell_checks_lengths_again(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = TableSchema.parse(
         [Column("id", "string", "ascending", required=True), Column("value", "string")]
@@ -197,7 +219,7 @@ def test_a_cell_checks_lengths_again(monkeypatch: pytest.MonkeyPatch) -> None:
         return arrow.stream_of(pyarrow.record_batch([[key], [value]], schema=fitting))
 
     monkeypatch.setattr(arrow, "VALUE_BYTES_MAX", 100)
-    monkeypatch.setattr(arrow, "KEY_BYTES_MAX", 100)
+    monkeypatch.setattr(arrow_keys, "KEY_BYTES_MAX", 100)
     assert len(arrow.rows_from_arrow(schema, stream(bytes(10), bytes(100)))) == 1
     with pytest.raises(SchemaViolation, match="value is longer than 100 bytes"):
         arrow.rows_from_arrow(schema, stream(b"k", bytes(101)))
@@ -208,20 +230,97 @@ def test_a_cell_checks_lengths_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_messages_are_bounded_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "MESSAGE_ROWS_MAX", 10)
     cells = write(of(id=list(range(95)), value=list(range(95))))
-    assert [table_of(body.batch).num_rows for _, body in cells.messages] == [10] * 9 + [5]
+    assert cells.row_counts() == [10] * 9 + [5]
     assert [row["id"] for row in cells.rows(0)] == list(range(95))
 
 
+def test_a_message_holds_a_million_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "PART_BYTES_FIRST", bulk.PART_BYTES_MAX)
+    ids = pyarrow.array(range(-1_000_000, 0))
+    assert write(of(id=ids, value=ids)).row_counts() == [1_000_000]
+
+
 def test_messages_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "MESSAGE_BYTES_MAX", 4_000)
+    monkeypatch.setattr(bulk, "MESSAGE_BYTES", 4_000)
     cells = write(of(id=list(range(50)), note=["n" * 1_000] * 50))
-    assert len(cells.messages) >= 13
+    assert len(cells.messages) == 13
     assert max(len(body.batch) for _, body in cells.messages) < 6_000
     assert [row["id"] for row in cells.rows(0)] == list(range(50))
 
 
+def test_one_row_that_is_too_long_has_a_message_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "MESSAGE_BYTES", 4_000)
+    notes = ["n", "n" * 10_000, *["n"] * 6]
+    cells = write(of(id=list(range(8)), note=notes))
+    assert [row["note"] for row in cells.rows(0)] == notes
+    assert [it for it in cells.row_counts() if it > 1]
+
+
+def test_parts_are_bounded_by_what_the_table_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "PART_BYTES_FIRST", 10_000)
+    monkeypatch.setattr(bulk, "PART_BYTES_MAX", 10_000)
+    monkeypatch.setattr(bulk, "SAMPLE_ROWS", 10)
+    short, long = ["n"] * 100, ["n" * 1_000] * 50
+    for note in (
+        pyarrow.array([*short, *long]),  # only what comes later is long
+        pyarrow.array([*short, *long]).dictionary_encode(),
+    ):
+        cells = write(of(id=list(range(-150, 0)), note=note))
+        assert max(len(body.batch) for _, body in cells.messages) < 21_000
+        assert len(cells.messages) >= 4
+        assert [row["id"] for row in cells.rows(0)] == list(range(-150, 0))
+
+
+def test_parts_grow_while_answers_are_quick_and_shrink_when_they_are_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row_bytes = 16 + 4 + 1 / 8  # of two numbers and no text
+    monkeypatch.setattr(bulk, "PART_BYTES_FIRST", int(20 * row_bytes))
+    monkeypatch.setattr(bulk, "PART_BYTES_MIN", int(10 * row_bytes))
+    monkeypatch.setattr(bulk, "PART_BYTES_MAX", int(90 * row_bytes))
+    ids = list(range(-400, 0))
+    counts = write(of(id=ids, value=ids)).row_counts()
+    assert [round(it, -1) for it in counts] == [20, 40, 80, 90, 90, 80]
+    slow = Cells()
+    slow.answer_ms = 3_000
+    counts = write(of(id=ids[:45], value=ids[:45]), slow).row_counts()
+    assert [round(it, -1) for it in counts] == [20, 10, 10, 10]
+    steady = Cells()
+    steady.answer_ms = 1_500
+    counts = write(of(id=ids[:55], value=ids[:55]), steady).row_counts()
+    assert [round(it, -1) for it in counts] == [20, 20, 20]
+
+
+def test_rows_are_sent_in_the_order_of_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "MESSAGE_ROWS_MAX", 3)
+    ids = [170, -5, 3, 120, 99, 0, 100, 7, None]
+    cells = write(of(id=ids, value=list(range(9))))
+    assert [(row["id"], row["value"]) for row in cells.rows(0)] == [
+        *((None, 8), (-5, 1), (0, 5)),
+        *((3, 2), (7, 7), (99, 4)),
+    ]
+    assert [row["id"] for row in cells.rows(1)] == [100, 120, 170]
+    assert cells.row_counts() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("part_rows", [1, 2, 3, 100])
+def test_of_rows_with_one_key_the_last_one_wins(
+    part_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a message has to wait: whatever a cell gets last is the last of the caller's rows."""
+    monkeypatch.setattr(bulk, "PART_ROWS_MAX", part_rows)
+    monkeypatch.setattr(bulk, "MESSAGE_ROWS_MAX", 2)
+    ids = [5, 3, 5, 150, 5, 3, 150, 4]
+    cells = Cells(Failure("overloaded", "wait"))
+    assert written(of(id=ids, value=list(range(8))), cells) == 8, "every row of the caller counts"
+    stored = {row["id"]: row["value"] for cell in (0, 1) for row in cells.rows(cell)}
+    assert stored == {5: 4, 3: 5, 150: 6, 4: 7}
+    if part_rows == 100:
+        assert sum(cells.row_counts()) == 4
+
+
 def test_long_data_is_taken_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "GATHER_ROWS_MAX", 20)
+    monkeypatch.setattr(bulk, "PART_ROWS_MAX", 20)
     cells = Cells()
     sent_when_taken: list[int] = []
 
@@ -254,7 +353,7 @@ def test_a_full_store_is_waited_for() -> None:
 
 
 def test_a_lost_reply_ends_it_with_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "GATHER_ROWS_MAX", 10)
+    monkeypatch.setattr(bulk, "PART_ROWS_MAX", 10)
     cells = Cells()
 
     def batches() -> Iterator[Any]:
