@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.schema import TableSchema
-from dodona.types import DELETE_MASK, TableSettings, Timestamp
+from dodona.types import DELETE_MASK, MAX_TIMESTAMP, TableSettings, Timestamp
 from dodona_tablets.core import retention
-from dodona_tablets.core.retention import Terms, retire
+from dodona_tablets.core.retention import Terms, retire, retire_all
 from dodona_tablets.core.version import (
     Version,
     add,
@@ -204,3 +204,98 @@ def test_a_long_row_comes_to_the_same_in_many_steps(
         in_steps = retired(versions, terms)
     for at in range(retained, LATEST + 1):
         assert naive_read(in_steps, at, FULL) == naive_read(at_once, at, FULL)
+
+
+MOMENTS = 10
+moments = st.integers(0, MOMENTS + 1)
+
+
+@st.composite
+def stores_of_a_row(draw: st.DrawFn) -> list[list[Version]]:
+    """A version at every moment, each in one of a few stores: they overlap in time."""
+    stores: list[list[Version]] = [[] for _ in range(3)]
+    for at in range(1, MOMENTS + 1):
+        mask = draw(st.sampled_from([DELETE_MASK, 1, 2, 2, 3, 6, FULL]))
+        values = tuple(at * 100 + bit for bit in bits_of(mask))
+        deltas = draw(st.sampled_from([0, FULL])) & mask & ~1
+        shared = draw(st.integers(0, 1)) if deltas else 0
+        home = draw(st.sampled_from(stores))
+        home.append(version_of(Timestamp(at), mask, values, None, deltas, shared))
+    return stores
+
+
+def joined(stores: list[list[Version]]) -> list[Version]:
+    return sorted((it for store in stores for it in store), key=lambda it: it[0])
+
+
+def compact(
+    stores: list[list[Version]],
+    chosen: set[int],
+    retained: int,
+    expired: int,
+    limits: TableSettings,
+) -> list[list[Version]]:
+    others = [store for place, store in enumerate(stores) if place not in chosen]
+    major = min([it[0] for store in others for it in store], default=MAX_TIMESTAMP)
+    left = joined([store for place, store in enumerate(stores) if place in chosen])
+    terms = Terms(Timestamp(retained), Timestamp(min(expired, retained)), limits, Timestamp(major))
+    retire_all(left, terms, COLUMNS)
+    once_more = list(left)
+    assert not retire_all(once_more, terms, COLUMNS)
+    return [*others, left]
+
+
+compactions = st.lists(
+    st.tuples(st.sets(st.integers(0, 2), min_size=1), moments, moments), min_size=1, max_size=4
+)
+
+
+@given(stores_of_a_row(), compactions, st.integers(1, 3), limits)
+def test_stores_compacted_in_any_order_change_nothing_that_may_be_read(
+    stores: list[list[Version]],
+    steps: list[tuple[set[int], int, int]],
+    least: int,
+    most: int,
+) -> None:
+    versions, retained = joined(stores), 0
+    limits = TableSettings(min_data_versions=least, max_data_versions=most)
+    for chosen, later, expired in steps:
+        retained = max(retained, later)
+        stores = compact(stores, chosen, retained, expired, limits)
+        for at in range(retained, MOMENTS + 2):
+            assert naive_read(joined(stores), at, FULL) == naive_read(versions, at, FULL)
+
+
+@given(stores_of_a_row(), compactions, limits)
+def test_what_expires_in_one_store_shows_nothing_that_it_hid(
+    stores: list[list[Version]], steps: list[tuple[set[int], int, int]], most: int
+) -> None:
+    """A plain column, where even the newest version may expire: it is what it was, or null."""
+    versions, retained, oldest = joined(stores), 0, 0
+    limits = TableSettings(min_data_versions=0, max_data_versions=most)
+    for chosen, later, expired in steps:
+        retained = max(retained, later)
+        oldest = max(oldest, min(expired, retained))
+        stores = compact(stores, chosen, retained, oldest, limits)
+        for at in range(retained, MOMENTS + 2):
+            before, after = naive_read(versions, at, 1), naive_read(joined(stores), at, 1)
+            if before != after:
+                seen = [it for it in versions if it[0] <= at]
+                newest = [it for it in seen if it[1] & 1][-1:] or seen
+                assert all(it[0] < oldest for it in newest)
+                assert after in (None, (None,))
+
+
+@given(stores_of_a_row(), compactions, moments, moments)
+def test_in_the_end_no_more_is_kept_than_of_one_store(
+    stores: list[list[Version]], steps: list[tuple[set[int], int, int]], retained: int, expired: int
+) -> None:
+    """Once all stores are compacted together, by the settings that almost all tables have."""
+    limits = TableSettings()
+    (at_once,) = compact(stores, {*range(len(stores))}, retained, expired, limits)
+    for chosen, *_ in steps:
+        stores = compact(stores, chosen, retained, expired, limits)
+    (in_parts,) = compact(stores, {*range(len(stores))}, retained, expired, limits)
+    assert len(in_parts) <= len(at_once)
+    for at in range(retained, MOMENTS + 2):
+        assert naive_read(in_parts, at, FULL) == naive_read(at_once, at, FULL)

@@ -110,17 +110,15 @@ class Compaction:
 
     def _begin(self, tablet: Tablet, chosen: Sequence[TabletChunk]) -> None:
         cell = self._cell
-        terms = terms_of(cell, tablet.assignment.settings)
+        major = tablet.stores.oldest_besides(*chosen)
+        terms = terms_of(cell, tablet.assignment.settings, major)
         attached = tuple([it.attached for it in chosen])
         views = tuple([it.view for it in chosen if it.view is not None])
-        major = tablet.stores.oldest_besides(*chosen)
         number = cell.take_chunk_number()
         token = CompactionToken(tablet.assignment.tablet, attached, terms)
         self._under_way = token, number
         tablet.retaining = max(tablet.retaining, terms.retained)
-        cell.effects.append(
-            RunJob(token, CompactionJob(number, tablet.schema, views, terms, major))
-        )
+        cell.effects.append(RunJob(token, CompactionJob(number, tablet.schema, views, terms)))
 
     def handle(self, token: CompactionToken, result: Built | Failure | None) -> None:
         """It has ended; None says that nothing was left to keep."""

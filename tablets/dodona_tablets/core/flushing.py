@@ -143,14 +143,14 @@ class Flushing:
 
     def _flush(self, tablet: Tablet, store: DynamicStore) -> None:
         cell, settings = self._cell, tablet.assignment.settings
-        terms, retained, major = None, NULL_TIMESTAMP, NULL_TIMESTAMP
+        terms, retained = None, NULL_TIMESTAMP
         if settings.merge_rows_on_flush:
-            terms = terms_of(cell, settings)
-            retained, major = terms.retained, tablet.stores.oldest_besides(store)
+            terms = terms_of(cell, settings, tablet.stores.oldest_besides(store))
+            retained = terms.retained
             tablet.retaining = max(tablet.retaining, retained)
         token = FlushToken(tablet.assignment.tablet, store.number, retained)
         number = self._under_way[token] = cell.take_chunk_number()
-        cell.effects.append(RunJob(token, FlushJob(number, tablet.schema, store, terms, major)))
+        cell.effects.append(RunJob(token, FlushJob(number, tablet.schema, store, terms)))
 
     def handle(self, token: FlushToken, result: Built | Failure | None) -> Tablet | None:
         """A flush has ended. → the tablet, if chunks have all that was rotated of it. None for

@@ -7,7 +7,7 @@ Invariant: a tablet's retained timestamp stays below every transaction that is a
 still come, so that their snapshots, their conflicts and their commits all lie above it.
 """
 
-from dodona.types import TIMESTAMP_COUNTER_BITS, TableSettings, Timestamp
+from dodona.types import MAX_TIMESTAMP, TIMESTAMP_COUNTER_BITS, TableSettings, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.transaction import State
@@ -23,12 +23,12 @@ def oldest_needed(cell: Cell) -> Timestamp:
     return Timestamp(max(min([needed, *alive]), 0))
 
 
-def terms_of(cell: Cell, settings: TableSettings) -> Terms:
-    """What may go now of a tablet with these settings."""
+def terms_of(cell: Cell, settings: TableSettings, major: Timestamp = MAX_TIMESTAMP) -> Terms:
+    """What may go now of a tablet with these settings; what is not at hand begins at `major`."""
     needed = oldest_needed(cell)
     young = cell.latest - _ticks(settings.min_data_ttl)
     expired = needed - _ticks(settings.max_data_ttl)
-    return Terms(Timestamp(min(needed, young)), Timestamp(expired), settings)
+    return Terms(Timestamp(min(needed, young)), Timestamp(expired), settings, major)
 
 
 def _ticks(milliseconds: int) -> int:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dodona._core.messages import Failure
 from dodona.errors import DodonaError
 from dodona.schema import TableSchema
-from dodona.types import KEY_MAX, KEY_MIN, Key, Timestamp
+from dodona.types import KEY_MAX, KEY_MIN, Key
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.compacting import compact
 from dodona_tablets.core.chunks.info import ChunkInfo
@@ -28,14 +28,12 @@ from dodona_tablets.core.store import DynamicStore
 
 
 class FlushJob(msgspec.Struct, frozen=True):
-    """All of a passive store; with terms, but for what these let go of it. What is older than
-    `major` of a row may be in other stores, too."""
+    """All of a passive store; with terms, but for what these let go of it."""
 
     number: int
     schema: TableSchema
     store: DynamicStore
     terms: Terms | None
-    major: Timestamp
 
 
 class CompactionJob(msgspec.Struct, frozen=True):
@@ -45,7 +43,6 @@ class CompactionJob(msgspec.Struct, frozen=True):
     schema: TableSchema
     views: tuple[ChunkView, ...]
     terms: Terms
-    major: Timestamp
 
 
 class BatchJob(msgspec.Struct, frozen=True):
@@ -89,9 +86,9 @@ def batches_of(job: Job) -> Iterator[pa.RecordBatch]:
         return iter([batch] if batch.num_rows else [])
     if isinstance(job, CompactionJob):
         sources = [view.batches(KEY_MIN, KEY_MAX) for view in job.views]
-        return compact(job.schema, sources, job.terms, job.major)
+        return compact(job.schema, sources, job.terms)
     rows = job.store.walk(KEY_MIN, KEY_MAX)
     batches = batches_of_rows(job.schema, rows, has_specials=job.store.has_marks)
     if job.terms is None:
         return batches
-    return compact(job.schema, [batches], job.terms, job.major)
+    return compact(job.schema, [batches], job.terms)
