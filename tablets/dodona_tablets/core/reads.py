@@ -20,14 +20,8 @@ from dodona.types import (
     SYNC_LAST_COMMITTED,
 )
 from dodona_tablets.core.cell import Cell, failure_of
-from dodona_tablets.core.snapshot import (
-    Read,
-    lookup,
-    lookup_versions,
-    scan,
-    scan_arrow,
-    too_old,
-)
+from dodona_tablets.core.scans import scan, scan_arrow
+from dodona_tablets.core.snapshot import Read, lookup, lookup_versions, too_old
 from dodona_tablets.core.transaction import Transaction
 
 

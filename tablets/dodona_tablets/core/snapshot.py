@@ -1,27 +1,23 @@
-"""What a read sees of one tablet: lookups, scans, and versions, at one timestamp.
+"""What a read of keys sees of one tablet at a timestamp: lookups, with all versions or without.
 
-Owns: the answers, and which transaction a read must wait for instead. Waiting itself, and the proof
-that a timestamp was issued, are `reads`'. Changes nothing.
+Owns: the answers, and which transaction a read must wait for instead. Ranges are in `scans`.
+Waiting itself, and the proof that a timestamp was issued, are `reads`'. Changes nothing.
 Source: the YTsaurus document, "Reading" and "Aggregation columns".
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from dodona._core.arrow import arrow_from_rows
 from dodona._core.messages import (
-    ArrowPage,
     Lookup,
     LookupVersions,
     Rows,
     RowVersion,
     Scan,
     ScanArrow,
-    ScanPage,
     VersionedRows,
 )
 from dodona.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
-from dodona.keys import successor
 from dodona.schema import MAIN_LOCK_MASK, Column, TableSchema
 from dodona.types import ASYNC_LAST_COMMITTED, DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp
 from dodona_tablets.core.locks import blocking_reader
@@ -39,7 +35,6 @@ from dodona_tablets.core.version import (
     values_between,
 )
 
-SCAN_ROWS_MAX: Final = 100_000
 VERSIONS_MAX: Final = 65_535
 """Of one answer: so many a row may have in YTsaurus."""
 
@@ -58,7 +53,7 @@ def too_old(tablet: Tablet, timestamp: Timestamp) -> SnapshotTooOld:
     )
 
 
-class _Look:
+class Look:
     """What one read wants to see of each row."""
 
     __slots__ = ("at", "columns", "full", "groups", "oldest", "wanted")
@@ -79,8 +74,8 @@ class _Look:
 
 
 def lookup(tablet: Tablet, request: Lookup) -> Rows | Transaction:
-    look = _Look(tablet, request)
-    blocker = _blocker_of_keys(tablet, request.keys, look.groups, look.at)
+    look = Look(tablet, request)
+    blocker = blocker_of_keys(tablet, request.keys, look.groups, look.at)
     if blocker is not None:
         return blocker
     stores, values = tablet.stores, look.values
@@ -92,7 +87,7 @@ def lookup(tablet: Tablet, request: Lookup) -> Rows | Transaction:
     return Rows(tuple([values(chain) for chain in chains]))
 
 
-def _blocker_of_keys(
+def blocker_of_keys(
     tablet: Tablet, keys: Iterable[Key], groups: int, at: Timestamp
 ) -> Transaction | None:
     """The transaction that a read of these rows must wait for."""
@@ -106,43 +101,6 @@ def _blocker_of_keys(
             if blocker is not None:
                 return blocker
     return None
-
-
-def scan(tablet: Tablet, request: Scan | ScanArrow) -> ScanPage | Transaction:
-    look = _Look(tablet, request)
-    count_max = min(max(request.row_count_max, 1), SCAN_ROWS_MAX)
-    keys: list[Key] = []
-    found: list[Values] = []
-    resume: Key | None = None
-    for key, newest in _chains(tablet, request.lower, request.upper):
-        values = look.values(newest)
-        if values is None:
-            continue
-        keys.append(key)
-        found.append(values)
-        if len(keys) == count_max:
-            resume = successor(key)
-            break
-    upper = request.upper if resume is None else resume
-    locked = [key for key in tablet.locks if request.lower <= key < upper]
-    blocker = _blocker_of_keys(tablet, locked, look.groups, look.at)
-    return ScanPage(tuple(keys), tuple(found), resume) if blocker is None else blocker
-
-
-def _chains(tablet: Tablet, lower: Key, upper: Key) -> Iterable[tuple[Key, Version | None]]:
-    stores = tablet.stores
-    if stores.is_flat:
-        return stores.active.walk(lower, upper)
-    return ((key, chain_of(versions)) for key, versions in stores.rows(lower, upper))
-
-
-def scan_arrow(tablet: Tablet, request: ScanArrow) -> ArrowPage | Transaction:
-    page = scan(tablet, request)
-    if isinstance(page, Transaction):
-        return page
-    wanted = tablet.schema.plain_mask(request.column_mask)
-    batch = arrow_from_rows(tablet.schema, wanted, page.keys, page.rows)
-    return ArrowPage(batch, len(page.keys), page.resume)
 
 
 def _columns_to_fold(
@@ -167,7 +125,7 @@ def lookup_versions(tablet: Tablet, request: LookupVersions) -> VersionedRows | 
     schema = tablet.schema
     wanted = schema.plain_mask(request.column_mask)
     groups = schema.lock_mask(wanted) | MAIN_LOCK_MASK
-    blocker = _blocker_of_keys(tablet, request.keys, groups, request.timestamp)
+    blocker = blocker_of_keys(tablet, request.keys, groups, request.timestamp)
     if blocker is not None:
         return blocker
     found: list[tuple[RowVersion, ...]] = []

@@ -15,7 +15,8 @@ from dodona_tablets.core.locks import Holder, blocking_reader
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.participant import Participant
 from dodona_tablets.core.reads import Reads
-from dodona_tablets.core.snapshot import Read, scan
+from dodona_tablets.core.scans import scan
+from dodona_tablets.core.snapshot import Read
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 from negative.bug import BUSY, Plant, PlantedBug, Where

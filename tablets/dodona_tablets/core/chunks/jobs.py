@@ -17,7 +17,7 @@ from dodona.errors import DodonaError
 from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, Key
 from dodona_tablets.core.chunks.chunk import Chunk
-from dodona_tablets.core.chunks.compacting import compact
+from dodona_tablets.core.chunks.compacting import compacted
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.ingest import prepare_batch
 from dodona_tablets.core.chunks.rows import batches_of_rows
@@ -86,9 +86,9 @@ def batches_of(job: Job) -> Iterator[pa.RecordBatch]:
         return iter([batch] if batch.num_rows else [])
     if isinstance(job, CompactionJob):
         sources = [view.batches(KEY_MIN, KEY_MAX) for view in job.views]
-        return compact(job.schema, sources, job.terms)
+        return compacted(job.schema, sources, job.terms)
     rows = job.store.walk(KEY_MIN, KEY_MAX)
     batches = batches_of_rows(job.schema, rows, has_specials=job.store.has_marks)
     if job.terms is None:
         return batches
-    return compact(job.schema, [batches], job.terms)
+    return compacted(job.schema, [batches], job.terms)

@@ -1,0 +1,110 @@
+"""What a read of a range sees of one tablet at a timestamp, page by page.
+
+Owns: how much is in a page, and whether it is made row by row or column by column: where all rows
+are in the active store Python objects are at hand; where chunks have some, what lies in memory joins
+them as columns. Locks are looked at as lookups do. Changes nothing.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from dodona._core.arrow import arrow_from_rows, stream_of
+from dodona._core.messages import ArrowPage, Scan, ScanArrow, ScanPage
+from dodona.keys import successor
+from dodona.types import Key
+from dodona_tablets.core.chunks.rows import batches_of_rows
+from dodona_tablets.core.chunks.scanning import Page, page_of, rows_of_page
+from dodona_tablets.core.chunks.visibility import Snapshot
+from dodona_tablets.core.snapshot import Look, blocker_of_keys
+from dodona_tablets.core.store import DynamicStore
+from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.transaction import Transaction
+from dodona_tablets.core.version import Values
+
+SCAN_ROWS_MAX: Final = 100_000
+PAGE_BYTES_MAX: Final = 24 << 20
+"""Of columns: a page of longer rows has fewer of them, so that it fits into a frame."""
+
+
+def scan(tablet: Tablet, request: Scan) -> ScanPage | Transaction:
+    """A page of rows as Python objects."""
+    look = Look(tablet, request)
+    if tablet.stores.is_flat:
+        keys, rows, resume = _rows(tablet, request, look)
+    else:
+        snapshot, page = _page(tablet, request, look)
+        keys, rows = rows_of_page(snapshot, page)
+        resume = page.resume
+    blocker = _blocker(tablet, request, look, resume)
+    return ScanPage(tuple(keys), tuple(rows), resume) if blocker is None else blocker
+
+
+def scan_arrow(tablet: Tablet, request: ScanArrow) -> ArrowPage | Transaction:
+    """A page of rows as Arrow."""
+    look = Look(tablet, request)
+    if tablet.stores.is_flat:
+        keys, rows, resume = _rows(tablet, request, look)
+        count, stream = len(keys), arrow_from_rows(tablet.schema, look.wanted, keys, rows)
+    else:
+        _, page = _page(tablet, request, look)
+        resume = page.resume
+        count, stream = page.table.num_rows, stream_of(page.table)
+    blocker = _blocker(tablet, request, look, resume)
+    return ArrowPage(stream, count, resume) if blocker is None else blocker
+
+
+def _blocker(
+    tablet: Tablet, request: Scan | ScanArrow, look: Look, resume: Key | None
+) -> Transaction | None:
+    """Whom a page must wait for: those who hold locks in what it looked at."""
+    upper = request.upper if resume is None else resume
+    locked = [key for key in tablet.locks if request.lower <= key < upper]
+    return blocker_of_keys(tablet, locked, look.groups, look.at)
+
+
+def _count_max(request: Scan | ScanArrow) -> int:
+    return min(max(request.row_count_max, 1), SCAN_ROWS_MAX)
+
+
+def _rows(
+    tablet: Tablet, request: Scan | ScanArrow, look: Look
+) -> tuple[list[Key], list[Values], Key | None]:
+    """Row by row, of the active store."""
+    keys: list[Key] = []
+    found: list[Values] = []
+    count_max, values_of = _count_max(request), look.values
+    for key, newest in tablet.active.walk(request.lower, request.upper):
+        values = values_of(newest)
+        if values is not None:
+            keys.append(key)
+            found.append(values)
+            if len(keys) == count_max:
+                return keys, found, successor(key)
+    return keys, found, None
+
+
+def _page(tablet: Tablet, request: Scan | ScanArrow, look: Look) -> tuple[Snapshot, Page]:
+    """Column by column, of all stores."""
+    schema, stores = tablet.schema, tablet.stores
+    snapshot = Snapshot(schema, look.wanted, look.at, look.oldest)
+
+    def source(layer: object) -> Iterator[pa.RecordBatch]:
+        if isinstance(layer, DynamicStore):
+            rows = layer.walk(request.lower, request.upper)
+            return batches_of_rows(schema, rows, has_specials=layer.has_marks)
+        return layer.batches(request.lower, request.upper)
+
+    sources = [source(layer) for layer in (stores.active, *stores.layers)]
+    return snapshot, _cut(page_of(snapshot, sources, _count_max(request)))
+
+
+def _cut(page: Page) -> Page:
+    """As many of its rows as fit into an answer; at least one."""
+    size_bytes = page.table.nbytes
+    if size_bytes <= PAGE_BYTES_MAX:
+        return page
+    count = max(page.table.num_rows * PAGE_BYTES_MAX // size_bytes, 1)
+    keys = page.keys.slice(0, count)
+    return Page(keys, page.table.slice(0, count), successor(keys[-1].as_py()))
