@@ -84,6 +84,12 @@ class Overloaded(Unavailable):
     kind, code, status, action = "overloaded", 1703, 429, "repeat"
 
 
+class DiskFull(Overloaded):
+    """A server's disk has no space left. Nothing is lost; make room, then repeat the call."""
+
+    kind, code, status, action = "disk_full", 11104, 507, "repeat"
+
+
 class FolderInUse(Unavailable):
     """Another process, or another client in this one, has this data folder open."""
 

@@ -40,6 +40,8 @@ class Measures(NamedTuple):
     min_timestamp: Timestamp
     max_timestamp: Timestamp
     bloom: bytes
+    mask_max: int
+    """The largest of the masks, if these are numbers."""
     garbage_count: int
     """Versions that are deletions or not the newest of their key in the chunk."""
     last: LastRow
@@ -65,6 +67,7 @@ def measure(batch: pa.RecordBatch, before: LastRow) -> Measures:
         NULL_TIMESTAMP if stamps is None else Timestamp(int(stamps.min())),
         NULL_TIMESTAMP if stamps is None else Timestamp(int(stamps.max())),
         bloom_of(_hashes(keys)[begins]),
+        _mask_max(batch),
         garbage_count,
         last,
     )
@@ -84,6 +87,12 @@ def _are_writes(batch: pa.RecordBatch) -> Flags:
     if masks.type == pa.uint64():
         return np.asarray(masks.to_numpy() != 0)
     return _flags(pc.not_equal(pc.binary_length(masks), 0))
+
+
+def _mask_max(batch: pa.RecordBatch) -> int:
+    if MASK not in batch.schema.names or batch.column(MASK).type != pa.uint64():
+        return 0
+    return int(batch.column(MASK).to_numpy().max())
 
 
 def _misplaced_row(

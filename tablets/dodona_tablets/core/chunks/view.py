@@ -29,6 +29,7 @@ class ChunkView:
         assert attached.info == chunk.info, "another chunk was opened than was attached"
         self.chunk = chunk
         self.attached = attached
+        self.schema = schema
         self._mapping = Mapping(chunk.schema, schema, has_specials=chunk.has_specials)
         self._suffix = self._mapping.suffix
         self._has_timestamps = chunk.info.has_timestamps

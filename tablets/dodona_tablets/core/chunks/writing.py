@@ -37,11 +37,22 @@ def write_chunk(
     strictly within a key: AssertionError if not. None, and nothing written, if there are no rows.
     """
     writer = None
-    for block in blocks_of(batches):
+    for block in blocks_of(_laid_out(schema, batches)):
         if writer is None:
-            writer = _Writer(number, schema, block.schema.names, sink)
+            writer = _Writer(number, schema, block.schema, sink)
         writer.add(block)
     return None if writer is None else writer.finish()
+
+
+def _laid_out(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches with the very schema of their layout, that of the first."""
+    expected = None
+    for batch in batches:
+        if expected is None:
+            expected = chunk_schema(schema, layout_of(batch.schema.names))
+        assert batch.schema.names == expected.names, "a batch has another layout"
+        assert batch.schema.types == expected.types, "a batch has another layout"
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=expected)
 
 
 class _Sink:
@@ -78,14 +89,15 @@ class _Sink:
 class _Writer:
     """One file on its way."""
 
-    def __init__(self, number: int, schema: TableSchema, names: list[str], sink: BinaryIO) -> None:
+    def __init__(
+        self, number: int, schema: TableSchema, arrow_schema: pa.Schema, sink: BinaryIO
+    ) -> None:
         self._number = number
-        self._columns = schema.columns
-        self._layout = layout_of(names)
-        self._schema = chunk_schema(schema, self._layout)
-        self._end = len(_MAGIC) + self._schema.serialize().size
+        self._schema = schema
+        self._layout = layout_of(arrow_schema.names)
+        self._end = len(_MAGIC) + arrow_schema.serialize().size
         self._sink = _Sink(sink, self._end)
-        self._file = pa.ipc.new_file(self._sink, self._schema)
+        self._file = pa.ipc.new_file(self._sink, arrow_schema)
         self._blocks: list[BlockInfo] = []
         self._garbage_count = 0
         self._last = NO_ROW
@@ -95,7 +107,8 @@ class _Writer:
         if measures.misplaced_row is not None:
             row = len(self._blocks), measures.misplaced_row
             raise AssertionError(f"rows of a chunk are out of order at block and row {row}")
-        self._file.write_batch(pa.RecordBatch.from_arrays(block.columns, schema=self._schema))
+        assert measures.mask_max <= self._schema.full_mask, "a mask has strange columns"
+        self._file.write_batch(block)
         offset, self._end = self._end, self._sink.size_bytes
         self._blocks.append(
             BlockInfo(
@@ -118,7 +131,7 @@ class _Writer:
         self._file.close()
         index = ChunkIndex(
             self._number,
-            self._columns,
+            self._schema.columns,
             self._layout,
             self._sink.size_bytes,
             self._sink.head_crc32,

@@ -1,0 +1,200 @@
+"""The files of a cell's chunks: written durably, mapped into memory, removed.
+
+Owns: the folder `chunks` in a cell's data folder, and the names of files in it: NUMBER.arrow and
+NUMBER.index. A chunk has its final name from the first byte on, as nobody looks for it before the
+log says that it is there; what the log does not name is of no use, and goes at the next start.
+
+Invariants: when `write` returns a chunk, it survives a crash of the machine; when it raises, no
+part of it is left, unless the disk failed. Numbers are used once. Threads may write and remove
+chunks of different numbers at the same time, while others read.
+"""
+
+import errno
+import mmap
+import os
+import re
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+import pyarrow as pa
+
+from dodona._io.folder import sync_folder
+from dodona.errors import DataCorrupted, DiskFull
+from dodona.schema import TableSchema
+from dodona_tablets.core.chunks.checking import check_chunk
+from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.chunks.index import decode_index
+from dodona_tablets.core.chunks.info import ChunkInfo
+from dodona_tablets.core.chunks.writing import write_chunk
+
+CHUNKS_NAME: Final = "chunks"
+SYNC_BYTES: Final = 16 << 20
+"""Written between two syncs: so much at most is in the way of the log's next sync."""
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NAME: Final = re.compile(r"(\d+)\.(?:arrow|index)")
+
+
+class ChunkFiles:
+    """The chunks of one cell, by number."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is the cell's data folder, which is there and locked. Raises OSError."""
+        self.path = folder / CHUNKS_NAME
+        self.path.mkdir(exist_ok=True)
+        sync_folder(folder)
+
+    def write(
+        self, number: int, schema: TableSchema, batches: Iterable[pa.RecordBatch]
+    ) -> ChunkInfo | None:
+        """Write a chunk, durably; None if there are no rows. See `write_chunk`.
+
+        Raises DiskFull if there is no space for it, OSError if the disk fails.
+        """
+        data_path, index_path = self._paths(number)
+        assert not data_path.exists(), f"chunk {number} was written before"
+        with _removed_on_error(data_path, index_path), _told_if_full(self.path):
+            with _durable_file(data_path) as file:
+                written = write_chunk(number, schema, batches, cast("BinaryIO", file))
+            if written is None:
+                data_path.unlink()
+                return None
+            info, index = written
+            with _durable_file(index_path) as file:
+                file.write(index)
+            sync_folder(self.path)
+        return info
+
+    def open(self, info: ChunkInfo, *, in_memory: bool = False) -> Chunk:
+        """Open a chunk: over its files, or over copies of them in memory.
+
+        Raises DataCorrupted if a file is missing, or not what the description says.
+        """
+        data_path, index_path = self._paths(info.number)
+        read = _read if in_memory else _mapped
+        return Chunk(info, read(data_path), read(index_path), str(data_path))
+
+    def remove(self, number: int) -> None:
+        """Remove a chunk that the log does not name any more. Whoever has it open may go on reading
+        it. Raises OSError."""
+        for path in reversed(self._paths(number)):
+            path.unlink(missing_ok=True)
+
+    def remove_orphans(self, known: Container[int]) -> list[int]:
+        """Remove the chunks that are not among the `known` ones, at a start, before anything is
+        written: what a crash left behind. Returns their numbers. Raises OSError."""
+        numbers = {int(found[1]) for found in map(_NAME.fullmatch, os.listdir(self.path)) if found}
+        orphans = sorted(number for number in numbers if number not in known)
+        for number in orphans:
+            self.remove(number)
+        return orphans
+
+    def size_bytes(self) -> int:
+        """Of all files, with those that are being written or removed."""
+        total = 0
+        for path in self.path.iterdir():
+            with suppress(FileNotFoundError):
+                total += path.stat().st_size
+        return total
+
+    def _paths(self, number: int) -> tuple[Path, Path]:
+        return _paths(self.path, number)
+
+
+def verify_chunk(path: Path, number: int) -> ChunkInfo:
+    """Check all of a chunk in a folder of chunks, and describe it: whoever has a log compares.
+
+    Raises DataCorrupted, which names the file and the place.
+    """
+    data_path, index_path = _paths(path, number)
+    raw_index = _mapped(index_path)
+    index, checksum = decode_index(raw_index, str(index_path))
+    if index.number != number:
+        text = f"the index is that of chunk {index.number}"
+        raise DataCorrupted(text, path=str(index_path), chunk=number)
+    info = index.describe(checksum)
+    check_chunk(Chunk(info, _mapped(data_path), raw_index, str(data_path)))
+    return info
+
+
+def _paths(folder: Path, number: int) -> tuple[Path, Path]:
+    return folder / f"{number}.arrow", folder / f"{number}.index"
+
+
+# Reading
+
+
+def _read(path: Path) -> bytes:
+    with _missing_told(path):
+        return path.read_bytes()
+
+
+def _mapped(path: Path) -> mmap.mmap | bytes:
+    """A file as memory. It stays there when the file is removed."""
+    with _missing_told(path), path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:  # can't be mapped
+            return b""
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+@contextmanager
+def _missing_told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataCorrupted("a file of a chunk is missing", path=str(path)) from error
+
+
+# Writing
+
+
+class _SyncedFile:
+    """A file that is synced as it grows."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._unsynced_bytes = 0
+
+    def write(self, data: Any) -> int:
+        written = self._file.write(data)
+        self._unsynced_bytes += written
+        if self._unsynced_bytes >= SYNC_BYTES:
+            self._file.flush()
+            os.fdatasync(self._file.fileno())
+            self._unsynced_bytes = 0
+        return written
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+@contextmanager
+def _durable_file(path: Path) -> Iterator[_SyncedFile]:
+    """A new file; what it holds is durable at the end."""
+    with path.open("xb") as file:
+        yield _SyncedFile(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _removed_on_error(*paths: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        for path in paths:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _told_if_full(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        raise DiskFull(f"no space for a chunk: {error.strerror}", path=str(path)) from error
