@@ -137,7 +137,7 @@ class Cores:
         self._node = NodeCore(CELL, ADDRESS, LIMITS)
         for record in log.read():
             self._node.replay(record)
-        files = ChunkFiles(log.folder)
+        files = ChunkFiles(log.path)
         open_chunks(self._node, files)
         self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._jobs = Jobs(files, COMPACTION_BYTES_PER_S, self._deliver, self._fail)
@@ -218,10 +218,12 @@ class Cores:
     def finish(self) -> None:
         """Bring rows into chunks before a clean end, as far as there is time."""
         until_s = time.monotonic() + DRAIN_S_MAX
-        while not self._node.is_drained and time.monotonic() < until_s:
+        while time.monotonic() < until_s:
             self._node.drain(read_clock())
             self._write_all()
-            time.sleep(0 if self._node.is_drained else DRAIN_STEP_S)
+            if self._node.is_drained:
+                break
+            time.sleep(DRAIN_STEP_S)
             self._take_results()
         self._node.finish(read_clock())
         self._write_all()
@@ -291,7 +293,7 @@ class Cores:
             case RemoveChunks():
                 self._jobs.remove(effect)
             case TruncateLog():
-                self._log.truncate(effect)
+                self._log.truncate_before(effect.checkpoint)
             case _:
                 raise AssertionError(f"an effect that one cell alone can't have: {effect}")
         return None

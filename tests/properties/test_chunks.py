@@ -12,10 +12,10 @@ from dodona.keys import successor
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Key, Timestamp
 from dodona_tablets.core.chunks.checking import check_chunk
-from dodona_tablets.core.chunks.reading import Version, versions_of
+from dodona_tablets.core.chunks.reading import versions_of
 from dodona_tablets.core.chunks.rows import batches_of_rows, rows_of_batches
 from dodona_tablets.core.chunks.view import ChunkView
-from dodona_tablets.core.row import bits_of
+from dodona_tablets.core.version import Version, bits_of
 from unit.tablets.chunks.making import Made, Rows, items_of, made, small_blocks
 
 EXAMPLES = settings(

@@ -140,6 +140,7 @@ def _checkpoint(cell: Cell, record: Checkpoint) -> None:
     if cell.cluster == NO_CLUSTER and not cell.tablets:
         _restore(cell, record)
     cell.checkpoint = record.number
+    cell.next_chunk = record.next_chunk  # some may have been taken for work that did not end
     if cell.may_misbehave:
         seen = replace(checkpoint_of(cell), outcomes=record.outcomes)
         assert seen == record, "replay came to another state"
@@ -147,7 +148,6 @@ def _checkpoint(cell: Cell, record: Checkpoint) -> None:
 
 def _restore(cell: Cell, record: Checkpoint) -> None:
     cell.cluster = record.cluster
-    cell.next_chunk = record.next_chunk
     cell.outcomes.raise_watermark(record.watermark)
     for transaction, timestamp in record.outcomes:
         cell.outcomes.put(transaction, timestamp)

@@ -1,7 +1,7 @@
 """What a read of a range sees of one tablet at a timestamp, page by page.
 
 Owns: how much is in a page, and whether it is made row by row or column by column: where all rows
-are in the active store Python objects are at hand; where chunks have some, what lies in memory joins
+are in the active store there are Python objects; where chunks have some, what lies in memory joins
 them as columns. Locks are looked at as lookups do. Changes nothing.
 """
 
@@ -16,6 +16,7 @@ from dodona.keys import successor
 from dodona.types import Key
 from dodona_tablets.core.chunks.rows import batches_of_rows
 from dodona_tablets.core.chunks.scanning import Page, page_of, rows_of_page
+from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.visibility import Snapshot
 from dodona_tablets.core.snapshot import Look, blocker_of_keys
 from dodona_tablets.core.store import DynamicStore
@@ -33,12 +34,11 @@ def scan(tablet: Tablet, request: Scan) -> ScanPage | Transaction:
     look = Look(tablet, request)
     if tablet.stores.is_flat:
         keys, rows, resume = _rows(tablet, request, look)
+        answer = ScanPage(tuple(keys), tuple(rows), resume)
     else:
         snapshot, page = _page(tablet, request, look)
-        keys, rows = rows_of_page(snapshot, page)
-        resume = page.resume
-    blocker = _blocker(tablet, request, look, resume)
-    return ScanPage(tuple(keys), tuple(rows), resume) if blocker is None else blocker
+        answer = ScanPage(*rows_of_page(snapshot, page), page.resume)
+    return _blocker(tablet, request, look, answer.resume) or answer
 
 
 def scan_arrow(tablet: Tablet, request: ScanArrow) -> ArrowPage | Transaction:
@@ -51,8 +51,7 @@ def scan_arrow(tablet: Tablet, request: ScanArrow) -> ArrowPage | Transaction:
         _, page = _page(tablet, request, look)
         resume = page.resume
         count, stream = page.table.num_rows, stream_of(page.table)
-    blocker = _blocker(tablet, request, look, resume)
-    return ArrowPage(stream, count, resume) if blocker is None else blocker
+    return _blocker(tablet, request, look, resume) or ArrowPage(stream, count, resume)
 
 
 def _blocker(
@@ -90,7 +89,7 @@ def _page(tablet: Tablet, request: Scan | ScanArrow, look: Look) -> tuple[Snapsh
     schema, stores = tablet.schema, tablet.stores
     snapshot = Snapshot(schema, look.wanted, look.at, look.oldest)
 
-    def source(layer: object) -> Iterator[pa.RecordBatch]:
+    def source(layer: DynamicStore | ChunkView) -> Iterator[pa.RecordBatch]:
         if isinstance(layer, DynamicStore):
             rows = layer.walk(request.lower, request.upper)
             return batches_of_rows(schema, rows, has_specials=layer.has_marks)

@@ -31,7 +31,7 @@ BATCH_THREADS: Final = 2
 """One writes while the other encodes."""
 
 Result = Built | Failure | None
-Deliver = Callable[[Any, Result], None]
+Deliver = Callable[[Any, Result], object]
 
 
 class Jobs:
@@ -42,7 +42,7 @@ class Jobs:
         files: ChunkFiles,
         compaction_bytes_per_s: int,
         deliver: Deliver,
-        fail: Callable[[BaseException], None],
+        fail: Callable[[BaseException], object],
     ) -> None:
         """Results go to `deliver`, with their token; what must not be survived to `fail`."""
         self._files = files

@@ -65,7 +65,19 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
             lambda token, result: call(runtime.call, core.handle_job, token, result),
             lambda error: call(runtime.fail, error),
         )
-        handlers.update({RunJob: jobs.run, RemoveChunks: jobs.remove, TruncateLog: log.truncate})
+        handlers.update(
+            {
+                RunJob: jobs.run,
+                RemoveChunks: jobs.remove,
+                TruncateLog: lambda effect: log.truncate_before(effect.checkpoint),
+            }
+        )
+            {
+                RunJob: jobs.run,
+                RemoveChunks: jobs.remove,
+                TruncateLog: lambda effect: log.truncate_before(effect.checkpoint),
+            }
+        )
         links.open(runtime)
         runtime.start()
         yield

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dodona._core.effects import AskTimestamps
-from dodona._core.messages import Scan, ScanArrow, ScanPage
+from dodona._core.messages import Scan, ScanPage
 from dodona.types import MAX_TIMESTAMP, SYNC_LAST_COMMITTED, CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.locks import Holder, blocking_reader
@@ -35,7 +35,7 @@ def skip_what_is_not_resolved(patch: pytest.MonkeyPatch) -> None:
 
 
 def lose_rows_that_are_locked(patch: pytest.MonkeyPatch) -> None:
-    def planted(tablet: Tablet, request: Scan | ScanArrow) -> ScanPage | Transaction:
+    def planted(tablet: Tablet, request: Scan) -> ScanPage | Transaction:
         page = scan(tablet, request)
         if isinstance(page, Transaction):
             return page

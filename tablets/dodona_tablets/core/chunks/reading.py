@@ -13,13 +13,7 @@ from dodona.schema import TableSchema
 from dodona.types import Key, Timestamp
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, SHARED, TIMESTAMP
 from dodona_tablets.core.chunks.values import Getter, getter_of, mask_getter, numbers_of
-from dodona_tablets.core.version import bits_of
-
-PlainVersion = tuple[Timestamp, int, tuple[Any, ...], Any]
-MarkedVersion = tuple[Timestamp, int, tuple[Any, ...], Any, int, int]
-Version = PlainVersion | MarkedVersion
-"""Timestamp, mask, values, the next older version of the row or None; where the version has
-specialities the mask of changes of aggregates, and that of shared locks."""
+from dodona_tablets.core.version import Version, bits_of
 
 Plan = tuple[int, tuple[int, ...]]
 """A mask of a table's value columns, and the value columns of a batch that give their values."""

@@ -15,8 +15,8 @@ from dodona._core.arrow import array_of
 from dodona.schema import TableSchema
 from dodona.types import Key
 from dodona_tablets.core.chunks.layout import chunk_schema
-from dodona_tablets.core.chunks.reading import Version, versions_of
-from dodona_tablets.core.version import bits_of
+from dodona_tablets.core.chunks.reading import versions_of
+from dodona_tablets.core.version import Version, bits_of
 
 SLICE_ROWS: Final = 4096
 SPREADS_MAX: Final = 4096

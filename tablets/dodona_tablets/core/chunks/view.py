@@ -19,7 +19,8 @@ from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.layout import BLOCK_ROWS_MAX
 from dodona_tablets.core.chunks.mapping import Mapping
-from dodona_tablets.core.chunks.reading import Version, VersionReader
+from dodona_tablets.core.chunks.reading import VersionReader
+from dodona_tablets.core.version import Version
 
 
 class ChunkView:

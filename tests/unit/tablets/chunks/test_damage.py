@@ -17,9 +17,10 @@ from dodona_tablets.core.chunks.checking import check_chunk
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.index import ChunkIndex, decode_index, encode_index
 from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
-from dodona_tablets.core.chunks.reading import Version, versions_of
+from dodona_tablets.core.chunks.reading import versions_of
 from dodona_tablets.core.chunks.statistics import measure
 from dodona_tablets.core.chunks.view import ChunkView
+from dodona_tablets.core.version import Version
 from unit.tablets.chunks.making import Made, Rows, key, made_of, small_blocks
 
 SMALL = TableSchema.parse([Column("id", "int64", sort_order="ascending"), Column("a", "utf8")])

@@ -9,8 +9,9 @@ from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Key, Timestamp
 from dodona_tablets.core.chunks import block
 from dodona_tablets.core.chunks.layout import chunk_schema
-from dodona_tablets.core.chunks.reading import Version, versions_of
+from dodona_tablets.core.chunks.reading import versions_of
 from dodona_tablets.core.chunks.view import ChunkView
+from dodona_tablets.core.version import Version
 from unit.tablets.chunks.making import (
     FULL,
     SCHEMA,

@@ -1,0 +1,228 @@
+"""Chunks become one, and old versions go: which are chosen, what stays, and who is waited for."""
+
+import pytest
+
+from dodona._core.effects import RemoveChunks
+from dodona._core.messages import CommitOne, Failure, RowLock
+from dodona.errors import Overloaded
+from dodona.types import CellId, TableSettings, Timestamp
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.compaction import CompactionToken, tier_of
+from dodona_tablets.core.records import ChunksCompacted
+from dodona_tablets.core.tablet import Tablet
+from unit.tablets.cells import ATOMIC, SECOND, Bench, changes, delete, key, put
+
+CELL = CellId(0)
+SOON = TableSettings(dynamic_store_auto_flush_period=1_000)
+AT_ONCE = TableSettings(dynamic_store_auto_flush_period=1_000, min_data_ttl=0, max_data_ttl=0)
+CLEANING = CellLimits(clean_period_ms=10_000)
+
+
+def let_time_pass(bench: Bench, seconds: float) -> None:
+    for _ in range(int(seconds)):
+        bench.pass_time(1)
+        bench.answer_oracle()
+
+
+def compacted(bench: Bench) -> list[ChunksCompacted]:
+    return [record for record in bench.logs[CELL] if isinstance(record, ChunksCompacted)]
+
+
+def tablet_of(bench: Bench) -> Tablet:
+    return bench.nodes[CELL].cell.tablets[ATOMIC]
+
+
+def flush_each(bench: Bench, *values: int) -> list[Timestamp]:
+    """Each value of row 1 in a chunk of its own."""
+    stamps = []
+    for value in values:
+        stamps.append(bench.commit(put(1, value), put(value, value)))
+        let_time_pass(bench, 2)
+    return stamps
+
+
+def test_chunks_of_one_size_become_one_that_reads_the_same() -> None:
+    bench = Bench(settings=SOON)
+    stamps = flush_each(bench, 10, 20, 30, 40)
+    assert len(tablet_of(bench).stores.chunks) == 4
+    assert compacted(bench) == []  # their stores are still there for those who look for conflicts
+    let_time_pass(bench, 90)
+    (record,) = compacted(bench)
+    assert len(record.removed) == 4
+    assert len(tablet_of(bench).stores.chunks) == 1
+    assert sorted(bench.files[CELL]) == sorted(bench.nodes[CELL].chunks_needed())
+    for at, value in zip(stamps, (10, 20, 30, 40), strict=True):
+        assert bench.read(1, at) == (value, None)
+    bench.start(CELL)
+    for at, value in zip(stamps, (10, 20, 30, 40), strict=True):
+        assert bench.read(1, at) == (value, None)
+
+
+def test_few_chunks_stay_as_they_are() -> None:
+    bench = Bench(settings=SOON)
+    flush_each(bench, 10, 20, 30)
+    let_time_pass(bench, 200)
+    assert compacted(bench) == []
+
+
+def test_a_table_may_be_spared() -> None:
+    settings = TableSettings(
+        dynamic_store_auto_flush_period=1_000, enable_compaction_and_partitioning=False
+    )
+    bench = Bench(settings=settings)
+    flush_each(bench, 10, 20, 30, 40, 50)
+    let_time_pass(bench, 200)
+    assert compacted(bench) == []
+    assert len(tablet_of(bench).stores.chunks) == 5
+
+
+def test_old_versions_go_and_reads_below_are_told_so() -> None:
+    bench = Bench(settings=AT_ONCE, limits=CLEANING)
+    first = bench.commit(put(1, 1))
+    bench.commit(put(1, 2))
+    bench.commit(delete(2))
+    let_time_pass(bench, 60)
+    assert bench.read(1, first) == (1, None)
+    let_time_pass(bench, 60)
+    (record,) = compacted(bench)
+    assert tablet_of(bench).retained_timestamp == record.retained
+    assert [it[1] for _, it in tablet_of(bench).dump()] == [pytest.approx(it[1]) for it in []] or [
+        len(versions) for _, versions in tablet_of(bench).dump()
+    ] == [1]
+    reply = bench.answer(bench.lookup(1, at=first))
+    assert isinstance(reply, Failure)
+    assert reply.attributes["retained_timestamp"] == record.retained
+    assert bench.read(1, record.retained) == bench.read(1) == (2, None)
+    bench.start(CELL)
+    assert isinstance(bench.answer(bench.lookup(1, at=first)), Failure)
+    assert bench.read(1) == (2, None)
+
+
+def test_a_chunk_that_was_cleaned_is_not_cleaned_again() -> None:
+    bench = Bench(settings=AT_ONCE, limits=CLEANING)
+    bench.commit(put(1, 1))
+    bench.commit(put(1, 2))
+    let_time_pass(bench, 400)
+    assert len(compacted(bench)) == 1
+
+
+def test_a_chunk_without_garbage_is_left_alone_and_keeps_its_history() -> None:
+    bench = Bench(settings=AT_ONCE, limits=CLEANING)
+    first = bench.commit(put(1, 1))
+    let_time_pass(bench, 200)
+    assert compacted(bench) == []
+    assert bench.read(1, Timestamp(first - 1)) is None
+
+
+def test_a_chunk_of_which_nothing_is_left_goes() -> None:
+    settings = TableSettings(
+        dynamic_store_auto_flush_period=1_000,
+        min_data_ttl=0,
+        max_data_ttl=0,
+        min_data_versions=0,
+    )
+    bench = Bench(settings=settings, limits=CLEANING)
+    bench.commit(put(1, 1))
+    let_time_pass(bench, 200)
+    assert tablet_of(bench).stores.chunks == []
+    assert bench.files[CELL] == {}
+    assert bench.read(1) is None
+
+
+def test_a_transaction_that_stays_prepared_holds_everything_back() -> None:
+    bench = Bench(2, settings=AT_ONCE, limits=CLEANING)
+    for value in (1, 2):
+        bench.commit(put(1, value))
+    bench.timestamp()
+    start = bench.begin()
+    bench.prepare(start, put(2, 2), cell=0)
+    bench.answer_oracle()
+    for value in (3, 4):
+        bench.commit(put(1, value))
+    bench.nodes.pop(CellId(1))  # the coordinator can't recover it
+    let_time_pass(bench, 200)
+    assert all(record.retained < start for record in compacted(bench))
+    assert tablet_of(bench).retained_timestamp < start
+    (versions,) = [it for row, it in tablet_of(bench).dump() if row == key(1)]
+    assert [version[2][0] for version in versions][-3:] == [2, 3, 4]
+
+
+def test_the_retained_timestamp_leaves_room_for_every_transaction() -> None:
+    bench = Bench(settings=AT_ONCE, limits=CLEANING)
+    for value in range(3):
+        bench.commit(put(1, value))
+    while not compacted(bench):  # at that instant, and not long after, it has to be so far behind
+        let_time_pass(bench, 1)
+    assert compacted(bench)[0].retained <= bench.oracle - 75 * SECOND
+
+
+def test_a_compaction_that_fails_is_tried_again_later() -> None:
+    bench = Bench(settings=SOON)
+    flush_each(bench, 10, 20, 30, 40)
+    bench.holds_jobs = True
+    let_time_pass(bench, 90)
+    ((_, effect),) = bench.jobs
+    assert isinstance(effect.token, CompactionToken)
+    assert bench.nodes[CELL].statistics().compacting["chunks"] == 4
+    bench.jobs.clear()
+    node = bench.nodes[CELL]
+    node.handle_job(effect.token, Failure(Overloaded.kind, "no space"), bench.now)
+    assert node.statistics().compacting == {}
+    assert node.statistics().last_failure == "no space"
+    assert bench.read(10) == (10, None)
+    let_time_pass(bench, 40)
+    bench.finish_jobs()
+    assert len(compacted(bench)) == 1
+
+
+def test_what_a_tablet_has_not_any_more_is_not_replaced() -> None:
+    """The tablet was altered so that its chunks are others' meanwhile: the new file goes."""
+    bench = Bench(settings=SOON)
+    flush_each(bench, 10, 20, 30, 40)
+    bench.holds_jobs = True
+    let_time_pass(bench, 90)
+    ((_, effect),) = bench.jobs
+    node = bench.nodes[CELL]
+    del node.cell.tablets[ATOMIC]
+    bench.finish_jobs()
+    assert compacted(bench) == []
+    assert effect.job.number not in bench.files[CELL]
+
+
+def test_read_locks_are_forgotten_when_no_transaction_could_meet_them() -> None:
+    bench = Bench(settings=AT_ONCE)
+    bench.commit(put(3, 3))
+    start = bench.begin()
+    lock = RowLock(key(3), 1, "shared_strong")
+    bench.ask(CommitOne(start, (changes(locks=(lock,)),)))
+    bench.answer_oracle()
+    let_time_pass(bench, 60)
+    assert len(tablet_of(bench).locks) == 1  # it may still stop somebody
+    let_time_pass(bench, 60)
+    assert tablet_of(bench).locks == {}
+
+
+def test_tiers_grow_by_a_ratio() -> None:
+    from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
+
+    def tier(size_bytes: int) -> int:
+        stamp = Timestamp(1)
+        info = ChunkInfo(1, 1, size_bytes, key(1), key(1), stamp, stamp, 0, 0)
+        return tier_of(AttachedChunk(info))
+
+    assert [tier(size) for size in (1, (1 << 20) - 1, 1 << 20, 4 << 20, 16 << 20)] == [0, 0, 1, 2, 3]
+
+
+def test_files_go_behind_the_record_that_replaced_them() -> None:
+    bench = Bench(settings=SOON)
+    flush_each(bench, 10, 20, 30, 40)
+    bench.holds_jobs = True
+    let_time_pass(bench, 90)
+    ((_, effect),) = bench.jobs
+    bench.jobs.clear()
+    from dodona_tablets.core.chunks.jobs import build
+
+    result = build(effect.job)
+    bench.nodes[CELL].handle_job(effect.token, result, bench.now)
+    kinds = [type(it).__name__ for it in bench.nodes[CELL].take_effects()]
+    assert kinds.index("Append") < kinds.index(RemoveChunks.__name__)
