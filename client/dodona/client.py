@@ -239,10 +239,11 @@ class Client(Catalog):
         stamp: Timestamp | None = None,
     ) -> int:
         """Write a `pyarrow.Table`, a record batch, or an iterable of these, to a table of
-        atomicity none. → rows written. Absent columns become null. `stamp` is the rows' timestamp:
-        this client's clock unless given. Raises InvalidRequest, SchemaViolation, TableNotMounted,
-        Overloaded, Unavailable; attributes say what had been written: `row_count` before the part
-        that failed, and of that the tablets `applied`, `not_applied`, `unknown`.
+        atomicity none. → how many rows were given. Of rows with one key the last is written. Absent
+        columns become null. `stamp` is the rows' timestamp: this client's clock unless given.
+        Raises InvalidRequest, SchemaViolation (with the `row_index` of a key), TableNotMounted,
+        Overloaded, Unavailable; attributes say what had been written: the first `row_count` rows,
+        and of the part behind them the tablets `applied`, `not_applied`, `unknown`.
         ("Non-atomic transactions")"""
         return self._run(self._session.write_arrow(path, data, durability, stamp))
 

@@ -8,7 +8,6 @@ taken back when a job fails.
 import logging
 import time
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -23,9 +22,9 @@ from pyspark_dodona.options import WriteOptions
 if TYPE_CHECKING:
     import pyarrow
 
-GROUP_BATCHES: Final = 4
-"""Handed to the client together, so that several messages are under way. Spark makes a batch of
-10,000 rows, or of 64 MB if that is less."""
+GROUP_BYTES: Final = 64 << 20
+"""Of batches that are handed to the client together, so that it has long messages to send: Spark
+makes batches of 10,000 rows, or of 64 MB if that is less."""
 
 STAMP_AGE_S_MAX: Final = 30
 """Nodes refuse a stamp that is a minute off: later rows of a long job get the time of sending."""
@@ -69,7 +68,7 @@ class TableWriter(DataSourceArrowWriter):
         """One task: its rows, each to the tablet that it belongs to. Raises DodonaError."""
         options = self._options
         row_count = 0
-        while group := [arrow_from_spark(batch) for batch in islice(iterator, GROUP_BATCHES)]:
+        for group in _groups(iterator):
             row_count += connect(options.url).write_arrow(
                 options.path, group, durability=options.durability, stamp=self._stamp()
             )
@@ -93,6 +92,19 @@ class TableWriter(DataSourceArrowWriter):
             "are in the table: writing all of them again is safe",
             *(self._options.path, done, len(messages)),
         )
+
+
+def _groups(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[list[pyarrow.RecordBatch]]":
+    group: list[pyarrow.RecordBatch] = []
+    size_bytes = 0
+    for batch in batches:
+        group.append(arrow_from_spark(batch))
+        size_bytes += batch.nbytes
+        if size_bytes >= GROUP_BYTES:
+            yield group
+            group, size_bytes = [], 0
+    if group:
+        yield group
 
 
 def _unix_us() -> int:

@@ -470,5 +470,5 @@ def _numpy() -> Any:
     try:
         import numpy
     except ImportError as error:
-        raise InvalidRequest("Arrow needs numpy: pip install 'dodona[server]'") from error
+        raise InvalidRequest("bulk writes need numpy: pip install 'dodona[server]'") from error
     return numpy

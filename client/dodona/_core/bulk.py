@@ -48,11 +48,12 @@ SAMPLE_ROWS: Final = 1024
 def write_arrow(
     context: Context, path: str, data: Any, durability: Durability, stamp: Timestamp | None
 ) -> Protocol[int]:
-    """Write a `pyarrow.Table`, a record batch, or any iterable of these. → rows written.
+    """Write a `pyarrow.Table`, a record batch, or any iterable of these. → how many rows it had.
 
     Absent columns become null. `stamp` is the client's clock unless given. Raises SchemaViolation
-    before anything of the part concerned is sent. An error's attributes say how many rows had been
-    written (`row_count`), and of the last part which tablets have theirs.
+    before anything of the part concerned is sent. An error's attributes say how many rows from the
+    first one on had been written (`row_count`), and of the part behind them which tablets have
+    theirs.
     """
     if durability not in ("sync", "async"):
         raise InvalidRequest(f'Durability must be "sync" or "async", not {durability!r}')

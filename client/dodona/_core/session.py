@@ -333,7 +333,7 @@ class Session:
         durability: Durability = "sync",
         stamp: Timestamp | None = None,
     ) -> Protocol[int]:
-        """→ rows written. See `bulk.write_arrow`."""
+        """→ how many rows were given. See `bulk.write_arrow`."""
         return bulk.write_arrow(self._context, path, data, durability, stamp)
 
     # ---- what became of a transaction

@@ -27,7 +27,7 @@ from dodona._core.codec import (
     decode_replies,
     encode_frame,
 )
-from dodona._core.messages import CellMessage, DataRequest, Failure, Reply
+from dodona._core.messages import CellMessage, DataRequest, Failure, Reply, WriteArrow
 from dodona.errors import InvalidRequest
 from dodona.types import CellId
 
@@ -92,6 +92,7 @@ class Peer:
         self._timeout = timeout_ms / 1000
         self._pending: dict[int, asyncio.Future[Reply] | _Callback] = {}
         self._outgoing: list[Envelope] = []
+        self._is_bulk_outgoing = False
         self._last_id = ONE_WAY
         self._is_flush_due = False
         self._is_closed = False
@@ -135,6 +136,8 @@ class Peer:
         self._last_id += 1
         self._pending[self._last_id] = waiter
         self._outgoing.append((self._last_id, body))
+        if type(body) is WriteArrow:
+            self._is_bulk_outgoing = True
         if self._sweeper is None:
             self._sweep_later(self._timeout / SWEEPS_PER_TIMEOUT)
         return True
@@ -171,7 +174,12 @@ class Peer:
             self._reach()
         elif not self._is_paused and self._outgoing:
             envelopes, self._outgoing = self._outgoing, []
-            self._send(self._transport, envelopes)
+            if self._is_bulk_outgoing:
+                self._is_bulk_outgoing = False
+                for envelope in envelopes:  # a server begins with one while the next is on its way
+                    self._send(self._transport, [envelope])
+            else:
+                self._send(self._transport, envelopes)
 
     def _send(self, transport: WSTransport, envelopes: list[Envelope]) -> None:
         if len(envelopes) > ENVELOPES_MAX:

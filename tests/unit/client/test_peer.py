@@ -20,10 +20,11 @@ from dodona._core.messages import (
     TellAbort,
     TimestampRange,
     WriteArrow,
+    WriteNonAtomic,
 )
 from dodona._io import peer as peer_module
 from dodona._io.peer import Peer, rpc_url
-from dodona.types import CellId, Revision, TabletId, Timestamp, TransactionId
+from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TransactionId
 from unit.client.endpoint import Endpoint, Timestamps, serving
 
 pytestmark = pytest.mark.anyio
@@ -266,23 +267,34 @@ async def test_a_frame_may_come_in_fragments() -> None:
         assert await pending == Aborted(TransactionId(1))
 
 
-def bulk(size_bytes: int) -> WriteArrow:
-    return WriteArrow(TabletId(1), Revision(1), Timestamp(1), True, bytes(size_bytes))
+def long(size_bytes: int) -> WriteNonAtomic:
+    writes = ((Key(b"k"), 1, (bytes(size_bytes),)),)
+    return WriteNonAtomic(TabletId(1), Revision(1), Timestamp(1), True, writes)
 
 
 async def test_long_requests_are_divided_among_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_module, "FRAME_BYTES_MAX", 10_000)
     taken = Committed(TransactionId(1), Timestamp(1))
     async with serving(lambda body: taken) as endpoint, connected(endpoint) as peer:
-        replies = await asyncio.gather(*[peer.call(bulk(3_000)) for _ in range(20)])
+        replies = await asyncio.gather(*[peer.call(long(3_000)) for _ in range(20)])
         assert replies == [taken] * 20
         assert sum(endpoint.frame_sizes) == 20
         assert max(endpoint.frame_sizes) <= 3
-        order = [peer.call(bulk(20_000)), peer.call(bulk(10))]
+        order = [peer.call(long(20_000)), peer.call(long(10))]
         too_long, fine = await asyncio.gather(*order)
         assert isinstance(too_long, Failure)
         assert (too_long.kind, too_long.attributes) == ("limit_exceeded", {"is_sent": False})
         assert fine == taken
+
+
+async def test_bulk_requests_have_frames_of_their_own() -> None:
+    taken = Committed(TransactionId(1), Timestamp(1))
+    batch = WriteArrow(TabletId(1), Revision(1), Timestamp(1), True, b"rows")
+    async with serving(lambda body: taken) as endpoint, connected(endpoint) as peer:
+        calls = [peer.call(it) for it in (long(10), batch, batch)]
+        assert await asyncio.gather(*calls) == [taken] * 3
+        assert await asyncio.gather(*[peer.call(long(10)) for _ in range(3)]) == [taken] * 3
+        assert endpoint.frame_sizes == [1, 1, 1, 3]
 
 
 async def test_a_frame_holds_a_bounded_number_of_requests(
