@@ -94,6 +94,9 @@ class Bench:
         self.mischief = mischief
         self.nodes: dict[CellId, NodeCore] = {}
         self.logs: dict[CellId, list[Record]] = {}
+        """What a restart finds."""
+        self.appended: dict[CellId, list[Record]] = {}
+        """All that was ever written there."""
         self.replies: dict[Any, list[Reply]] = {}
         self.asked: list[tuple[CellId, Any]] = []
         self.in_flight: list[tuple[CellId, Any]] = []
@@ -109,6 +112,7 @@ class Bench:
 
     def add(self, cell: CellId) -> None:
         self.logs.setdefault(cell, [])
+        self.appended.setdefault(cell, [])
         self.files.setdefault(cell, {})
         self.start(cell)
         self.assign(cell, [])  # it joins
@@ -163,6 +167,7 @@ class Bench:
             match effect:
                 case Append():
                     self.logs[cell].append(effect.record)
+                    self.appended[cell].append(effect.record)
                 case ReplyTo() | ReplyAtOnce():
                     self.replies.setdefault(effect.route, []).append(effect.body)
                 case AskTimestamps():

@@ -1,12 +1,12 @@
 """Chunks become one, and old versions go: which are chosen, what stays, and who is waited for."""
 
-import pytest
-
 from dodona._core.effects import RemoveChunks
 from dodona._core.messages import CommitOne, Failure, RowLock
 from dodona.errors import Overloaded
 from dodona.types import CellId, TableSettings, Timestamp
 from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
+from dodona_tablets.core.chunks.jobs import build
 from dodona_tablets.core.compaction import CompactionToken, tier_of
 from dodona_tablets.core.records import ChunksCompacted
 from dodona_tablets.core.tablet import Tablet
@@ -25,7 +25,7 @@ def let_time_pass(bench: Bench, seconds: float) -> None:
 
 
 def compacted(bench: Bench) -> list[ChunksCompacted]:
-    return [record for record in bench.logs[CELL] if isinstance(record, ChunksCompacted)]
+    return [record for record in bench.appended[CELL] if isinstance(record, ChunksCompacted)]
 
 
 def tablet_of(bench: Bench) -> Tablet:
@@ -86,9 +86,7 @@ def test_old_versions_go_and_reads_below_are_told_so() -> None:
     let_time_pass(bench, 60)
     (record,) = compacted(bench)
     assert tablet_of(bench).retained_timestamp == record.retained
-    assert [it[1] for _, it in tablet_of(bench).dump()] == [pytest.approx(it[1]) for it in []] or [
-        len(versions) for _, versions in tablet_of(bench).dump()
-    ] == [1]
+    assert [len(versions) for _, versions in tablet_of(bench).dump()] == [1]
     reply = bench.answer(bench.lookup(1, at=first))
     assert isinstance(reply, Failure)
     assert reply.attributes["retained_timestamp"] == record.retained
@@ -203,14 +201,18 @@ def test_read_locks_are_forgotten_when_no_transaction_could_meet_them() -> None:
 
 
 def test_tiers_grow_by_a_ratio() -> None:
-    from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
-
     def tier(size_bytes: int) -> int:
         stamp = Timestamp(1)
         info = ChunkInfo(1, 1, size_bytes, key(1), key(1), stamp, stamp, 0, 0)
         return tier_of(AttachedChunk(info))
 
-    assert [tier(size) for size in (1, (1 << 20) - 1, 1 << 20, 4 << 20, 16 << 20)] == [0, 0, 1, 2, 3]
+    assert [tier(size) for size in (1, (1 << 20) - 1, 1 << 20, 4 << 20, 16 << 20)] == [
+        0,
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_files_go_behind_the_record_that_replaced_them() -> None:
@@ -220,8 +222,6 @@ def test_files_go_behind_the_record_that_replaced_them() -> None:
     let_time_pass(bench, 90)
     ((_, effect),) = bench.jobs
     bench.jobs.clear()
-    from dodona_tablets.core.chunks.jobs import build
-
     result = build(effect.job)
     bench.nodes[CELL].handle_job(effect.token, result, bench.now)
     kinds = [type(it).__name__ for it in bench.nodes[CELL].take_effects()]

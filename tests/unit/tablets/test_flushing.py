@@ -29,7 +29,7 @@ def let_time_pass(bench: Bench, seconds: float) -> None:
 
 def records(bench: Bench) -> list[type]:
     kinds = (StoreRotated, StoreFlushed)
-    return [type(record) for record in bench.logs[CELL] if isinstance(record, kinds)]
+    return [type(record) for record in bench.appended[CELL] if isinstance(record, kinds)]
 
 
 def test_rows_are_flushed_when_they_are_old_and_read_the_same() -> None:
