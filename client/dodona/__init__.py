@@ -43,6 +43,7 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.schema import Column, TableSchema
+from dodona.snapshot import Snapshot
 from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
 from dodona.types import (
     ASYNC_LAST_COMMITTED,
@@ -76,6 +77,7 @@ __all__ = [
     "RowBlocked",
     "Rows",
     "SchemaViolation",
+    "Snapshot",
     "SnapshotTooOld",
     "TableExists",
     "TableInfo",

@@ -32,6 +32,7 @@ from dodona._io.sessions import (
 )
 from dodona.aio_catalog import AsyncCatalog, AsyncDriver
 from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
+from dodona.aio_snapshot import AsyncSnapshot as AsyncSnapshot
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import (
     NULL_TIMESTAMP,
@@ -83,6 +84,7 @@ class AsyncClient(AsyncCatalog):
     def __init__(self, driver: AsyncDriver, session: Session, place: str) -> None:
         super().__init__(driver, AsyncPinger(driver.run, session.pings), session.catalog)
         self._session = session
+        self._holder = AsyncPinger(driver.run, session.holds)
         self._place = place
 
     def __repr__(self) -> str:
@@ -102,6 +104,7 @@ class AsyncClient(AsyncCatalog):
     async def close(self) -> None:
         """Let go of all connections. Calls that are under way fail."""
         await self._pinger.close()
+        await self._holder.close()
         await self._driver.close()
 
     # ---- timestamps
@@ -163,6 +166,17 @@ class AsyncClient(AsyncCatalog):
         """As `dodona.Client.read_arrow`."""
         read = self._session.read_arrow
         return await self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
+
+    def hold_snapshot(
+        self, paths: Iterable[str], timestamp: Timestamp | None = None
+    ) -> "Beginning[AsyncSnapshot]":
+        """As `dodona.Client.hold_snapshot`: `async with` it, or await it."""
+        return Beginning(partial(self._begin_hold, paths, timestamp))
+
+    async def _begin_hold(self, paths: Iterable[str], timestamp: Timestamp | None) -> AsyncSnapshot:
+        hold = await self._run(self._session.hold_snapshot(paths, timestamp))
+        self._holder.watch(hold)
+        return AsyncSnapshot(self._run, self._session, hold)
 
     async def query(self, sql: str, timestamp: Timestamp = SYNC_LAST_COMMITTED) -> Any:
         """As `dodona.Client.query`. DuckDB runs in a thread, and stops if this is cancelled."""

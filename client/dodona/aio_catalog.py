@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from dodona._core import steps
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
-from dodona._core.master_transaction import TIMEOUT_MS, RowsRefused
+from dodona._core.master_transaction import TIMEOUT_MS, Lease, RowsRefused
 from dodona._core.messages import Cluster, LockMode
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
@@ -39,7 +39,9 @@ class AsyncTree:
 
     _catalog: TreeSession
 
-    def __init__(self, driver: AsyncDriver, pinger: AsyncPinger, catalog: TreeSession) -> None:
+    def __init__(
+        self, driver: AsyncDriver, pinger: AsyncPinger[Lease], catalog: TreeSession
+    ) -> None:
         self._run = driver.run
         self._driver = driver
         self._pinger = pinger

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from dodona._core import steps
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
-from dodona._core.master_transaction import TIMEOUT_MS, RowsRefused
+from dodona._core.master_transaction import TIMEOUT_MS, Lease, RowsRefused
 from dodona._core.messages import Cluster, LockMode
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
@@ -40,7 +40,7 @@ class Tree:
 
     _catalog: TreeSession
 
-    def __init__(self, driver: Driver, pinger: Pinger, catalog: TreeSession) -> None:
+    def __init__(self, driver: Driver, pinger: Pinger[Lease], catalog: TreeSession) -> None:
         self._run = driver.run
         self._driver = driver
         self._pinger = pinger

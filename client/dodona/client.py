@@ -29,6 +29,7 @@ from dodona._io.sessions import (
 )
 from dodona.catalog import Catalog, Driver
 from dodona.errors import DodonaError, InvalidRequest
+from dodona.snapshot import Snapshot
 from dodona.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
@@ -89,6 +90,7 @@ class Client(Catalog):
     def __init__(self, driver: Driver, session: Session, place: str) -> None:
         super().__init__(driver, Pinger(driver.run, session.pings), session.catalog)
         self._session = session
+        self._holder = Pinger(driver.run, session.holds)
         self._place = place
 
     def __repr__(self) -> str:
@@ -110,6 +112,7 @@ class Client(Catalog):
         InvalidRequest. Repeating it is harmless."""
         self._driver.close()
         self._pinger.close()
+        self._holder.close()
 
     # ---- timestamps
 
@@ -185,6 +188,15 @@ class Client(Catalog):
         MessagePack."""
         read = self._session.read_arrow
         return self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
+
+    def hold_snapshot(self, paths: Iterable[str], timestamp: Timestamp | None = None) -> Snapshot:
+        """Keep what these tables show at a timestamp, a fresh one unless given, until the end of
+        the `with` block: old versions that are seen there stay meanwhile, however long it takes.
+        Raises SnapshotTooOld if some have gone already; TableNotFound, TableNotMounted,
+        InvalidRequest, Overloaded (1,000 readers of a cell), Unavailable. ("Long reads")"""
+        hold = self._run(self._session.hold_snapshot(paths, timestamp))
+        self._holder.watch(hold)
+        return Snapshot(self._run, self._session, hold)
 
     def query(self, sql: str, timestamp: Timestamp = SYNC_LAST_COMMITTED) -> Any:
         """Run one SELECT of DuckDB's SQL over tables named as `[//path]` → a `pyarrow.Table`.

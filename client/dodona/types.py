@@ -17,6 +17,9 @@ TransactionId = NewType("TransactionId", int)
 TreeTransactionId = NewType("TreeTransactionId", int)
 """Names a master transaction. Small numbers, so that it is never mistaken for a timestamp."""
 
+ReaderId = NewType("ReaderId", int)
+"""Names somebody who holds a snapshot: a timestamp that nobody else was given."""
+
 CellId = NewType("CellId", int)
 TabletId = NewType("TabletId", int)
 ClusterId = NewType("ClusterId", int)

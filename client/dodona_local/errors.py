@@ -1,6 +1,6 @@
-"""Errors of the launcher: for the person at the terminal, never on the wire.
+"""Errors of what runs on one machine: for the person at the terminal, never on the wire.
 
-Owns: `LaunchFailed`. Its message is one sentence that says what to do.
+Owns: `LaunchFailed` and its like. Their messages are one sentence that says what to do.
 """
 
 from dodona.errors import DodonaError
@@ -16,3 +16,9 @@ class ExtraMissing(DodonaError):
     """A command needs packages of an extra that is not installed."""
 
     kind, code, status, action = "extra_missing", 11191, 500, "fix"
+
+
+class RestoreFailed(DodonaError):
+    """A backup could not be restored, or not to the end. The message says what is left of it."""
+
+    kind, code, status, action = "restore_failed", 11192, 500, "stop"

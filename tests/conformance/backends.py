@@ -17,12 +17,11 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dodona._core import steps
 from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement, SessionLimits
-from dodona._core.master_transaction import Lease
 from dodona._core.mischief import Mischief
 from dodona._core.routing import Routing
 from dodona._core.session import Session
 from dodona._io.drivers import BlockingDriver
-from dodona._io.pinger import Pinger
+from dodona._io.pinger import Chores, Item, Pinger
 from dodona.catalog import Driver
 from dodona.client import Client
 from dodona.errors import DodonaError, InvalidRequest
@@ -300,7 +299,9 @@ class Simulated(Backend):
         acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     ) -> Client:
         client = super().new_client(clock=clock, limits=limits, acknowledgement=acknowledgement)
-        client._pinger = _VirtualPinger(self, client)
+        session = client._session
+        client._pinger = _VirtualPinger(self, client, session.pings)
+        client._holder = _VirtualPinger(self, client, session.holds)
         return client
 
     def start(self, client: Client, protocol: steps.Protocol[Result]) -> Started[Result]:
@@ -404,24 +405,24 @@ class _Virtual(Generic[Result]):
         return self._results[0]
 
 
-class _VirtualPinger(Pinger):
-    """Pings a client's master transactions as virtual time goes on: there are no threads."""
+class _VirtualPinger(Pinger[Item]):
+    """Does a client's chores as virtual time goes on: there are no threads."""
 
-    def __init__(self, backend: Simulated, client: Client) -> None:
-        super().__init__(client._driver.run, client._session.pings)
+    def __init__(self, backend: Simulated, client: Client, chores: Chores[Item]) -> None:
+        super().__init__(client._driver.run, chores)
         self._backend = backend
         self._client = client
         self._running: Started[None] | None = None
 
-    def watch(self, lease: Lease) -> None:
-        self._pings.add(lease)
+    def watch(self, item: Item) -> None:
+        self._chores.add(item)
         if self._running is None or self._running.is_over:
             self._running = self._backend.start(self._client, self._ping())
 
     def _ping(self) -> steps.Protocol[None]:
-        while (wait_ms := self._pings.wait_ms()) is not None:
+        while (wait_ms := self._chores.wait_ms()) is not None:
             yield steps.Pause(wait_ms)
-            yield from self._pings.ping_due()
+            yield from self._chores.do_due()
 
 
 def _make_core(cell: CellId, address: str, _: CellLimits, __: Mischief) -> NodeCore:

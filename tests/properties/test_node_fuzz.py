@@ -23,6 +23,7 @@ from dodona._core.messages import (
     CommitOne,
     DataRequest,
     Decide,
+    HoldSnapshot,
     Lookup,
     LookupVersions,
     Prepare,
@@ -43,6 +44,7 @@ from dodona.types import (
     CellId,
     Key,
     LockType,
+    ReaderId,
     Revision,
     SpecialWrites,
     TableSettings,
@@ -193,7 +195,11 @@ class Client:
         keys = self._some(self._key, 3)
         limits = self._random.choice(KEYS), self._of([KEY_MAX], KEYS)
         count = self._of([1, 2, 1000], ODD_NUMBERS)
-        match self._random.randrange(4):
+        match self._random.randrange(5):
+            case 4:
+                tablets = self._some(self._tablet, 3)
+                lease_ms = self._of([60_000, 5_000, 0], ODD_NUMBERS)
+                return HoldSnapshot(ReaderId(self._of([1, 2], ODD_NUMBERS)), at, tablets, lease_ms)
             case 0:
                 return Lookup(tablet, revision, at, keys, mask, oldest)
             case 1:

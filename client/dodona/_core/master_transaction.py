@@ -116,7 +116,7 @@ class Pings:
         due_us = min((lease.ping_due_us for lease in self._open()), default=None)
         return None if due_us is None else max(0, -((self._instant_us() - due_us) // 1000))
 
-    def ping_due(self) -> Protocol[None]:
+    def do_due(self) -> Protocol[None]:
         """Ping those whose time has come. A master that is away is asked again at their next."""
         now_us = self._instant_us()
         due = [lease for lease in self._open() if lease.ping_due_us <= now_us][:PINGS_AT_ONCE_MAX]

@@ -257,7 +257,7 @@ def select(
     """The rows of lower ≤ key < upper, in key order."""
     route = yield from _route(context, path, at)
     projection = Projection(route.schema, columns)
-    first, end = _range(route.schema, lower, upper)
+    first, end = range_of(route.schema, lower, upper)
     pages = yield from _scan(context, route, first, end, projection, at, ScanPage)
     rows: Iterable[tuple[Key, tuple[Any, ...]]] = (
         row for page in pages for row in zip(page.keys, page.rows, strict=True)
@@ -282,15 +282,16 @@ def read_arrow(
     route = yield from context.route(path)
     projection = Projection(route.schema, columns)
     empty = arrow_schema(route.schema, projection.mask).empty_table()
-    first, end = _range(route.schema, lower, upper)
+    first, end = range_of(route.schema, lower, upper)
     pages = yield from _scan(context, route, first, end, projection, at, ArrowPage)
     tables = [table_of(page.batch) for page in pages if page.row_count]
     return concatenate([empty, *tables]).select(list(projection.names))
 
 
-def _range(
+def range_of(
     schema: TableSchema, lower: Sequence[Any] | None, upper: Sequence[Any] | None
 ) -> tuple[Key, Key]:
+    """The encoded ends of a range of keys. Raises InvalidRequest, SchemaViolation."""
     first = KEY_MIN if lower is None else schema.bound_of(check_prefix(lower, "lower"))
     end = KEY_MAX if upper is None else schema.bound_of(check_prefix(upper, "upper"))
     return first, end
@@ -307,19 +308,32 @@ def _scan(
 ) -> Protocol[list[Page]]:
     pages: list[tuple[Key, Page]] = []
     limit = context.limits.rows_per_page_max
-    question = _Question(projection.wire_mask, at, limit, kind)
+    question = ScanQuestion(projection.wire_mask, at, limit, kind)
     yield from fan_out(context, [(route, _ScanJob(question, first, end, pages))])
     pages.sort(key=lambda it: it[0])
     return [page for _, page in pages]
 
 
-class _Question(NamedTuple):
+class ScanQuestion(NamedTuple):
     """What all parts of one scan have in common."""
 
     mask: WireMask
     at: ReadAt
     limit: int
     kind: type[Any]
+
+    def request(self, tablet: Tablet, lower: Key, upper: Key) -> Scan | ScanArrow:
+        """For the rows of that range, which are the tablet's."""
+        return (Scan if self.kind is ScanPage else ScanArrow)(
+            tablet.tablet,
+            tablet.revision,
+            self.at.timestamp,
+            lower,
+            upper,
+            self.mask,
+            self.limit,
+            self.at.retention,
+        )
 
 
 class _ScanJob:
@@ -329,7 +343,7 @@ class _ScanJob:
     __slots__ = ("_lower", "_pages", "_question", "_upper")
 
     def __init__(
-        self, question: _Question, lower: Key, upper: Key, pages: list[tuple[Key, Any]]
+        self, question: ScanQuestion, lower: Key, upper: Key, pages: list[tuple[Key, Any]]
     ) -> None:
         self._question = question
         self._lower = lower
@@ -344,18 +358,7 @@ class _ScanJob:
         ]
 
     def request(self, tablet: Tablet) -> Scan | ScanArrow:
-        question = self._question
-        make = Scan if question.kind is ScanPage else ScanArrow
-        return make(
-            tablet.tablet,
-            tablet.revision,
-            question.at.timestamp,
-            self._lower,
-            self._upper,
-            question.mask,
-            question.limit,
-            question.at.retention,
-        )
+        return self._question.request(tablet, self._lower, self._upper)
 
     def accept(self, reply: Reply) -> "_ScanJob | None":
         page = expect(reply, self._question.kind)

@@ -21,9 +21,11 @@ from dodona._core.context import (
     Context,
     SessionLimits,
 )
+from dodona._core.holding import Hold, Holds, begin_hold, end_hold
 from dodona._core.master_transaction import Pings
 from dodona._core.mischief import Mischief, behave
 from dodona._core.outcomes import ABORTED, Outcome, find_outcome
+from dodona._core.pages import Pages
 from dodona._core.reading import ReadAt
 from dodona._core.retry import Dice, InstantClock, Rerun
 from dodona._core.routing import Routing, TableRoute
@@ -89,6 +91,7 @@ class Session:
         self.catalog = CatalogSession(self._context)
         """Tables, the tree they are in, and master transactions."""
         self.pings = Pings(instant_us)
+        self.holds = Holds(self._context)
         self._outcomes: OrderedDict[TransactionId, Outcome | CellId] = OrderedDict()
 
     # ---- timestamps
@@ -159,6 +162,31 @@ class Session:
         """As `select`, as a `pyarrow.Table` that never was Python rows here."""
         at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
         return (yield from reading.read_arrow(self._context, path, lower, upper, columns, at))
+
+    def hold_snapshot(
+        self, paths: Iterable[str], timestamp: Timestamp | None = None
+    ) -> Protocol[Hold]:
+        """Keep what these tables show at a timestamp, a fresh one for None."""
+        return begin_hold(self._context, paths, timestamp)
+
+    def check_hold(self, hold: Hold) -> None:
+        """Raises SnapshotTooOld, InvalidRequest."""
+        hold.check(self._context.instant_us())
+
+    def release_hold(self, hold: Hold) -> Protocol[None]:
+        """Repeating it is harmless."""
+        return end_hold(hold)
+
+    def read_pages(
+        self,
+        hold: Hold,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Pages:
+        """What a held snapshot has of a table, to be asked for page by page."""
+        return Pages(self._context, hold, path, lower, upper, columns)
 
     def prepare_query(self, sql: str, timestamp: Timestamp) -> Protocol[query.Query]:
         """The first of the movements that `query.Query` describes."""

@@ -1,43 +1,43 @@
-"""The task that pings an asyncio client's master transactions while they are open.
+"""The task that does an asyncio client's chores.
 
-Owns: the task, which is there while there is something to ping, and ends with the client. As
+Owns: the task, which is there while there is something to do, and ends with the client. As
 `pinger`, in the client's event loop.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic
 
-from dodona._core.master_transaction import Lease, Pings
+from dodona._io.pinger import Chores, Item
 
 
-class AsyncPinger:
+class AsyncPinger(Generic[Item]):
     """One client's."""
 
-    def __init__(self, run: Callable[[Any], Awaitable[Any]], pings: Pings) -> None:
+    def __init__(self, run: Callable[[Any], Awaitable[Any]], chores: Chores[Item]) -> None:
         """`run` is the driver's."""
         self._run = run
-        self._pings = pings
+        self._chores = chores
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def watch(self, lease: Lease) -> None:
-        """Ping it from now on."""
-        self._pings.add(lease)
+    def watch(self, item: Item) -> None:
+        """Do what is due for it from now on."""
+        self._chores.add(item)
         self._news.set()
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._ping_all())
+            self._task = asyncio.get_running_loop().create_task(self._do_all())
 
     async def close(self) -> None:
-        """Ping nothing any more. The driver is still open."""
+        """Do nothing any more. The driver is still open."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _ping_all(self) -> None:
-        while (wait_ms := self._pings.wait_ms()) is not None:
+    async def _do_all(self) -> None:
+        while (wait_ms := self._chores.wait_ms()) is not None:
             self._news.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait_ms / 1000)
-            await self._run(self._pings.ping_due())
+            await self._run(self._chores.do_due())

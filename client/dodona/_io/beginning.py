@@ -1,4 +1,4 @@
-"""A transaction of the asyncio API that is about to begin.
+"""What the asyncio API is about to begin: a transaction, or a snapshot that is held.
 
 Owns: that one may await it or enter it, and what is said to who does neither.
 """
@@ -11,7 +11,7 @@ from dodona.errors import InvalidRequest
 
 
 class Entered(Protocol):
-    """A transaction: it knows what to do when its block ends."""
+    """It knows what to do when its block ends."""
 
     async def __aexit__(
         self,
@@ -25,11 +25,11 @@ Begun = TypeVar("Begun", bound=Entered)
 
 
 class Beginning(Generic[Begun]):
-    """A transaction that is about to begin: await it, or enter it."""
+    """What is about to begin: await it, or enter it."""
 
     def __init__(self, begin: Callable[[], Awaitable[Begun]]) -> None:
         self._begin = begin
-        self._transaction: Begun | None = None
+        self._begun: Begun | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
         """Somebody asks it for what only one that has begun has. Python itself may: for names that
@@ -37,15 +37,15 @@ class Beginning(Generic[Begun]):
         if name.startswith("_"):
             raise AttributeError(name)
         raise InvalidRequest(
-            f"{name} is of a transaction that has begun: `await` it, or enter it by `async with`"
+            f"{name} is of one that has begun: `await` it first, or enter it by `async with`"
         )
 
     def __await__(self) -> Generator[Any, None, Begun]:
         return self._begin().__await__()
 
     async def __aenter__(self) -> Begun:
-        self._transaction = await self._begin()
-        return self._transaction
+        self._begun = await self._begin()
+        return self._begun
 
     async def __aexit__(
         self,
@@ -53,5 +53,5 @@ class Beginning(Generic[Begun]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._transaction is not None
-        await self._transaction.__aexit__(kind, error, trace)
+        assert self._begun is not None
+        await self._begun.__aexit__(kind, error, trace)

@@ -1,7 +1,8 @@
 """What all parts of a cell share: its tablets, transactions, outcomes, and its outbox.
 
-Owns: the limits, the oracle time seen last, the fence, and the three ways a transaction's state
-here ends. Parts (participant, coordinator, reads, writes) change it only through these methods.
+Owns: the limits, the oracle time seen last, the fence, the readers, and the three ways a
+transaction's state here ends. Parts (participant, coordinator, reads, writes) change it only
+through these methods.
 """
 
 from typing import Any
@@ -26,6 +27,7 @@ from dodona.types import (
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.locks import release
 from dodona_tablets.core.outcomes import Outcomes
+from dodona_tablets.core.readers import Readers
 from dodona_tablets.core.records import Record
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
@@ -55,6 +57,12 @@ class CellLimits(msgspec.Struct, frozen=True):
     checkpoint_period_ms: int = 15_000
     clean_period_ms: int = 600_000
     """How often a chunk is looked at for what retention lets go."""
+    readers_max: int = 1_000
+    """So many hold snapshots here at a time."""
+    reader_tablets_max: int = 100_000
+    """Of all of them together."""
+    reader_lease_ms_max: int = 60_000
+    """Whoever asks for a longer one is given this."""
 
 
 class Cell:
@@ -70,6 +78,9 @@ class Cell:
         self.tablets: dict[TabletId, Tablet] = {}
         self.transactions: dict[TransactionId, Transaction] = {}
         self.outcomes = Outcomes()
+        self.readers = Readers(
+            limits.readers_max, limits.reader_tablets_max, limits.reader_lease_ms_max
+        )
         self.fence: Timestamp = NULL_TIMESTAMP
         self.latest: Timestamp = NULL_TIMESTAMP
         """The largest timestamp this cell knows the oracle to have issued."""
@@ -133,6 +144,11 @@ class Cell:
         if found.assignment.revision != revision:
             raise TabletMoved("the tablet was mounted anew", tablet=tablet, cell=self.id)
         return found
+
+    def serve(self, tablet: Tablet, fence: Timestamp) -> None:
+        """From now on, and for transactions that begin after this timestamp."""
+        tablet.serve_after(fence)
+        self.readers.expect_renewals(tablet.assignment.tablet, self.now.instant_us)
 
     # Chunks
 

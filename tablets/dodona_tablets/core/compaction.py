@@ -8,7 +8,8 @@ compacted if much of it could go by the table's retention.
 Invariants:
 - A chunk whose store is still in memory stays as it is.
 - What a compaction leaves says the same as what it took, for whoever reads at or above its retained
-  timestamp; below it nobody may read any more once it has ended, nor register to.
+  timestamp; below it nobody may read any more once it has ended. If somebody registers meanwhile
+  who would, it was for nothing.
 - Files are removed behind the record that replaced them.
 """
 
@@ -22,7 +23,7 @@ from dodona.types import TabletId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.jobs import Built, CompactionJob
-from dodona_tablets.core.horizon import oldest_needed, terms_of
+from dodona_tablets.core.horizon import are_still_right, terms_of
 from dodona_tablets.core.records import ChunksCompacted
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.stores import TabletChunk
@@ -95,7 +96,7 @@ class Compaction:
         if now_us < self._looked_at.get(number, 0):
             return ()
         self._looked_at[number] = now_us + self._cell.limits.clean_period_ms * 1000
-        terms = terms_of(self._cell, tablet.assignment.settings)
+        terms = terms_of(self._cell, tablet)
         for chunk in free:
             info = chunk.attached.info
             newest = newest_of(chunk.attached)
@@ -111,13 +112,12 @@ class Compaction:
     def _begin(self, tablet: Tablet, chosen: Sequence[TabletChunk]) -> None:
         cell = self._cell
         major = tablet.stores.oldest_besides(*chosen)
-        terms = terms_of(cell, tablet.assignment.settings, major)
+        terms = terms_of(cell, tablet, major)
         attached = tuple([it.attached for it in chosen])
         views = tuple([it.view for it in chosen if it.view is not None])
         number = cell.take_chunk_number()
         token = CompactionToken(tablet.assignment.tablet, attached, terms)
         self._under_way = token, number
-        tablet.retaining = max(tablet.retaining, terms.retained)
         cell.effects.append(RunJob(token, CompactionJob(number, tablet.schema, views, terms)))
 
     def handle(self, token: CompactionToken, result: Built | Failure | None) -> None:
@@ -165,9 +165,8 @@ class Compaction:
     def _is_still_right(self, tablet: Tablet, token: CompactionToken) -> bool:
         """Whether the tablet has still what was compacted, and nobody looks further back."""
         attached = [it.attached for it in tablet.stores.chunks]
-        if oldest_needed(self._cell) < token.terms.retained:
-            return False
-        return all(it in attached for it in token.chunks)
+        are_right = are_still_right(self._cell, tablet, token.terms)
+        return are_right and all(it in attached for it in token.chunks)
 
 
 def tier_of(attached: AttachedChunk) -> int:

@@ -14,15 +14,16 @@ Invariants:
 from itertools import islice
 from typing import Final, NamedTuple
 
-from dodona._core.effects import RunJob
+from dodona._core.effects import RemoveChunks, RunJob
 from dodona._core.messages import Failure
 from dodona._core.mischief import Point
 from dodona.types import NULL_TIMESTAMP, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.jobs import Built, FlushJob
-from dodona_tablets.core.horizon import oldest_needed, terms_of
+from dodona_tablets.core.horizon import are_still_right, oldest_needed, terms_of
 from dodona_tablets.core.records import StoreFlushed, StoreRotated
+from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.tablet import Tablet
 
@@ -47,7 +48,8 @@ class FlushToken(NamedTuple):
 
     tablet: TabletId
     store: int
-    retained: Timestamp
+    terms: Terms | None
+    """On which old versions may go, if any may."""
 
 
 class Flushing:
@@ -142,13 +144,10 @@ class Flushing:
                 self._flush(tablet, tablet.stores.unflushed[0])
 
     def _flush(self, tablet: Tablet, store: DynamicStore) -> None:
-        cell, settings = self._cell, tablet.assignment.settings
-        terms, retained = None, NULL_TIMESTAMP
-        if settings.merge_rows_on_flush:
-            terms = terms_of(cell, settings, tablet.stores.oldest_besides(store))
-            retained = terms.retained
-            tablet.retaining = max(tablet.retaining, retained)
-        token = FlushToken(tablet.assignment.tablet, store.number, retained)
+        cell, terms = self._cell, None
+        if tablet.assignment.settings.merge_rows_on_flush:
+            terms = terms_of(cell, tablet, tablet.stores.oldest_besides(store))
+        token = FlushToken(tablet.assignment.tablet, store.number, terms)
         number = self._under_way[token] = cell.take_chunk_number()
         cell.effects.append(RunJob(token, FlushJob(number, tablet.schema, store, terms)))
 
@@ -163,12 +162,18 @@ class Flushing:
             cell.last_failure = result.message
             self._retry_at_us = cell.now.instant_us + RETRY_AFTER_MS * 1000
             return None
+        if token.terms is not None and not are_still_right(cell, tablet, token.terms):
+            if result is not None:
+                cell.effects.append(RemoveChunks((number,)))
+            self._start()
+            return None
         attached: tuple[AttachedChunk, ...] = ()
         if result is not None:
             assert result.info.number == number
             cell.chunks[number] = result.chunk
             attached = (AttachedChunk(result.info),)
-        record = StoreFlushed(token.tablet, token.store, attached, token.retained)
+        retained = NULL_TIMESTAMP if token.terms is None else token.terms.retained
+        record = StoreFlushed(token.tablet, token.store, attached, retained)
         cell.append(record)
         apply_flush(cell, record)
         self.flushed_count += 1

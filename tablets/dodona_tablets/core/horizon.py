@@ -4,12 +4,14 @@ Owns: the oldest timestamp that is needed in a cell, and the terms on which a ta
 may go.
 
 Invariant: a tablet's retained timestamp stays below every transaction that is alive here or could
-still come, so that their snapshots, their conflicts and their commits all lie above it.
+still come, so that their snapshots, their conflicts and their commits all lie above it; and it
+passes no reader that is registered (see `readers`).
 """
 
-from dodona.types import MAX_TIMESTAMP, TIMESTAMP_COUNTER_BITS, TableSettings, Timestamp
+from dodona.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.retention import Terms
+from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State
 
 
@@ -23,12 +25,23 @@ def oldest_needed(cell: Cell) -> Timestamp:
     return Timestamp(max(min([needed, *alive]), 0))
 
 
-def terms_of(cell: Cell, settings: TableSettings, major: Timestamp = MAX_TIMESTAMP) -> Terms:
-    """What may go now of a tablet with these settings; what is not at hand begins at `major`."""
-    needed = oldest_needed(cell)
+def terms_of(cell: Cell, tablet: Tablet, major: Timestamp = MAX_TIMESTAMP) -> Terms:
+    """What may go of a tablet now; what is not at hand begins at `major`."""
+    settings, needed = tablet.assignment.settings, oldest_needed(cell)
     young = cell.latest - _ticks(settings.min_data_ttl)
     expired = needed - _ticks(settings.max_data_ttl)
-    return Terms(Timestamp(min(needed, young)), Timestamp(expired), settings, major)
+    terms = Terms(Timestamp(min(needed, young)), Timestamp(expired), settings, major)
+    return terms.kept_for(cell.readers.oldest(tablet.assignment.tablet))
+
+
+def are_still_right(cell: Cell, tablet: Tablet, terms: Terms) -> bool:
+    """Whether what these terms let go some time ago may go still: who registered to read, or began,
+    since then has to find it."""
+    oldest = cell.readers.oldest(tablet.assignment.tablet)
+    if oldest_needed(cell) < terms.retained or (oldest is not None and oldest < terms.retained):
+        return False
+    nothing_expires = terms.settings.min_data_versions > 0 or terms.expired == NULL_TIMESTAMP
+    return oldest is None or nothing_expires
 
 
 def _ticks(milliseconds: int) -> int:

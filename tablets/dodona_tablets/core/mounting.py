@@ -211,7 +211,7 @@ class Mounting:
             return
         tablet = self._cell.tablets[token.tablet]
         if tablet.assignment.revision == token.revision and tablet.fence == NULL_TIMESTAMP:
-            tablet.serve_after(fence)
+            self._cell.serve(tablet, fence)
             self.send_heartbeat()
 
     def tell_rows(self, question: AskRows) -> None:

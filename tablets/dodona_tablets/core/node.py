@@ -24,6 +24,7 @@ from dodona._core.messages import (
     DataRequest,
     Decide,
     Failure,
+    HoldSnapshot,
     Lookup,
     LookupVersions,
     PeekOutcome,
@@ -78,7 +79,8 @@ ORACLE_TIME: Final = "oracle time"
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
-    """What a cell counts, since its start; `alive`, `waiting` and `rows` are of now. `misfits` are
+    """What a cell counts, since its start; `alive`, `waiting`, `readers` and
+    `rows` are of now. `misfits` are
     decisions of other cells that can't be: some client lied, or something is broken."""
 
     tablets: int
@@ -87,6 +89,7 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     transactions_prepared: int
     reads_waiting: int
     reads_waited: int
+    readers: int
     outcomes_remembered: int
     committed: int
     misfits: int
@@ -142,6 +145,7 @@ class NodeCore:
             LookupVersions: self._reads.handle,
             Scan: self._reads.handle,
             ScanArrow: self._reads.handle,
+            HoldSnapshot: self._reads.hold,
         }
 
     # Life
@@ -289,6 +293,7 @@ class NodeCore:
         if not self.is_serving:
             return
         self._reads.tick()
+        self.cell.readers.tick(now.instant_us)
         self._nag()
         self._raise_watermark()
         self._flushing.tick()
@@ -310,6 +315,7 @@ class NodeCore:
             transactions_prepared=sum(1 for t in alive if t.state is State.PREPARED),
             reads_waiting=len(self._reads),
             reads_waited=self._reads.waited_count,
+            readers=len(self.cell.readers),
             outcomes_remembered=len(cell.outcomes),
             committed=cell.committed_count,
             misfits=cell.misfit_count,
@@ -378,7 +384,7 @@ class NodeCore:
         self.cell.fence = fence
         for tablet in self.cell.tablets.values():
             if tablet.is_mounted and not tablet.missing:
-                tablet.serve_after(fence)
+                self.cell.serve(tablet, fence)
         self._mounting.send_heartbeat()
 
     def _nag(self) -> None:

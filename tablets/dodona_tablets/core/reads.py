@@ -1,8 +1,8 @@
 """Reads at a timestamp, and their waiting.
 
 Owns: proof that a read's timestamp was issued (a read from the future could see half of a later
-commit), bounded waiting on prepared rows, and the queue of reads that wait. A read is attempted
-anew, whole, after whatever it waited for has moved on.
+commit), bounded waiting on prepared rows, the queue of reads that wait, and which snapshots can
+still be held. A read is attempted anew, whole, after whatever it waited for has moved on.
 """
 
 from typing import Any, NamedTuple
@@ -10,13 +10,21 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from dodona._core.effects import AskTimestamps
-from dodona._core.messages import Lookup, LookupVersions, Reply, Scan
+from dodona._core.messages import (
+    HoldSnapshot,
+    Lookup,
+    LookupVersions,
+    Reply,
+    Scan,
+    SnapshotHeld,
+)
 from dodona._core.mischief import Point
 from dodona.errors import DodonaError, InvalidRequest, Overloaded, RowBlocked, Unavailable
 from dodona.types import (
     ASYNC_LAST_COMMITTED,
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
+    NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
 )
 from dodona_tablets.core.cell import Cell, failure_of
@@ -74,6 +82,33 @@ class Reads:
         else:
             self._unproven.append((route, request))
             self._parked_count += 1
+
+    def hold(self, route: Any, request: HoldSnapshot) -> None:
+        """Register a reader of these tablets, or renew it, or let it go."""
+        try:
+            self._cell.reply(route, self._hold(request))
+        except DodonaError as error:
+            self._refuse(route, error)
+
+    def _hold(self, request: HoldSnapshot) -> SnapshotHeld:
+        cell, timestamp = self._cell, request.timestamp
+        if request.lease_ms <= 0:
+            cell.readers.let_go(request.reader)
+            return SnapshotHeld(0)
+        if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            raise InvalidRequest("this is no timestamp of a snapshot", timestamp=timestamp)
+        held, missing = [], []
+        for number in request.tablets:
+            tablet = cell.tablets.get(number)
+            if tablet is None or not tablet.is_mounted or tablet.fence == NULL_TIMESTAMP:
+                missing.append(number)
+            elif timestamp < tablet.retained_timestamp:
+                raise too_old(tablet, timestamp)
+            else:
+                held.append(number)
+        now_us, lease_ms = cell.now.instant_us, request.lease_ms
+        lease_ms = cell.readers.hold(request.reader, timestamp, held, lease_ms, now_us)
+        return SnapshotHeld(lease_ms, tuple(missing))
 
     def ask_for_proof(self) -> None:
         """One question to the oracle for all reads of this batch of events."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from dodona._core.aggregates import combine
 from dodona.schema import Column
-from dodona.types import DELETE_MASK, MAX_TIMESTAMP, TableSettings, Timestamp
+from dodona.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, TableSettings, Timestamp
 from dodona_tablets.core.version import Version, bits_of, delta_mask_of, version_of
 
 STEP_VERSIONS_MAX: Final = 500
@@ -37,6 +37,13 @@ class Terms(NamedTuple):
     expired: Timestamp
     settings: TableSettings
     major: Timestamp = MAX_TIMESTAMP
+
+    def kept_for(self, oldest: Timestamp | None) -> "Terms":
+        """The same, but that readers at `oldest` and later see nothing go: not even what expires.
+        None if there are none."""
+        if oldest is None:
+            return self
+        return Terms(min(self.retained, oldest), NULL_TIMESTAMP, self.settings, self.major)
 
 
 def retire(versions: list[Version], terms: Terms, columns: Sequence[Column]) -> bool:

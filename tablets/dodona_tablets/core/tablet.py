@@ -54,8 +54,6 @@ class Tablet:
         self.fence: Timestamp = NULL_TIMESTAMP
         self.retained_timestamp: Timestamp = MIN_TIMESTAMP
         """Older versions may be gone: nobody may read below it. It stays when others mount it."""
-        self.retaining: Timestamp = MIN_TIMESTAMP
-        """As it may be once the work under way has ended: nobody may register below it."""
         self.newest_stamp: Timestamp = NULL_TIMESTAMP
         """Of writes without atomicity: their clients' clocks may have been ahead of the oracle."""
         self.active_count = 0

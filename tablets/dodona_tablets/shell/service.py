@@ -72,12 +72,6 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
                 TruncateLog: lambda effect: log.truncate_before(effect.checkpoint),
             }
         )
-            {
-                RunJob: jobs.run,
-                RemoveChunks: jobs.remove,
-                TruncateLog: lambda effect: log.truncate_before(effect.checkpoint),
-            }
-        )
         links.open(runtime)
         runtime.start()
         yield

@@ -27,13 +27,13 @@ from dodona_tablets.shell.log import CellLog
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 from unit.client import test_transaction
 from unit.oracle import test_folder, test_runtime_life
-from unit.tablets import test_log, test_nonatomic, test_reads, test_retirement
+from unit.tablets import test_compaction, test_log, test_nonatomic, test_reads
 
 # Conflict state
 
 
 def retire_what_is_needed(patch: pytest.MonkeyPatch) -> None:
-    for part in ("flushing", "compaction", "horizon"):
+    for part in ("flushing", "horizon"):
         name = f"dodona_tablets.core.{part}.oldest_needed"
         patch.setattr(name, lambda cell: cell.latest)
 
@@ -174,7 +174,7 @@ BUGS = (
         37,
         "old versions go that conflict checks still need",
         retire_what_is_needed,
-        lambda _: test_retirement.test_a_transaction_that_stays_prepared_holds_everything_back(),
+        lambda _: test_compaction.test_a_transaction_that_stays_prepared_holds_everything_back(),
         "test_a_transaction_that_stays_prepared_holds_everything_back",
     ),
     PlantedBug(
@@ -206,7 +206,7 @@ BUGS = (
         39,
         "the retained timestamp passes transactions that are alive",
         retire_what_is_needed,
-        lambda _: test_retirement.test_the_retained_timestamp_leaves_room_for_every_transaction(),
+        lambda _: test_compaction.test_the_retained_timestamp_leaves_room_for_every_transaction(),
         "test_the_retained_timestamp_leaves_room_for_every_transaction",
     ),
     PlantedBug(

@@ -280,15 +280,15 @@ def test_pings_come_several_in_a_time_out() -> None:
     assert session.pings.wait_ms() == PING_PERIOD_MS_MAX
     session.pings.add(fast.lease)
     assert session.pings.wait_ms() == 300
-    play(clock, session.pings.ping_due(), nobody)
+    play(clock, session.pings.do_due(), nobody)
     clock.now_us += 300_000
     assert session.pings.wait_ms() == 0
-    ping = Play(clock, session.pings.ping_due())
+    ping = Play(clock, session.pings.do_due())
     assert ping.call == (MASTER, PingTreeTransaction(TreeTransactionId(2)))
     ping.answer(LOST)  # the next one is soon
     assert session.pings.wait_ms() == 300
     clock.now_us += 4_700_000
-    assert len(Play(clock, session.pings.ping_due()).calls) == 2
+    assert len(Play(clock, session.pings.do_due()).calls) == 2
 
 
 def test_a_ping_of_ones_own_puts_off_the_next() -> None:
@@ -309,7 +309,7 @@ def test_a_ping_that_finds_no_transaction_ends_it_here_too() -> None:
     tx = begin_master(clock, session.catalog, timeout_ms=900)
     session.pings.add(tx.lease)
     clock.now_us += 900_000
-    Play(clock, session.pings.ping_due()).answer(GONE)
+    Play(clock, session.pings.do_due()).answer(GONE)
     assert session.pings.wait_ms() is None
     with pytest.raises(TransactionNotFound, match="could not be pinged in time"):
         play(clock, tx.commit(), nobody)
@@ -321,7 +321,7 @@ def test_a_ping_that_crosses_the_commit_changes_nothing() -> None:
     tx = begin_master(clock, session.catalog, timeout_ms=900)
     session.pings.add(tx.lease)
     clock.now_us += 900_000
-    ping, commit = Play(clock, session.pings.ping_due()), Play(clock, tx.commit())
+    ping, commit = Play(clock, session.pings.do_due()), Play(clock, tx.commit())
     ping.answer(GONE)
     commit.answer(Done())
     assert tx.lease.state is TransactionState.COMMITTED
@@ -340,7 +340,7 @@ def test_who_is_ended_or_forgotten_is_pinged_no_more(end: str) -> None:
     del tx
     assert session.pings.wait_ms() is None
     clock.now_us += 60_000_000
-    play(clock, session.pings.ping_due(), nobody)
+    play(clock, session.pings.do_due(), nobody)
 
 
 def test_pings_at_once_are_bounded_and_all_come() -> None:
@@ -352,7 +352,7 @@ def test_pings_at_once_are_bounded_and_all_come() -> None:
     clock.now_us += PING_PERIOD_MS_MAX * 1000
     pinged: list[Request] = []
     while session.pings.wait_ms() == 0:
-        ping = Play(clock, session.pings.ping_due())
+        ping = Play(clock, session.pings.do_due())
         assert len(ping.calls) <= 16
         pinged += [body for _, body in ping.calls]
         ping.answer(*[Done() for _ in ping.calls])

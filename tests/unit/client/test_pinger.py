@@ -56,7 +56,7 @@ def lease(session: Session, number: int, timeout_ms: int) -> Lease:
     return Lease(begun, None, session._context.instant_us())
 
 
-def start_waiting(pinger: Pinger, session: Session) -> Lease:
+def start_waiting(pinger: Pinger[Lease], session: Session) -> Lease:
     """Have it wait for a ping that is a long way off. → the lease, which must be held."""
     asked = threading.Event()
     wait_ms = session.pings.wait_ms
@@ -87,19 +87,19 @@ def session() -> Session:
 
 
 @pytest.fixture
-def pinger(master: Master, session: Session) -> Iterator[Pinger]:
+def pinger(master: Master, session: Session) -> Iterator[Pinger[Lease]]:
     pinger = Pinger(master.run, session.pings)
     yield pinger
     pinger.close()
     assert pinger_threads() == []
 
 
-def test_there_is_no_thread_before_there_is_a_transaction(pinger: Pinger) -> None:
+def test_there_is_no_thread_before_there_is_a_transaction(pinger: Pinger[Lease]) -> None:
     assert pinger_threads() == []
 
 
 def test_one_thread_pings_all_again_and_again(
-    pinger: Pinger, master: Master, session: Session
+    pinger: Pinger[Lease], master: Master, session: Session
 ) -> None:
     held = [lease(session, it, SOON_MS) for it in (1, 2)]
     for it in held:
@@ -110,7 +110,7 @@ def test_one_thread_pings_all_again_and_again(
 
 
 def test_a_sooner_ping_is_not_held_up_by_a_later_one(
-    pinger: Pinger, master: Master, session: Session
+    pinger: Pinger[Lease], master: Master, session: Session
 ) -> None:
     late = start_waiting(pinger, session)
     soon = lease(session, 2, SOON_MS)
@@ -120,7 +120,7 @@ def test_a_sooner_ping_is_not_held_up_by_a_later_one(
 
 
 def test_the_thread_ends_with_the_last_transaction_and_begins_with_the_next(
-    pinger: Pinger, master: Master, session: Session
+    pinger: Pinger[Lease], master: Master, session: Session
 ) -> None:
     for number in (1, 2):
         it = lease(session, number, SOON_MS)
@@ -134,7 +134,7 @@ def test_the_thread_ends_with_the_last_transaction_and_begins_with_the_next(
 
 
 def test_a_forgotten_transaction_is_pinged_no_more(
-    pinger: Pinger, master: Master, session: Session
+    pinger: Pinger[Lease], master: Master, session: Session
 ) -> None:
     it = lease(session, 1, SOON_MS)
     pinger.watch(it)
@@ -146,7 +146,7 @@ def test_a_forgotten_transaction_is_pinged_no_more(
 
 
 def test_an_expired_transaction_is_noticed(
-    pinger: Pinger, master: Master, session: Session
+    pinger: Pinger[Lease], master: Master, session: Session
 ) -> None:
     master.reply = Failure("transaction_not_found", "it has expired")
     it = lease(session, 1, SOON_MS)
@@ -156,7 +156,7 @@ def test_an_expired_transaction_is_noticed(
     assert it.is_lost
 
 
-def test_closing_does_not_wait_for_the_next_ping(pinger: Pinger, session: Session) -> None:
+def test_closing_does_not_wait_for_the_next_ping(pinger: Pinger[Lease], session: Session) -> None:
     late = start_waiting(pinger, session)
     began = time.monotonic()
     pinger.close()

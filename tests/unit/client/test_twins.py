@@ -14,6 +14,7 @@ TWINS = [
     (dodona.Client, dodona.aio.AsyncClient),
     (dodona.Transaction, dodona.aio.AsyncTransaction),
     (dodona.MasterTransaction, dodona.aio.AsyncMasterTransaction),
+    (dodona.Snapshot, dodona.aio.AsyncSnapshot),
     (Tree, AsyncTree),
     (Catalog, AsyncCatalog),
 ]

@@ -63,8 +63,9 @@ def test_a_prepared_transaction_lives_on_in_a_checkpoint(*, is_commit: bool) -> 
     at = bench.answer(route).timestamp  # type: ignore[union-attr]
     bench.nodes.pop(CellId(1))
     let_time_pass(bench, 200)
-    assert isinstance(bench.logs[CELL][0], Checkpoint)
-    assert bench.logs[CELL][0].prepared[0].transaction == start
+    first = bench.logs[CELL][0]
+    assert isinstance(first, Checkpoint)
+    assert first.prepared[0].transaction == start
     bench.start(CELL)
     assert bench.nodes[CELL].cell.tablets[ATOMIC].locked_count() == 1
     bench.decide(start, at if is_commit else None)

@@ -8,6 +8,7 @@ from dodona.types import (
     CellId,
     Key,
     LockType,
+    ReaderId,
     Revision,
     SpecialWrites,
     TabletId,
@@ -166,6 +167,17 @@ class LookupVersions(Message, frozen=True, array_like=True, gc=False, tag=19):
     column_mask: WireMask
 
 
+class HoldSnapshot(Message, frozen=True, array_like=True, gc=False, tag=21):
+    """Keep what these tablets show at a timestamp, until the lease ends: to be renewed before, by
+    the same request. It replaces whatever the reader held in this cell; a lease of 0 lets go.
+    → SnapshotHeld | Failure."""
+
+    reader: ReaderId
+    timestamp: Timestamp
+    tablets: tuple[TabletId, ...]
+    lease_ms: int
+
+
 # Replies of a cell
 
 
@@ -226,6 +238,14 @@ class VersionedRows(Message, frozen=True, array_like=True, gc=False, tag=39):
     rows: tuple[tuple[RowVersion, ...], ...]
 
 
+class SnapshotHeld(Message, frozen=True, array_like=True, gc=False, tag=41):
+    """For so long from now, which may be shorter than was asked for. Of the `missing` tablets
+    nothing is held: they are not served here."""
+
+    lease_ms: int
+    missing: tuple[TabletId, ...] = ()
+
+
 class ScanPage(Message, frozen=True, array_like=True, gc=False, tag=36):
     """`resume` is where the next page begins, or None at the end of the range."""
 
@@ -253,6 +273,7 @@ DataRequest = (
     | LookupVersions
     | Scan
     | ScanArrow
+    | HoldSnapshot
 )
 DataReply = (
     TimestampRange
@@ -266,5 +287,6 @@ DataReply = (
     | VersionedRows
     | ScanPage
     | ArrowPage
+    | SnapshotHeld
     | Failure
 )

@@ -1,0 +1,76 @@
+"""A snapshot that is held for as long as somebody reads it, in the asyncio API.
+
+Owns: the public names and arguments of `AsyncSnapshot`; `dodona.snapshot` is its twin, name by
+name, and says what each method does.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from dodona._core import steps
+from dodona._core.holding import Hold
+from dodona._core.session import Session
+from dodona.types import Timestamp
+
+Result = TypeVar("Result")
+
+
+class AsyncRun(Protocol):
+    """What a client runs its protocols with."""
+
+    async def __call__(self, protocol: steps.Protocol[Result], /) -> Result: ...
+
+
+class AsyncSnapshot:
+    """As `dodona.Snapshot`."""
+
+    def __init__(self, run: AsyncRun, session: Session, hold: Hold) -> None:
+        self._run = run
+        self._session = session
+        self._hold = hold
+
+    @property
+    def timestamp(self) -> Timestamp:
+        """As `dodona.Snapshot.timestamp`."""
+        return self._hold.timestamp
+
+    def __repr__(self) -> str:
+        return f"<dodona.aio.AsyncSnapshot {self.timestamp}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self._session.check_hold(self._hold)
+        finally:
+            await self.release()
+
+    async def read_batches(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> AsyncIterator[Any]:
+        """As `dodona.Snapshot.read_batches`: `async for` it."""
+        pages = self._session.read_pages(self._hold, path, lower, upper, columns)
+        while not pages.is_over:
+            page = await self._run(pages.next())
+            for batch in page.to_batches():
+                yield batch
+
+    async def check(self) -> None:
+        """As `dodona.Snapshot.check`."""
+        self._session.check_hold(self._hold)
+
+    async def release(self) -> None:
+        """As `dodona.Snapshot.release`."""
+        await self._run(self._session.release_hold(self._hold))

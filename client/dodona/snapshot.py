@@ -1,0 +1,79 @@
+"""A snapshot that is held for as long as somebody reads it, in the blocking API.
+
+Owns: the public names and arguments of `Snapshot`; `dodona.aio_snapshot` is its twin, name by name.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from dodona._core import steps
+from dodona._core.holding import Hold
+from dodona._core.session import Session
+from dodona.types import Timestamp
+
+Result = TypeVar("Result")
+
+
+class Run(Protocol):
+    """What a client runs its protocols with."""
+
+    def __call__(self, protocol: steps.Protocol[Result], /) -> Result: ...
+
+
+class Snapshot:
+    """Some tables as they were at one timestamp, of `Client.hold_snapshot`. It is renewed in the
+    background for as long as it is open and referred to. Any read of the client at this timestamp
+    finds it, of these tables, and so may reads of other processes."""
+
+    def __init__(self, run: Run, session: Session, hold: Hold) -> None:
+        self._run = run
+        self._session = session
+        self._hold = hold
+
+    @property
+    def timestamp(self) -> Timestamp:
+        """To be given to reads."""
+        return self._hold.timestamp
+
+    def __repr__(self) -> str:
+        return f"<dodona.Snapshot {self.timestamp}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self.check()
+        finally:
+            self.release()
+
+    def read_batches(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[Any]:
+        """The rows of lower ≤ key < upper in key order, as an iterator of `pyarrow.RecordBatch`,
+        of which one at a time is in memory. Where no timestamp was given to `hold_snapshot`,
+        tables of atomicity none are read at their newest. Otherwise as `Client.read_arrow`."""
+        pages = self._session.read_pages(self._hold, path, lower, upper, columns)
+        while not pages.is_over:
+            yield from self._run(pages.next()).to_batches()
+
+    def check(self) -> None:
+        """That it was held from its beginning until now, so that whatever was read is of one
+        moment. The end of a block does so too. Raises SnapshotTooOld, if the cells that keep it
+        could not be reached for most of a minute; InvalidRequest after its end."""
+        self._session.check_hold(self._hold)
+
+    def release(self) -> None:
+        """Let go of it. Repeating it is harmless."""
+        self._run(self._session.release_hold(self._hold))

@@ -1,0 +1,237 @@
+"""Making a backup: one timestamp, held, and all tables as they are seen there.
+
+Owns: the order of things. What is to be saved is described first; then the snapshot is held, and
+read by several streams into files; only when the snapshot proves to have been held until the last
+of them is the manifest written. Whatever fails before leaves nothing behind; a process that is
+killed leaves a folder that nobody takes for a backup. Writers and other readers go on meanwhile.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from dodona._core.arrow import arrow_schema
+from dodona._core.tables import TableInfo
+from dodona.client import Client
+from dodona.errors import InvalidRequest, TableNotMounted, Unavailable
+from dodona.snapshot import Snapshot
+from dodona.timestamps import datetime_from_timestamp
+from dodona.types import Timestamp
+from dodona_local.backup.manifest import (
+    FORMAT,
+    PARTS_NAME,
+    Manifest,
+    Part,
+    SavedDirectory,
+    SavedTable,
+    is_unfinished,
+    parents_of,
+    sync_folder,
+    write_manifest,
+)
+from dodona_local.backup.parts import write_parts
+from dodona_local.backup.streams import Bound, Progress, Stop, ranges_of, run_all
+from dodona_oracle.core.attributes import system_names
+
+READABLE: Final = ("mounted", "frozen")
+
+
+def back_up(
+    db: Client,
+    folder: str | Path,
+    paths: Sequence[str] | None = None,
+    timestamp: Timestamp | None = None,
+    *,
+    source: str = "",
+    progress: Progress | None = None,
+) -> Manifest:
+    """Save these tables, or all, and the directories that they are in, or all, as of one timestamp:
+    a fresh one unless given. → what the backup has.
+
+    The folder is made, or empty. Tables of atomicity none have no snapshots: without a timestamp
+    of yours their newest rows are saved. `source` is told to whoever reads the manifest.
+
+    Raises InvalidRequest if the folder is taken; TableNotFound, TableNotMounted, SnapshotTooOld
+    (the timestamp is too old, or the snapshot could not be kept until the end), Unavailable: then
+    there is no backup.
+    """
+    place = Path(folder)
+    tables = _describe_tables(db, paths)
+    directories = _describe_directories(db, tables, everything=paths is None)
+    is_made = _claim(place)
+    try:
+        with db.hold_snapshot([it.info.path for it in tables], timestamp) as snapshot:
+            saved = _save(snapshot, place, tables, progress or Progress())
+            moment = snapshot.timestamp
+        manifest = Manifest(
+            FORMAT,
+            version("dodona"),
+            source,
+            moment,
+            datetime_from_timestamp(moment).isoformat(),
+            tuple(directories),
+            tuple([_dated(it, moment, is_given=timestamp is not None) for it in saved]),
+        )
+        return write_manifest(place, manifest)
+    except BaseException:
+        _clear(place, is_made=is_made)
+        raise
+
+
+def _claim(folder: Path) -> bool:
+    """Take an empty folder. → whether it was made. Raises InvalidRequest."""
+    try:
+        is_made = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            what = "a backup that was interrupted" if is_unfinished(folder) else "something else"
+            raise InvalidRequest(
+                f"{folder} is not empty, it has {what} in it: a backup gets a folder of its own"
+            )
+        (folder / PARTS_NAME).mkdir()
+    except OSError as error:
+        raise InvalidRequest(f"{folder} can't be made a backup: {error.strerror}") from error
+    return is_made
+
+
+def _clear(folder: Path, *, is_made: bool) -> None:
+    """Leave it as it was found, as far as that is possible."""
+    shutil.rmtree(folder / PARTS_NAME, ignore_errors=True)
+    for unfinished in folder.glob("*.unfinished"):
+        unfinished.unlink(missing_ok=True)
+    if is_made and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+# ---- what there is
+
+
+class _Described(NamedTuple):
+    info: TableInfo
+    attributes: dict[str, Any]
+
+
+def _describe_tables(db: Client, paths: Sequence[str] | None) -> list[_Described]:
+    """Raises InvalidRequest, TableNotFound, TableNotMounted."""
+    if isinstance(paths, str):
+        raise InvalidRequest(f"paths of tables are given as a list, not as {paths!r}")
+    wanted = list(dict.fromkeys(db.list_tables() if paths is None else paths))
+    if not wanted:
+        raise InvalidRequest("there is no table to back up")
+    tables = [_Described(db.get_table(path), _own_attributes(db, path, "table")) for path in wanted]
+    closed = [it.info.path for it in tables if not _is_readable(it.info)]
+    if closed:
+        raise TableNotMounted(
+            f"{', '.join(closed)} can't be read: mount them (frozen is enough), or name the tables "
+            "to be backed up"
+        )
+    return tables
+
+
+def _is_readable(table: TableInfo) -> bool:
+    return all(tablet.state in READABLE for tablet in table.tablets)
+
+
+def _describe_directories(
+    db: Client, tables: Sequence[_Described], *, everything: bool
+) -> list[SavedDirectory]:
+    """Outer ones before inner ones."""
+    if everything:
+        known = {it.info.path for it in tables}
+        paths = ["//", *_directories_below(db, "/", known)]
+    else:
+        paths = sorted({it for table in tables for it in parents_of(table.info.path)})
+    return [SavedDirectory(path, _own_attributes(db, path, "directory")) for path in paths]
+
+
+def _directories_below(db: Client, directory: str, tables: set[str]) -> Iterator[str]:
+    for name in db.list("//" if directory == "/" else directory):
+        path = f"{directory}/{name}"
+        if path not in tables and db.get(f"{path}/@type") == "directory":
+            yield path
+            yield from _directories_below(db, path, tables)
+
+
+def _own_attributes(db: Client, path: str, kind: Any) -> dict[str, Any]:
+    """Those that are the user's own."""
+    known: dict[str, Any] = db.get("//@" if path == "//" else f"{path}/@")
+    return {name: value for name, value in known.items() if name not in system_names(kind)}
+
+
+# ---- rows
+
+
+class _Range(NamedTuple):
+    """The rows that one tablet had when the table was described."""
+
+    table: int
+    tablet: int
+    lower: Bound
+    upper: Bound
+
+
+def _save(
+    snapshot: Snapshot, folder: Path, tables: Sequence[_Described], progress: Progress
+) -> list[SavedTable]:
+    jobs = []
+    for number, table in enumerate(tables):
+        (folder / PARTS_NAME / f"{number:05}").mkdir()
+        pivots = [tablet.pivot_key for tablet in table.info.tablets]
+        jobs += [_Range(number, at, *ends) for at, ends in enumerate(ranges_of(pivots))]
+    progress.begin("saving", None, "rows")
+
+    def save(job: _Range, stop: Stop) -> list[Part]:
+        info = tables[job.table].info
+        schema = arrow_schema(info.schema)
+        batches = _batches(snapshot, info.path, job, schema, stop, progress.advance)
+        return write_parts(folder, job.table, job.tablet, batches, schema)
+
+    found = run_all(save, jobs)
+    parts: dict[int, list[Part]] = {number: [] for number in range(len(tables))}
+    for job, written in zip(jobs, found, strict=True):
+        parts[job.table] += written
+    for number in parts:
+        sync_folder(folder / PARTS_NAME / f"{number:05}")
+    sync_folder(folder / PARTS_NAME)
+    return [_saved(table, parts[number]) for number, table in enumerate(tables)]
+
+
+def _batches(
+    snapshot: Snapshot,
+    path: str,
+    job: _Range,
+    schema: Any,
+    stop: Stop,
+    advance: Callable[[int], None],
+) -> Iterator[Any]:
+    for batch in snapshot.read_batches(path, job.lower, job.upper):
+        stop.check()
+        if not batch.schema.equals(schema):
+            raise Unavailable("the table's schema changed meanwhile", table=path)
+        yield batch
+        advance(batch.num_rows)
+
+
+def _saved(table: _Described, parts: list[Part]) -> SavedTable:
+    info = table.info
+    return SavedTable(
+        info.path,
+        info.atomicity,
+        any(tablet.state == "frozen" for tablet in info.tablets),
+        None,
+        info.schema.columns,
+        tuple([info.schema.bound_of(tablet.pivot_key) for tablet in info.tablets]),
+        msgspec.structs.asdict(info.settings),
+        table.attributes,
+        tuple(parts),
+    )
+
+
+def _dated(table: SavedTable, moment: Timestamp, *, is_given: bool) -> SavedTable:
+    is_newest = table.atomicity == "none" and not is_given
+    return replace(table, timestamp=None if is_newest else moment)

@@ -1,0 +1,285 @@
+"""Restoring a backup: tables made anew, with the rows that they had.
+
+Owns: the order of things, so that a restore is seen as a whole or not at all. The files are
+verified before anything is made. Rows are loaded into tables in a staging directory, without
+atomicity, which is what bulk loads need; counted there; and only then the tables get their
+atomicity and settings, and all of them their paths, in one master transaction. What fails before
+leaves at most that one directory behind. Nothing that is there is ever overwritten.
+
+Rows are new rows: their timestamps are of the restore, and there is no history below it.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from dodona._core.tables import decode_prefix
+from dodona.catalog import MasterTransaction
+from dodona.client import Client
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    DataCorrupted,
+    DodonaError,
+    InvalidRequest,
+    TableExists,
+    Unavailable,
+)
+from dodona.schema import TableSchema
+from dodona.types import Key
+from dodona_local.backup.manifest import (
+    Manifest,
+    Part,
+    SavedDirectory,
+    SavedTable,
+    parents_of,
+    read_manifest,
+    verify_parts,
+)
+from dodona_local.backup.parts import read_part
+from dodona_local.backup.streams import Bound, Progress, Stop, ranges_of, run_all
+from dodona_local.errors import RestoreFailed
+
+LOAD_ATTEMPTS_MAX: Final = 5
+"""Of one file: loading it again changes nothing but its rows' timestamps."""
+LOAD_PAUSE_SECONDS: Final = 2.0
+COMMIT_ATTEMPTS_MAX: Final = 5
+
+
+def restore(
+    db: Client,
+    folder: str | Path,
+    paths: Sequence[str] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Make these tables of a backup, or all, and the directories that they are in. → what was
+    restored, all of it mounted.
+
+    Raises InvalidRequest (no finished backup, or one without such a table), DataCorrupted (a file
+    is missing or damaged), TableExists: before anything is made. Later RestoreFailed, which says
+    what is left, if anything is.
+    """
+    place, watcher = Path(folder), progress or Progress()
+    if isinstance(paths, str):
+        raise InvalidRequest(f"paths of tables are given as a list, not as {paths!r}")
+    manifest = read_manifest(place)
+    if paths is not None:
+        manifest = manifest.only(paths)
+    _check_places(db, manifest)
+    watcher.begin("verifying", sum(it.size_bytes for it in manifest.parts), "bytes")
+    verify_parts(place, manifest.parts, watcher.advance)
+    staging = f"//restore-{db.generate_timestamp()}"
+    tables = [_Staged(it, f"{staging}/{at:05}") for at, it in enumerate(manifest.tables)]
+    with _removed_if_it_fails(db, staging):
+        _make(db, staging, tables, place)
+        _load(db, place, tables, watcher)
+        _count(db, tables, watcher)
+        _finish(db, tables)
+        _publish(db, staging, manifest.directories, tables)
+    _mount(db, manifest.tables)
+    return manifest
+
+
+class _Staged(NamedTuple):
+    saved: SavedTable
+    path: str
+
+    @property
+    def schema(self) -> TableSchema:
+        return TableSchema.parse(self.saved.columns)
+
+    @property
+    def pivot_keys(self) -> list[tuple[Any, ...]]:
+        types = self.schema.key_types
+        return [decode_prefix(Key(it), types) for it in self.saved.pivot_keys]
+
+
+def _check_places(db: Client, manifest: Manifest) -> None:
+    """That nothing is where the tables go, nor a table where a directory does."""
+    taken = [table.path for table in manifest.tables if db.exists(table.path)]
+    above = dict.fromkeys(it for table in manifest.tables for it in parents_of(table.path))
+    above |= dict.fromkeys(it.path for it in manifest.directories if it.path != "//")
+    taken += [it for it in above if db.exists(it) and db.get(f"{it}/@type") != "directory"]
+    if taken:
+        raise TableExists(
+            f"{', '.join(taken)} is there already, and nothing is overwritten: remove or move it, "
+            "or name the tables to be restored"
+        )
+
+
+@contextmanager
+def _removed_if_it_fails(db: Client, staging: str) -> Iterator[None]:
+    """Leave nothing of what was staged, or say where it is."""
+    try:
+        yield
+    except RestoreFailed:
+        raise
+    except BaseException as error:
+        left = _remove(db, staging)
+        if not isinstance(error, DodonaError):
+            raise
+        text = f"the restore failed, and {left}: {error.message}"
+        raise RestoreFailed(text, **error.attributes) from error
+
+
+def _remove(db: Client, staging: str) -> str:
+    """→ what is left, in words."""
+    try:
+        db.remove(staging, recursive=True, force=True)
+    except DodonaError as error:
+        return f"{staging} may be left of it, which can be removed ({error.message})"
+    return "nothing is left of it"
+
+
+# ---- rows
+
+
+def _make(db: Client, staging: str, tables: Sequence[_Staged], folder: Path) -> None:
+    """Empty tables. Their settings come last: rows must not grow old while they are loaded."""
+    db.create_directory(staging, attributes={"restored_from": str(folder)})
+    for table in tables:
+        db.create_table(
+            table.path,
+            table.schema,
+            atomicity="none",
+            pivot_keys=table.pivot_keys,
+            attributes=table.saved.attributes,
+            mount=True,
+        )
+
+
+def _load(db: Client, folder: Path, tables: Sequence[_Staged], progress: Progress) -> None:
+    progress.begin("loading", sum(table.saved.row_count for table in tables), "rows")
+
+    def load(job: tuple[str, Part], stop: Stop) -> None:
+        path, part = job
+        for attempt in range(1, LOAD_ATTEMPTS_MAX + 1):
+            counted = _Counted(folder, part, stop, progress)
+            try:
+                db.write_arrow(path, counted.batches())
+            except Unavailable:
+                progress.advance(-counted.row_count)
+                if attempt == LOAD_ATTEMPTS_MAX:
+                    raise
+                stop.wait(LOAD_PAUSE_SECONDS)
+            else:
+                return
+
+    run_all(load, [(table.path, part) for table in tables for part in table.saved.parts])
+
+
+class _Counted:
+    """The rows of a file, told as they are taken."""
+
+    def __init__(self, folder: Path, part: Part, stop: Stop, progress: Progress) -> None:
+        self.row_count = 0
+        self._folder = folder
+        self._part = part
+        self._stop = stop
+        self._progress = progress
+
+    def batches(self) -> Iterator[Any]:
+        for batch in read_part(self._folder, self._part):
+            self._stop.check()
+            yield batch
+            self.row_count += batch.num_rows
+            self._progress.advance(batch.num_rows)
+
+
+def _count(db: Client, tables: Sequence[_Staged], progress: Progress) -> None:
+    """That all rows are there. Raises DataCorrupted."""
+    progress.begin("counting", sum(table.saved.row_count for table in tables), "rows")
+    jobs = [(table, ends) for table in tables for ends in ranges_of(table.pivot_keys)]
+    with db.hold_snapshot([table.path for table in tables]) as snapshot:
+
+        def count(job: tuple[_Staged, tuple[Bound, Bound]], stop: Stop) -> int:
+            (table, ends), row_count = job, 0
+            column = table.schema.key_names[:1]
+            for batch in snapshot.read_batches(table.path, *ends, columns=column):
+                stop.check()
+                row_count += batch.num_rows
+                progress.advance(batch.num_rows)
+            return row_count
+
+        counts = run_all(count, jobs)
+    found = dict.fromkeys([table.path for table in tables], 0)
+    for (table, _), row_count in zip(jobs, counts, strict=True):
+        found[table.path] += row_count
+    for table in tables:
+        if found[table.path] != table.saved.row_count:
+            raise DataCorrupted(
+                f"of {table.saved.row_count} rows of {table.saved.path} "
+                f"{found[table.path]} are there",
+                table=table.saved.path,
+            )
+
+
+# ---- from staged tables to restored ones
+
+
+def _finish(db: Client, tables: Sequence[_Staged]) -> None:
+    for table in tables:
+        db.unmount_table(table.path)
+        saved = table.saved
+        wanted = {**saved.attributes, **saved.settings, "atomicity": saved.atomicity}
+        db.set(f"{table.path}/@", wanted)
+
+
+def _publish(
+    db: Client, staging: str, directories: Sequence[SavedDirectory], tables: Sequence[_Staged]
+) -> None:
+    """All at once. Raises RestoreFailed if it is not known whether that has happened."""
+    tree = db.begin_master(title=f"restore of {len(tables)} tables")
+    try:
+        for directory in directories:
+            _make_directory(tree, directory)
+        for table in tables:
+            tree.move(table.path, table.saved.path, recursive=True)
+        tree.remove(staging, recursive=True)
+        _commit(tree, staging, tables)
+    except RestoreFailed:
+        raise
+    except BaseException:
+        tree.abort()
+        raise
+
+
+def _commit(tree: MasterTransaction, staging: str, tables: Sequence[_Staged]) -> None:
+    for attempt in range(1, COMMIT_ATTEMPTS_MAX + 1):
+        try:
+            return tree.commit()
+        except CommitOutcomeUnknown as error:
+            if attempt == COMMIT_ATTEMPTS_MAX:
+                paths = ", ".join(table.saved.path for table in tables)
+                raise RestoreFailed(
+                    f"all rows are there, but not whether their tables are: either as {paths}, "
+                    f"or still as tables of {staging}, which then can be removed: {error.message}"
+                ) from error
+    raise AssertionError("an attempt is the last one")
+
+
+def _make_directory(tree: MasterTransaction, directory: SavedDirectory) -> None:
+    """Make it; if it is there, add what attributes it does not have."""
+    path = directory.path
+    if path != "//" and not tree.exists(path):
+        tree.create_directory(path, attributes=directory.attributes, recursive=True)
+        return
+    prefix = "//@" if path == "//" else f"{path}/@"
+    for name, value in directory.attributes.items():
+        if not tree.exists(prefix + name):
+            tree.set(prefix + name, value)
+
+
+def _mount(db: Client, tables: Sequence[SavedTable]) -> None:
+    """Everything is in its place by now. Raises RestoreFailed, naming what is not mounted."""
+    for at, table in enumerate(tables):
+        try:
+            db.mount_table(table.path, freeze=table.is_frozen)
+        except DodonaError as error:
+            paths = ", ".join(it.path for it in tables[at:])
+            raise RestoreFailed(
+                f"all tables are restored, but these are not mounted: {paths}. Mount them. "
+                f"{error.message}",
+                **error.attributes,
+            ) from error

@@ -1,0 +1,93 @@
+"""Who reads a snapshot for long, and is not to lose it: the readers that registered here.
+
+Owns: their timestamps, until when each is kept without a renewal, and how many there may be. Pure,
+and in memory only: a cell that starts knows nobody, nor does it know who read a tablet before it
+was mounted. So for as long as a lease may last everything of such a tablet is kept; whoever
+registered before, somewhere, has renewed here by then, or has lost its lease anyway.
+Retention asks `oldest`, each time it is about to let versions go.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dodona.errors import Overloaded
+from dodona.types import MIN_TIMESTAMP, ReaderId, TabletId, Timestamp
+
+
+class _Hold(NamedTuple):
+    timestamp: Timestamp
+    tablets: frozenset[TabletId]
+    until_us: int
+
+
+class Readers:
+    """Of one cell. All instants are the monotonic microseconds of the cell's process."""
+
+    def __init__(self, count_max: int, tablets_max: int, lease_ms_max: int) -> None:
+        """`tablets_max` is of all readers together."""
+        self._count_max = count_max
+        self._tablets_max = tablets_max
+        self._lease_ms_max = lease_ms_max
+        self._holds: dict[ReaderId, _Hold] = {}
+        self._tablet_count = 0
+        self._expected_until_us: dict[TabletId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def hold(
+        self,
+        reader: ReaderId,
+        timestamp: Timestamp,
+        tablets: Sequence[TabletId],
+        lease_ms: int,
+        now_us: int,
+    ) -> int:
+        """Register or renew: what the reader held before is replaced. → the lease in ms, which may
+        be shorter. Raises Overloaded, and leaves everything as it was."""
+        lease_ms = min(lease_ms, self._lease_ms_max)
+        if not tablets:
+            self.let_go(reader)
+            return lease_ms
+        fresh = _Hold(timestamp, frozenset(tablets), now_us + lease_ms * 1000)
+        known = self._holds.get(reader)
+        tablet_count = self._tablet_count + len(fresh.tablets) - len(known.tablets if known else ())
+        if (known is None and len(self._holds) >= self._count_max) or (
+            tablet_count > self._tablets_max
+        ):
+            raise Overloaded(
+                f"too many readers hold snapshots here: at most {self._count_max} do, of "
+                f"{self._tablets_max} tablets together",
+                readers=len(self._holds),
+                tablets=self._tablet_count,
+            )
+        self._holds[reader] = fresh
+        self._tablet_count = tablet_count
+        return lease_ms
+
+    def let_go(self, reader: ReaderId) -> None:
+        """It needs nothing any more. No news if it is not known."""
+        hold = self._holds.pop(reader, None)
+        if hold is not None:
+            self._tablet_count -= len(hold.tablets)
+
+    def expect_renewals(self, tablet: TabletId, now_us: int) -> None:
+        """The tablet is served from now on: who read it before has yet to say so."""
+        self._expected_until_us[tablet] = now_us + self._lease_ms_max * 1000
+
+    def tick(self, now_us: int) -> None:
+        """Forget whoever was not renewed in time, and expect nobody where that time is over."""
+        for reader, hold in list(self._holds.items()):
+            if hold.until_us <= now_us:
+                self.let_go(reader)
+        for tablet, until_us in list(self._expected_until_us.items()):
+            if until_us <= now_us:
+                del self._expected_until_us[tablet]
+
+    def oldest(self, tablet: TabletId) -> Timestamp | None:
+        """The oldest timestamp that a reader of this tablet may still read at, as of the last tick:
+        what it shows has to stay, at this timestamp and later ones. None if there is no reader."""
+        if tablet in self._expected_until_us:
+            return MIN_TIMESTAMP
+        held = [it.timestamp for it in self._holds.values() if tablet in it.tablets]
+        return min(held, default=None)

@@ -1,0 +1,206 @@
+"""A snapshot that is held stays readable, whatever happens to cells and tables meanwhile."""
+
+from typing import Any
+
+import pytest
+
+from conformance.backends import Backend, Simulated
+from conformance.selections import UNDER_VIRTUAL_TIME
+from conformance.tables import TWO_COLUMNS, MakeTable, Row, read, refused
+from dodona.client import Client
+from dodona.errors import InvalidRequest, SnapshotTooOld, TableNotFound, TableNotMounted
+from dodona.snapshot import Snapshot
+from dodona.types import CellId, Timestamp
+
+AT_ONCE: Row = {"min_data_ttl": 0, "max_data_ttl": 0}
+LATER_MS = 180_000
+"""Two leases, and the life of a transaction."""
+PIVOTS: list[list[int]] = [[], [3], [6]]
+BEFORE = [{"k": number, "v": 1, "w": None} for number in range(9)]
+
+
+def _write(db: Client, path: str, value: int) -> None:
+    db.insert_rows(path, [{"k": number, "v": value} for number in range(9)])
+
+
+def _prepare(db: Client, make_table: MakeTable, **attributes: Any) -> str:
+    path = make_table(TWO_COLUMNS, pivot_keys=PIVOTS, attributes={**AT_ONCE, **attributes})
+    _write(db, path, 1)
+    return path
+
+
+def _rows(snapshot: Snapshot, path: str, *ends: Any) -> list[Row]:
+    return [row for batch in snapshot.read_batches(path, *ends) for row in batch.to_pylist()]
+
+
+def _is_kept(db: Client, path: str, at: Timestamp) -> bool:
+    try:
+        return read(db, path, timestamp=at) == BEFORE
+    except SnapshotTooOld:
+        return False
+
+
+# ---- whatever the back end
+
+
+def test_a_snapshot_shows_tables_as_they_were(db: Client, make_table: MakeTable) -> None:
+    path = _prepare(db, make_table)
+    with db.hold_snapshot([path]) as snapshot:
+        _write(db, path, 2)
+        assert _rows(snapshot, path) == BEFORE
+        assert read(db, path, timestamp=snapshot.timestamp) == BEFORE
+        assert _rows(snapshot, path, [2], [7]) == BEFORE[2:7]
+        (key, *_) = snapshot.read_batches(path, columns=["k"])
+        assert key.schema.names == ["k"]
+        snapshot.check()
+    with refused(InvalidRequest, "its block has ended", is_retryable=False):
+        snapshot.check()
+    with refused(InvalidRequest, "its block has ended", is_retryable=False):
+        _rows(snapshot, path)
+
+
+def test_a_timestamp_can_be_given(db: Client, make_table: MakeTable) -> None:
+    path = _prepare(db, make_table)
+    at = db.generate_timestamp()
+    _write(db, path, 2)
+    with db.hold_snapshot([path], at) as snapshot:
+        assert snapshot.timestamp == at
+        assert _rows(snapshot, path) == BEFORE
+
+
+def test_tables_without_atomicity_are_read_at_their_newest(
+    db: Client, make_table: MakeTable
+) -> None:
+    path = make_table(TWO_COLUMNS, atomicity="none")
+    with db.hold_snapshot([path]) as snapshot:
+        db.insert_rows(path, [{"k": 1, "v": 1}])
+        assert len(_rows(snapshot, path)) == 1
+
+
+def test_what_can_t_be_held(db: Client, make_table: MakeTable, new_path: str) -> None:
+    path = make_table(TWO_COLUMNS, mount=False)
+    with refused(TableNotMounted, "Cannot read from tablet", is_retryable=False):
+        db.hold_snapshot([path])
+    with refused(TableNotFound, "no table", is_retryable=False):
+        db.hold_snapshot([new_path])
+    with refused(InvalidRequest, "1 to 10000 tables", is_retryable=False):
+        db.hold_snapshot([])
+
+
+def test_an_error_in_the_block_is_the_block_s(db: Client, make_table: MakeTable) -> None:
+    path = _prepare(db, make_table)
+    with pytest.raises(ZeroDivisionError), db.hold_snapshot([path]) as snapshot:
+        raise ZeroDivisionError
+    with refused(InvalidRequest, "its block has ended", is_retryable=False):
+        snapshot.check()
+
+
+# ---- with time
+
+
+@UNDER_VIRTUAL_TIME
+def test_old_versions_stay_as_long_as_somebody_holds_them(
+    backend: Backend, db: Client, other: Client, make_table: MakeTable
+) -> None:
+    path = _prepare(db, make_table)
+    with db.hold_snapshot([path]) as snapshot:
+        _write(db, path, 2)
+        for _ in range(5):
+            backend.let_pass(LATER_MS)
+            assert _rows(snapshot, path) == BEFORE
+            assert _is_kept(other, path, snapshot.timestamp)
+    backend.let_pass(LATER_MS)
+    assert not _is_kept(db, path, snapshot.timestamp)
+    with refused(SnapshotTooOld, "is less than tablet .* retained timestamp", is_retryable=True):
+        db.hold_snapshot([path], snapshot.timestamp)
+
+
+@UNDER_VIRTUAL_TIME
+def test_rows_that_expire_stay_as_well(backend: Backend, db: Client, make_table: MakeTable) -> None:
+    path = _prepare(db, make_table, min_data_versions=0)
+    with db.hold_snapshot([path]) as snapshot:
+        backend.let_pass(3 * LATER_MS)
+        assert _rows(snapshot, path) == BEFORE
+    backend.let_pass(LATER_MS)
+    assert read(db, path) == []
+
+
+@UNDER_VIRTUAL_TIME
+def test_other_tables_grow_old(backend: Backend, db: Client, make_table: MakeTable) -> None:
+    path, neighbour = _prepare(db, make_table), _prepare(db, make_table)
+    with db.hold_snapshot([path]) as snapshot:
+        _write(db, neighbour, 2)
+        backend.let_pass(LATER_MS)
+        assert not _is_kept(db, neighbour, snapshot.timestamp)
+
+
+@UNDER_VIRTUAL_TIME
+@pytest.mark.parametrize("period_ms", [10_000, 50_000, 100_000])
+def test_cells_that_restart_keep_it(
+    backend: Backend, db: Client, make_table: MakeTable, period_ms: int
+) -> None:
+    path = _prepare(db, make_table)
+    with db.hold_snapshot([path]) as snapshot:
+        _write(db, path, 2)
+        for _ in range(5):
+            backend.let_pass(period_ms)
+            backend.restart_cells()
+            assert _rows(snapshot, path) == BEFORE
+        backend.let_pass(LATER_MS)
+        assert _rows(snapshot, path) == BEFORE
+
+
+@UNDER_VIRTUAL_TIME
+def test_tablets_that_are_cut_and_move_keep_it(
+    backend: Backend, db: Client, other: Client, make_table: MakeTable
+) -> None:
+    """Between two renewals, just before old versions would go, and at other moments."""
+    path = _prepare(db, make_table)
+    with db.hold_snapshot([path]) as snapshot:
+        _write(db, path, 2)
+        for number in range(12):
+            backend.let_pass(LATER_MS // 2 + 2_700 * number)
+            other.unmount_table(path)
+            other.reshard_table(path, pivot_keys=[[], [1], [number % 7 + 2]])
+            other.mount_table(path)
+            backend.let_pass(14_000)
+            assert _is_kept(other, path, snapshot.timestamp)
+        backend.let_pass(LATER_MS)
+        assert _rows(snapshot, path) == BEFORE
+
+
+@UNDER_VIRTUAL_TIME
+def test_whoever_dies_is_waited_for_no_longer_than_a_lease(
+    backend: Backend, db: Client, other: Client, make_table: MakeTable
+) -> None:
+    path = _prepare(db, make_table)
+    at = db.generate_timestamp()
+    assert isinstance(backend, Simulated)
+    held = backend.start(other, other._session.hold_snapshot([path], at)).result()
+    assert held.is_open, "and nobody renews it"
+    _write(db, path, 2)
+    backend.let_pass(55_000)
+    assert _is_kept(db, path, at)
+    backend.let_pass(LATER_MS)
+    assert not _is_kept(db, path, at)
+
+
+@UNDER_VIRTUAL_TIME
+def test_a_cell_that_is_away_for_long_is_no_secret(
+    backend: Backend, db: Client, make_table: MakeTable
+) -> None:
+    path = _prepare(db, make_table)
+    assert isinstance(backend, Simulated)
+    cell = db.get_table(path).tablets[0].cell
+    assert cell is not None
+    with db.hold_snapshot([path]) as snapshot:
+        with backend.cell_is_down(CellId(cell)):
+            backend.let_pass(30_000)
+        backend.let_pass(LATER_MS)
+        assert _rows(snapshot, path) == BEFORE
+    with (
+        refused(SnapshotTooOld, "could not all be reached in time", is_retryable=True),
+        db.hold_snapshot([path]) as snapshot,
+        backend.cell_is_down(CellId(cell)),
+    ):
+        backend.let_pass(60_000)
