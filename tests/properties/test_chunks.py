@@ -139,9 +139,6 @@ def test_a_chunk_answers_as_a_dictionary_does(case: Case, data: st.DataObject) -
         expected = rows.get(key, [])
         assert same(view.versions(key, SYNC_LAST_COMMITTED), expected)
         assert same(view.versions(key, timestamp), [it for it in expected if it[0] <= timestamp])
-    asked = [*others, *rows]
-    expected_of_all = [[it for it in rows.get(key, []) if it[0] <= timestamp] for key in asked]
-    assert same(view.versions_of_many(asked, timestamp), expected_of_all)
 
 
 @EXAMPLES

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dodona.types import Key
 from dodona_tablets.core.chunks.values import data_of, offsets_of
 
-ANCHOR_STEP: Final = 64
+ANCHOR_STEP: Final = 32
 """So many rows lie between two keys that are kept as objects, once somebody searches."""
 
 
@@ -25,8 +25,7 @@ class Block:
     def __init__(self, batch: pa.RecordBatch, key_count: int) -> None:
         self.batch = batch
         self.row_count: int = batch.num_rows
-        self.is_unique = key_count == batch.num_rows
-        """Whether no key has two versions here."""
+        self._is_unique = key_count == batch.num_rows
         self._offsets = offsets_of(batch.column(0))
         self._data = data_of(batch.column(0))
 
@@ -47,23 +46,25 @@ class Block:
 
     def find(self, key: Key) -> int:
         """The first row of a key, -1 if it is not here."""
-        anchors, offsets = self._anchors, self._offsets
-        place = bisect_left(anchors, key)
+        offsets, data = self._offsets, self._data
+        place = bisect_left(self._anchors, key)
         low = max(0, place - 1) * ANCHOR_STEP  # of a smaller key, or the first
-        high = min(place * ANCHOR_STEP + 1, self.row_count)
-        base = offsets[low]
-        keys = self._data[base : offsets[high]].tobytes()
-        found = keys.find(key)
-        while found >= 0:
-            row = bisect_left(offsets, base + found, low, high)
-            if offsets[row] == base + found and offsets[row + 1] == base + found + len(key):
-                return row
-            found = keys.find(key, found + 1)
-        return -1
+        high = min(place * ANCHOR_STEP, self.row_count - 1)
+        while low < high:
+            middle = (low + high) >> 1
+            if data[offsets[middle] : offsets[middle + 1]].tobytes() < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low if data[offsets[low] : offsets[low + 1]].tobytes() == key else -1
+
+    def is_alone(self, row: int) -> bool:
+        """Whether the row is surely the only one of its key, here and in the next block."""
+        return self._is_unique and row + 1 < self.row_count
 
     def end_of(self, row: int) -> int:
         """Behind the last row of the key that this row has."""
-        if self.is_unique:
+        if self._is_unique:
             return row + 1
         starts = self._starts
         place = bisect_right(starts, row)

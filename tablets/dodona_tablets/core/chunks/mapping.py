@@ -6,8 +6,6 @@ are null, key columns come at the end, value columns may be in another order, te
 bytes. Nothing here looks at rows one by one.
 """
 
-from typing import Final
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,11 +13,7 @@ from dodona.keys import NULL_TAG
 from dodona.schema import TableSchema
 from dodona.types import Timestamp
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, SHARED, chunk_schema
-from dodona_tablets.core.chunks.reading import Plan
-from dodona_tablets.core.version import bits_of
-
-PLANS_MAX: Final = 4096
-"""So many masks are remembered with what they come to."""
+from dodona_tablets.core.chunks.reading import Plans
 
 
 class Mapping:
@@ -34,24 +28,13 @@ class Mapping:
         """Of all batches."""
         self.file_schema = chunk_schema(old, "plain")
         places = {column.name: bit for bit, column in enumerate(new.value_columns)}
-        self._places = [places[name] for name in old.value_names]
-        self._keeps_masks = new.is_wide == old.is_wide and self._places == [
-            *range(len(self._places))
-        ]
+        moved = [places[name] for name in old.value_names]
+        self._keeps_masks = new.is_wide == old.is_wide and moved == [*range(len(moved))]
+        self.plans = Plans(moved)
+        """What becomes of masks."""
         types = {column.name: column.type for column in new.columns}
         self.value_types = [types[name] for name in old.value_names]
         """The type of today of each value column of the file."""
-        self._plans: dict[int, Plan] = {}
-
-    def plan(self, mask: int) -> Plan:
-        """What a version of this mask, of the file's, comes to."""
-        known = self._plans.get(mask)
-        if known is None:
-            moved = sorted([(self._places[bit], bit) for bit in bits_of(mask)])
-            known = sum([1 << place for place, _ in moved]), tuple([bit for _, bit in moved])
-            if len(self._plans) < PLANS_MAX:
-                self._plans[mask] = known
-        return known
 
     def marks(self, stamp: Timestamp, count: int) -> tuple[pa.Array, pa.Array]:
         """The timestamps and masks of so many writes of all columns of the file."""
@@ -92,5 +75,5 @@ class Mapping:
             return masks
         known = masks.dictionary_encode()
         plain = map(self._old.plain_mask, known.dictionary.to_pylist())
-        mapped = [self._new.pack_mask(self.plan(mask)[0]) for mask in plain]
+        mapped = [self._new.pack_mask(self.plans[mask][0]) for mask in plain]
         return pa.array(mapped, field.type).take(known.indices)

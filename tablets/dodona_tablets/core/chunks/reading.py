@@ -4,8 +4,8 @@ Owns: how a row of a batch becomes a version as it is in memory. Whoever reads m
 columns reads the Arrow arrays instead.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -18,59 +18,74 @@ from dodona_tablets.core.version import Version, bits_of
 Plan = tuple[int, tuple[int, ...]]
 """A mask of a table's value columns, and the value columns of a batch that give their values."""
 
+PLANS_MAX: Final = 4096
+"""So many masks are remembered with what they come to."""
+
+
+class Plans(dict[int, Plan]):
+    """What becomes of each mask of a batch: of any there is, made when it is first asked for."""
+
+    def __init__(self, places: Sequence[int]) -> None:
+        """`places` are those of the batch's value columns among the table's of today."""
+        super().__init__()
+        self._places = places
+
+    def __missing__(self, mask: int) -> Plan:
+        moved = sorted([(self._places[bit], bit) for bit in bits_of(mask)])
+        plan = sum([1 << place for place, _ in moved]), tuple([bit for _, bit in moved])
+        if len(self) < PLANS_MAX:
+            self[mask] = plan
+        return plan
+
 
 class VersionReader:
     """What reads the versions in one batch."""
 
-    __slots__ = ("_deltas", "_get", "_masks", "_plan", "_shared", "timestamps")
+    __slots__ = ("_deltas", "_full", "_get", "_masks", "_plans", "_shared", "timestamps")
 
     def __init__(
-        self,
-        batch: pa.RecordBatch,
-        key_column_count: int,
-        value_types: Sequence[str],
-        plan: Callable[[int], Plan],
-        is_migrated: bool = False,
+        self, batch: pa.RecordBatch, value_types: Sequence[str], plans: Plans, *, is_migrated: bool
     ) -> None:
-        """`value_types` are those that the batch's value columns are read as; `plan` says what
-        becomes of a mask. Shared locks of a batch that is migrated are forgotten: lock groups may
-        be others now."""
+        """`value_types` are those that the batch's value columns are read as. Shared locks of a
+        batch that is migrated are forgotten: lock groups may be others now."""
         names = batch.schema.names
-        self._plan = plan
+        marks_count = sum(name.startswith("$") for name in names) - 1
+        first = batch.num_columns - marks_count - len(value_types)
         self._get: list[Getter] = [
             getter_of(batch.column(place), column_type)
-            for place, column_type in enumerate(value_types, 1 + key_column_count)
+            for place, column_type in enumerate(value_types, first)
         ]
+        self._plans = plans
+        self._full = plans[(1 << len(value_types)) - 1]
         self.timestamps: Any = ()
         """Of each row; none in the layout of batches."""
-        self._masks: Getter | None = None
-        self._deltas: Getter | None = None
-        self._shared: Getter | None = None
+        self._masks: Getter = _nought
+        self._deltas: Getter = _nought
+        self._shared: Getter = _nought
         if TIMESTAMP in names:
             self.timestamps = numbers_of(batch.column(TIMESTAMP), "Q")
             self._masks = mask_getter(batch.column(MASK))
         if SHARED in names:
             self._deltas = mask_getter(batch.column(DELTA))
-            self._shared = _nought if is_migrated else mask_getter(batch.column(SHARED))
+        if SHARED in names and not is_migrated:
+            self._shared = mask_getter(batch.column(SHARED))
 
-    def write(self, row: int, stamp: Timestamp, plan: Plan) -> Version:
+    def stamped(self, row: int, stamp: Timestamp) -> Version:
         """The version of a row in the layout of batches."""
-        mask, columns = plan
         get = self._get
+        mask, columns = self._full
         return stamp, mask, tuple([get[column](row) for column in columns]), None
 
     def version(self, row: int) -> Version:
-        """The version of a row, without the older ones."""
-        assert self._masks is not None
-        mask, columns = self._plan(self._masks(row))
+        """The version of a row that has a timestamp, without the older ones."""
         get = self._get
+        mask, columns = self._plans[self._masks(row)]
         values = tuple([get[column](row) for column in columns])
-        timestamp = self.timestamps[row]
-        if self._deltas is not None and self._shared is not None:
+        if self._deltas is not _nought:
             deltas, shared = self._deltas(row), self._shared(row)
             if deltas or shared:
-                return timestamp, mask, values, None, self._plan(deltas)[0], shared
-        return timestamp, mask, values, None
+                return self.timestamps[row], mask, values, None, self._plans[deltas][0], shared
+        return self.timestamps[row], mask, values, None
 
 
 def _nought(row: int) -> int:
@@ -79,15 +94,8 @@ def _nought(row: int) -> int:
 
 def versions_of(schema: TableSchema, batch: pa.RecordBatch) -> Iterator[tuple[Key, Version]]:
     """Each row of a batch that has timestamps: its key, and its version without the older ones."""
-    plans: dict[int, Plan] = {}
-
-    def plan(mask: int) -> Plan:
-        if mask not in plans:
-            plans[mask] = mask, tuple(bits_of(mask))
-        return plans[mask]
-
     types = [column.type for column in schema.value_columns]
-    reader = VersionReader(batch, len(schema.key_columns), types, plan)
+    reader = VersionReader(batch, types, Plans(range(len(types))), is_migrated=False)
     key_at = getter_of(batch.column(KEY), "string")
     for row in range(batch.num_rows):
         yield Key(key_at(row)), reader.version(row)

@@ -9,6 +9,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dodona._core.arrow import array_of
@@ -21,6 +23,7 @@ from dodona_tablets.core.version import Version, bits_of
 SLICE_ROWS: Final = 4096
 SPREADS_MAX: Final = 4096
 """So many masks are remembered with what spreads their values over all columns."""
+_INTEGERS: Final = ("int64", "uint64")
 Values = tuple[Any, ...]
 
 
@@ -80,7 +83,7 @@ class _Columns:
         assert self._has_specials or all(len(it) == 4 for it in versions), "a version has marks"
         rows = [it[2] if it[1] == full else self._all_columns(it[1], it[2]) for it in versions]
         arrays = [pa.array(keys, pa.binary())]
-        arrays += map(array_of, schema.key_columns, self._key_values(keys))
+        arrays += self._key_arrays(keys)
         arrays += map(array_of, schema.value_columns, zip(*rows, strict=True))
         arrays.append(pa.array([it[0] for it in versions], pa.uint64()))
         arrays.append(self._masks([it[1] for it in versions]))
@@ -90,8 +93,13 @@ class _Columns:
             arrays.append(pa.array(shared, pa.uint64()))
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
-    def _key_values(self, keys: Sequence[Key]) -> Iterator[Values]:
-        return zip(*map(self._schema.decode_key, keys), strict=True)
+    def _key_arrays(self, keys: Sequence[Key]) -> list[pa.Array]:
+        schema = self._schema
+        numbers = integers_of(b"".join(keys), len(keys), schema.key_types)
+        if numbers is not None:
+            return list(map(pa.array, numbers))
+        values = zip(*map(schema.decode_key, keys), strict=True)
+        return list(map(array_of, schema.key_columns, values))
 
     def _all_columns(self, mask: int, values: Values) -> Values:
         """The values of all columns: null where the mask has none."""
@@ -106,6 +114,21 @@ class _Columns:
         if not self._schema.is_wide:
             return pa.array(masks, pa.uint64())
         return pa.array(map(self._schema.pack_mask, masks), pa.binary())
+
+
+def integers_of(joined: bytes, count: int, types: Sequence[str]) -> list[npt.NDArray[Any]] | None:
+    """The key columns of so many keys, one behind the other, if all of them are integers and none
+    is null; else None."""
+    if any(it not in _INTEGERS for it in types) or len(joined) != count * len(types) * 9:
+        return None  # a null is shorter, and nothing is longer
+    cells = np.frombuffer(joined, np.uint8).reshape(count, len(types), 9)
+    columns = []
+    for place, column_type in enumerate(types):
+        bits = cells[:, place, 1:].copy().view(">u8")[:, 0].astype(np.uint64)
+        columns.append(
+            (bits ^ np.uint64(1 << 63)).view(np.int64) if column_type == "int64" else bits
+        )
+    return columns
 
 
 def _spreading(mask: int, count: int) -> Callable[[Values], Values]:

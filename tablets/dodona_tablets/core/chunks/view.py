@@ -6,7 +6,7 @@ that was looked into are a few functions over the block's buffers.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -43,7 +43,6 @@ class ChunkView:
         self.min_timestamp = chunk.info.min_timestamp or attached.stamp
         self.max_timestamp = chunk.info.max_timestamp or attached.stamp
         assert self.max_timestamp != NULL_TIMESTAMP, "a batch's chunk is attached with a stamp"
-        self._full_plan = self._mapping.plan(chunk.schema.full_mask)
         self._opened: list[tuple[Block, VersionReader] | None] = [None] * len(self._firsts)
         self._constants: tuple[pa.Array, pa.Array] | None = None
 
@@ -75,21 +74,17 @@ class ChunkView:
         row = block.find(key)
         if row < 0:
             return []
-        if self._has_timestamps:
-            return self._versions_from(place, row, timestamp, wanted)
-        return [reader.write(row, self.attached.stamp, self._full_plan)]
-
-    def versions_of_many(
-        self, keys: Sequence[Key], timestamp: Timestamp, wanted: int | None = None
-    ) -> list[list[Version]]:
-        """As `versions` of each key."""
-        return [self.versions(key, timestamp, wanted) for key in keys]
+        if not self._has_timestamps:
+            return [reader.stamped(row, self.attached.stamp)]
+        if block.is_alone(row) and reader.timestamps[row] <= timestamp:
+            return [reader.version(row)]
+        return self._versions_from(place, row, timestamp, wanted)
 
     def _open(self, place: int) -> tuple[Block, VersionReader]:
         block = self.chunk.block(place)
-        mapping, key_columns = self._mapping, self.chunk.schema.key_columns
+        mapping = self._mapping
         reader = VersionReader(
-            block.batch, len(key_columns), mapping.value_types, mapping.plan, mapping.is_needed
+            block.batch, mapping.value_types, mapping.plans, is_migrated=mapping.is_needed
         )
         self._opened[place] = block, reader
         return block, reader

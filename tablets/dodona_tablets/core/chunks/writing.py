@@ -6,7 +6,7 @@ chunk, and on whole columns. All versions of a key are in one block, unless they
 """
 
 import zlib
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
@@ -183,9 +183,11 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _fitting_rows(batch: pa.RecordBatch) -> int:
     """How many of the first rows make a block that is not too large: one, at least."""
     count: int = min(batch.num_rows, BLOCK_ROWS_MAX)
-    while count > 1 and (size_bytes := batch.slice(0, count).nbytes) > BLOCK_BYTES_MAX:
-        count = max(1, min(count * BLOCK_BYTES_MAX // size_bytes, count - 1))
-    return count
+    if batch.slice(0, count).nbytes <= BLOCK_BYTES_MAX:
+        return count
+    sizes = range(1, count)
+    too_many = bisect_right(sizes, BLOCK_BYTES_MAX, key=lambda it: batch.slice(0, it).nbytes)
+    return max(1, too_many)
 
 
 def _is_half_full(block: pa.RecordBatch) -> bool:
