@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dodona._core.arrow import array_of
+from dodona._core.arrow_keys import decode_keys
 from dodona.schema import TableSchema
 from dodona.types import Key
 from dodona_tablets.core.chunks.layout import chunk_schema
@@ -82,8 +83,8 @@ class _Columns:
         schema, full = self._schema, self._schema.full_mask
         assert self._has_specials or all(len(it) == 4 for it in versions), "a version has marks"
         rows = [it[2] if it[1] == full else self._all_columns(it[1], it[2]) for it in versions]
-        arrays = [pa.array(keys, pa.binary())]
-        arrays += self._key_arrays(keys)
+        encoded = pa.array(keys, pa.binary())
+        arrays = [encoded, *decode_keys(schema, encoded)]
         arrays += map(array_of, schema.value_columns, zip(*rows, strict=True))
         arrays.append(pa.array([it[0] for it in versions], pa.uint64()))
         arrays.append(self._masks([it[1] for it in versions]))
@@ -92,14 +93,6 @@ class _Columns:
             shared = [it[5] if len(it) == 6 else 0 for it in versions]
             arrays.append(pa.array(shared, pa.uint64()))
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
-
-    def _key_arrays(self, keys: Sequence[Key]) -> list[pa.Array]:
-        schema = self._schema
-        numbers = integers_of(b"".join(keys), len(keys), schema.key_types)
-        if numbers is not None:
-            return list(map(pa.array, numbers))
-        values = zip(*map(schema.decode_key, keys), strict=True)
-        return list(map(array_of, schema.key_columns, values))
 
     def _all_columns(self, mask: int, values: Values) -> Values:
         """The values of all columns: null where the mask has none."""
