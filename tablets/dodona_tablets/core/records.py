@@ -5,6 +5,8 @@ become bytes (version, checksum) is the shell's. A record holds what the live ha
 that replay goes through the same `apply`.
 """
 
+from typing import Any, Final
+
 import msgspec
 
 from dodona._core.messages import TabletAssignment, TabletModifications, TabletSource, TellRows
@@ -213,3 +215,18 @@ Record = (
     | TabletsDropped
     | Checkpoint
 )
+
+ROW_RECORDS: Final[frozenset[type[Any]]] = frozenset(
+    {
+        CommittedHere,
+        PreparedHere,
+        CommitDecided,
+        AbortDecided,
+        AllAcknowledged,
+        RowsWritten,
+        BatchWritten,
+        RowsTaken,
+    }
+)
+"""Those with rows or outcomes, which are most of a log. All others are *structural*: a recovery
+may want to see them before it replays anything."""

@@ -1,112 +1,194 @@
-"""The cell's log in LMDB: records appended in groups, read back at a start.
+"""The cell's log: records appended in groups to files of LMDB, read back at a start, truncated.
 
-Owns: the bytes of a group (version, checksum, MessagePack) and their order. A group is one LMDB
-value under a rising index, written in one LMDB transaction: after a crash it is there whole or
-not at all. A group that fails its checksum is damage, never skipped: DataCorrupted says where.
+Owns: the open log, which is a row of files (see `log_segments`). A group is one LMDB value under a
+rising index, written in one transaction: after a crash it is there whole or not at all. When the
+last file is long enough a new one is begun; a truncation removes whole files at the beginning.
+
+Invariants:
+- Each file begins with the group behind the last one of the file before.
+- What is removed lies before the group of a durable checkpoint, and goes one file after the other.
+- Nobody reads while something is appended.
+- Whatever goes wrong in an append is fatal: nobody knows then what is on the disk.
 """
 
-import logging
-import struct
-import zlib
+import errno
+import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
-
-import lmdb
-import msgspec
+from typing import Final, NamedTuple
 
 from dodona._io.folder import LockedFolder, lock_folder, sync_folder
-from dodona.errors import DataCorrupted
-from dodona_tablets.core.records import Record
-from dodona_tablets.shell.room import Room
+from dodona_tablets.core.records import Checkpoint, Record
+from dodona_tablets.shell.log_groups import CHECKPOINT, STRUCTURAL, GroupKey, encode_group
+from dodona_tablets.shell.log_reading import read
+from dodona_tablets.shell.log_segments import FIRST_INDEX, Segment, find_segments, read_ahead
 
-LOG_VERSION: Final = 1
 LOG_NAME: Final = "log"
-
-_HEADER: Final = struct.Struct(">BI")
-_INDEX: Final = struct.Struct(">Q")
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(list[Record])
-_logger: Final = logging.getLogger("dodona.log")
-
-
-def encode_group(records: Sequence[Record]) -> bytes:
-    """One group as it is stored."""
-    body = _encoder.encode(records)
-    return _HEADER.pack(LOG_VERSION, zlib.crc32(body)) + body
+SEGMENT_BYTES_MAX: Final = 64 << 20
+"""With this a file is long enough: not too many of them, and each removed in some ms."""
+SEGMENTS_MIN: Final = 16
+"""Of a log that is full: where it may not grow to much, files are shorter."""
+SPARE_BYTES: Final = 64 << 20
+"""What a full log takes more, if it is no row: what it needs to be truncated, and to start."""
 
 
-def decode_group(raw: bytes | memoryview, where: str) -> list[Record]:
-    """The records of a stored group. Raises DataCorrupted, naming `where`."""
-    if len(raw) < _HEADER.size:
-        raise DataCorrupted("a log group is too short", where=where)
-    version, checksum = _HEADER.unpack_from(raw)
-    body = memoryview(raw)[_HEADER.size :]
-    if version != LOG_VERSION:
-        raise DataCorrupted(f"log version {version} is not known here", where=where)
-    if zlib.crc32(body) != checksum:
-        raise DataCorrupted("a log group fails its checksum", where=where)
-    try:
-        return _decoder.decode(body)
-    except msgspec.DecodeError as error:
-        raise DataCorrupted(f"a log group does not decode: {error}", where=where) from error
+class _Older(NamedTuple):
+    """A file before the last one."""
+
+    first_index: int
+    path: Path
+    size_bytes: int
 
 
 class CellLog:
-    """An open log. `append` may be called from one worker thread while nobody reads."""
+    """An open log. `append` may be called from one worker thread while nobody reads, meanwhile
+    `truncate_before` and what tells the size from others."""
 
     def __init__(self, folder: LockedFolder, bytes_max: int) -> None:
         self._folder = folder
+        self._bytes_max = bytes_max
+        self._segment_bytes_max = min(SEGMENT_BYTES_MAX, bytes_max // SEGMENTS_MIN)
         self._path = folder.path / LOG_NAME
-        self._environment = lmdb.open(
-            str(self._path), map_size=bytes_max, max_dbs=0, readahead=False
-        )
+        self._path.mkdir(exist_ok=True)
+        (self._path / "lock.mdb").unlink(missing_ok=True)  # version 1 had one
         for made_in in (self._path, folder.path):
             sync_folder(made_in)
-        self._page_bytes: int = self._environment.stat()["psize"]
-        self._room = Room(self._path / "data.mdb", bytes_max)
-        self._next_index = self._last_index() + 1
+        self._older: list[_Older] = []
+        self._last = self._open_last()
+        self._index_by_checkpoint: dict[int, int] = {}
+        self._reader_count = 0
+        self._truncation = threading.Lock()
 
     @classmethod
     def open(cls, path: str | Path, bytes_max: int) -> "CellLog":
-        """Take the folder and open the log in it. Raises FolderInUse, DataCorrupted."""
+        """Take the folder and open the log in it. `bytes_max` is how large it may become.
+
+        Raises FolderInUse, InvalidRequest, DataCorrupted.
+        """
         folder = lock_folder(path)
         try:
             return cls(folder, bytes_max)
-        except lmdb.Error as error:
+        except BaseException:
             folder.close()
-            raise DataCorrupted(f"the log does not open: {error}", path=str(path)) from error
+            raise
 
-    def _last_index(self) -> int:
-        with self._environment.begin() as transaction, transaction.cursor() as cursor:
-            return _INDEX.unpack(cursor.key())[0] if cursor.last() else 0
+    def _open_last(self) -> Segment:
+        found = find_segments(self._path)
+        if not found:
+            return Segment.create(self._path, FIRST_INDEX)
+        self._older += [_Older(*it, it.path.stat().st_size) for it in found[:-1]]
+        return Segment(*found[-1], is_last=True)
 
-    def read(self) -> Iterator[Record]:
-        """All records in order. Raises DataCorrupted with the file and the index."""
-        expected = 1
-        with self._environment.begin(buffers=True) as transaction:
-            for key, value in transaction.cursor():
-                (index,) = _INDEX.unpack(key)
-                where = f"{self._path}, group {index}"
-                if index != expected:
-                    raise DataCorrupted(f"group {expected} of the log is missing", where=where)
-                yield from decode_group(value, where)
-                expected = index + 1
+    @property
+    def path(self) -> Path:
+        """The data folder, which is this process's as long as the log is open."""
+        return self._folder.path
+
+    # Recovery
+
+    def read(self, checkpoint: int | None = None) -> Iterator[Record]:
+        """All records in order: from this checkpoint on, or from as far back as the log goes.
+        Raises DataCorrupted with the file, the group and the position of its bytes."""
+        begin = FIRST_INDEX
+        if checkpoint is not None:
+            begin = self._index_by_checkpoint.get(checkpoint, FIRST_INDEX)
+        return self._note(read(self._segments(begin), checkpoint))
+
+    def survey(self) -> Iterator[Record]:
+        """As `read`, but only *structural* records: no rows and no outcomes. Groups that have only
+        these are not looked at. Raises DataCorrupted."""
+        return self._note(read(self._segments(FIRST_INDEX), is_survey=True))
+
+    def _segments(self, index: int) -> Iterator[Segment]:
+        """From the file with this group on, each open until the next is asked for."""
+        older = self._older[self._count_before(index) :]
+        ahead = [*[it.path for it in older[1:]], self._last.path]
+        for it, path in zip(older, ahead, strict=False):
+            read_ahead(path)
+            segment = Segment(it.first_index, it.path, is_last=False)
+            try:
+                yield segment
+            finally:
+                segment.close()
+        yield self._last
+
+    def _note(self, found: Iterator[tuple[int, Record]]) -> Iterator[Record]:
+        self._reader_count += 1
+        try:
+            for index, record in found:
+                if type(record) is Checkpoint:
+                    self._index_by_checkpoint[record.number] = index
+                yield record
+        finally:
+            self._reader_count -= 1
+
+    # Service
 
     def append(self, records: Sequence[Record]) -> None:
         """Make the records durable, all or none; blocks until they are. Any error is fatal."""
-        self._room.ensure(self.size_bytes())
-        with self._environment.begin(write=True) as transaction:
-            transaction.put(_INDEX.pack(self._next_index), encode_group(records), append=True)
-        self._next_index += 1
+        assert self._reader_count == 0, "a log is read while something is appended to it"
+        index = self._last.next_index
+        key, value = encode_group(index, records)
+        self._check_fullness(len(value), is_structural=bool(key.flags & STRUCTURAL))
+        if self._is_long_enough(key) and self._last.first_index < index:
+            self._begin_segment()
+        self._last.append(key, value)
+        for record in records:
+            if type(record) is Checkpoint:
+                self._index_by_checkpoint[record.number] = index
+
+    def _check_fullness(self, size_bytes: int, *, is_structural: bool) -> None:
+        used_bytes = self.size_bytes()
+        if used_bytes + size_bytes > self._bytes_max + (SPARE_BYTES if is_structural else 0):
+            text = (
+                f"the log is full: it has {used_bytes} bytes of {self._bytes_max}, and "
+                f"{size_bytes} are to come; start it with a larger map_mib_max"
+            )
+            raise OSError(errno.ENOSPC, text, str(self._path))
+
+    def _is_long_enough(self, key: GroupKey) -> bool:
+        """A checkpoint rather begins a file than lies in the middle of one, where what is before it
+        would have to stay."""
+        bytes_max = self._segment_bytes_max
+        return self._last.size_bytes >= (bytes_max // 4 if key.flags & CHECKPOINT else bytes_max)
+
+    def _begin_segment(self) -> None:
+        full = self._last
+        self._last = Segment.create(self._path, full.next_index)
+        self._older.append(_Older(full.first_index, full.path, full.size_bytes))
+        full.finish()
+
+    def truncate_before(self, number: int) -> None:
+        """What was appended before the checkpoint with this number, which is durable, is not needed
+        any more: remove what has nothing else. Blocks for some ms a file. A number that the log
+        does not have (any more) is that of an older checkpoint: there is nothing to do."""
+        index = self._index_by_checkpoint.get(number, FIRST_INDEX)
+        with self._truncation:
+            for _ in range(self._count_before(index)):
+                self._older[0].path.unlink()
+                sync_folder(self._path)  # never a later one without it
+                del self._older[0]
+            for known, at in list(self._index_by_checkpoint.items()):
+                if at < index:
+                    del self._index_by_checkpoint[known]
+
+    def _count_before(self, index: int) -> int:
+        """How many files have only groups that come before this one."""
+        first_indexes = [it.first_index for it in self._older]
+        return max(0, bisect_right([*first_indexes, self._last.first_index], index) - 1)
+
+    # Size
 
     def size_bytes(self) -> int:
         """What the log occupies, without the room behind it."""
-        last_page: int = self._environment.info()["last_pgno"]
-        return (last_page + 1) * self._page_bytes
+        return sum([it.size_bytes for it in self._older]) + self._last.size_bytes
+
+    def fill_ratio(self) -> float:
+        """The same in relation to how large it may become: at 1 it takes no rows any more."""
+        return self.size_bytes() / self._bytes_max
 
     def close(self) -> None:
         """Close and let go of the folder."""
-        self._environment.close()
-        self._room.close()
+        self._last.close()
         self._folder.close()

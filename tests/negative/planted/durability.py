@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import pytest
 
 from dodona._core.buffer import merge
@@ -89,7 +88,7 @@ def answer_before_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def skip_the_checksum(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.shell.log.zlib.crc32", lambda *_: 0)
+    patch.setattr("dodona_tablets.shell.log_groups.zlib.crc32", lambda *_: 0)
 
 
 def take_damage_for_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -121,7 +120,8 @@ def check_failed_flush(_: Path) -> None:
 
 
 def leave_names_to_chance(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.shell.log.sync_folder", lambda _: None)
+    for module in ("log", "log_segments"):
+        patch.setattr(f"dodona_tablets.shell.{module}.sync_folder", lambda _: None)
 
 
 def check_names(folder: Path) -> None:
@@ -135,7 +135,7 @@ def ignore_a_full_map(patch: pytest.MonkeyPatch) -> None:
     append = CellLog.append
 
     def planted(self: CellLog, records: Any) -> None:
-        with suppress(lmdb.MapFullError):
+        with suppress(OSError):
             append(self, records)
 
     patch.setattr(CellLog, "append", planted)

@@ -1,33 +1,24 @@
-"""The log on a real LMDB: order, durability across opens, damage, and a second process."""
+"""The cell's log: order, durability across opens, damage, fullness, and a second process."""
 
+import errno
 import os
 import struct
 import subprocess
 import sys
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
-import lmdb
 import msgspec
 import pytest
 
 from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
-from dodona.types import Timestamp, TransactionId
-from dodona_tablets.core.records import (
-    AbortDecided,
-    CommitDecided,
-    CommittedHere,
-    Record,
-    RowsWritten,
-)
-from dodona_tablets.shell.log import LOG_NAME, CellLog, decode_group, encode_group
-from unit.tablets.cells import NON_ATOMIC, put
+from dodona.types import Timestamp
+from dodona_tablets.core.records import Checkpoint, Record, WatermarkRaised
+from dodona_tablets.shell.log import LOG_NAME, SPARE_BYTES, CellLog
+from unit.tablets.logs import BYTES_MAX, RECORDS, fill, groups_of, rows, write_file
 
-BYTES_MAX = 1 << 26
-RECORDS: list[Record] = [
-    CommitDecided(TransactionId(1), Timestamp(2)),
-    RowsWritten(NON_ATOMIC, Timestamp(3), (put(1, 1, "x"), put(2, None))),
-    AbortDecided(TransactionId(4)),
-]
+FIRST_FILE = f"{1:020}.mdb"
 
 
 def test_what_was_appended_is_read_back_in_order(tmp_path: Path) -> None:
@@ -43,14 +34,43 @@ def test_what_was_appended_is_read_back_in_order(tmp_path: Path) -> None:
     log.close()
 
 
-def test_records_of_before_there_were_special_writes_are_read() -> None:
-    writes = [[it[0], it[1], list(it[2])] for it in (put(1, 1, "x"), put(2, None))]
-    rows = msgspec.msgpack.encode([9, NON_ATOMIC, 3, writes])
-    assert msgspec.msgpack.decode(rows, type=Record) == RECORDS[1]
-    commit = msgspec.msgpack.encode([3, 7, 8, [[1, 1, writes]]])
-    known = msgspec.msgpack.decode(commit, type=Record)
-    assert isinstance(known, CommittedHere)
-    assert known.modifications[0].special is None
+def test_a_log_goes_on_in_a_new_file_when_one_is_long_enough(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    records = [rows(number) for number in range(20)]
+    for record in records:
+        log.append([record])
+        assert list(log.read())[-1] == record
+    names = sorted(it.name for it in (tmp_path / LOG_NAME).iterdir())
+    assert names == [f"{first:020}.mdb" for first in (1, 4, 7, 10, 13, 16, 19)]
+    assert list(log.read()) == records
+    log.close()
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    assert list(log.read()) == records
+    log.append(RECORDS)
+    assert list(log.read()) == records + RECORDS
+    log.close()
+
+
+def test_a_group_that_is_longer_than_a_file_should_be_has_one(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    records = [rows(number, 300_000) for number in range(3)]
+    for record in records:
+        log.append([record])
+    assert list(log.read()) == records
+    log.close()
+
+
+def test_a_log_is_not_written_while_somebody_reads_it(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    log.append(RECORDS)
+    reading = log.read()
+    assert next(reading) == RECORDS[0]
+    with pytest.raises(AssertionError, match="while something is appended"):
+        log.append(RECORDS)
+    reading.close()  # type: ignore[attr-defined]
+    log.append(RECORDS)
+    assert list(log.read()) == RECORDS * 2
+    log.close()
 
 
 def test_a_second_opening_is_refused_and_names_the_folder(tmp_path: Path) -> None:
@@ -73,6 +93,9 @@ def test_a_folder_that_can_not_be_made_is_a_clear_error(tmp_path: Path) -> None:
         CellLog.open(tmp_path / "file" / "data", BYTES_MAX)
 
 
+# Damage
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -82,46 +105,200 @@ def test_a_folder_that_can_not_be_made_is_a_clear_error(tmp_path: Path) -> None:
         (lambda raw: raw[:-1], "checksum"),
     ],
 )
-def test_damage_is_refused_with_its_place(tmp_path: Path, damage: object, words: str) -> None:
-    log = CellLog.open(tmp_path, BYTES_MAX)
-    for record in RECORDS:
-        log.append([record])
-    log.close()
-    with lmdb.open(str(tmp_path / LOG_NAME)) as environment, environment.begin(write=True) as t:
-        second = struct.pack(">Q", 2)
-        t.put(second, damage(t.get(second)))  # type: ignore[operator]
+def test_damage_is_refused_with_its_place(
+    tmp_path: Path, damage: Callable[[bytes], bytes], words: str
+) -> None:
+    groups = groups_of([[record] for record in RECORDS])
+    second = list(groups)[1]
+    groups[second] = damage(groups[second])
+    path = tmp_path / LOG_NAME / FIRST_FILE
+    write_file(path, groups)
     log = CellLog.open(tmp_path, BYTES_MAX)
     with pytest.raises(DataCorrupted, match=words) as caught:
         list(log.read())
-    assert caught.value.attributes["where"].endswith("log, group 2")
+    attributes = caught.value.attributes
+    assert (attributes["path"], attributes["group"]) == (str(path), 2)
+    assert path.read_bytes()[attributes["byte"] :].startswith(groups[second])
     log.close()
 
 
 def test_a_missing_group_is_damage(tmp_path: Path) -> None:
+    groups = groups_of([[record] for record in RECORDS])
+    del groups[list(groups)[1]]
+    write_file(tmp_path / LOG_NAME / FIRST_FILE, groups)
     log = CellLog.open(tmp_path, BYTES_MAX)
-    for record in RECORDS:
-        log.append([record])
-    log.close()
-    with lmdb.open(str(tmp_path / LOG_NAME)) as environment, environment.begin(write=True) as t:
-        t.delete(struct.pack(">Q", 2))
-    log = CellLog.open(tmp_path, BYTES_MAX)
-    with pytest.raises(DataCorrupted, match="group 2 of the log is missing"):
+    with pytest.raises(DataCorrupted, match="is missing") as caught:
         list(log.read())
+    assert caught.value.attributes["group"] == 2
     log.close()
 
 
-def test_every_prefix_of_a_group_is_refused() -> None:
-    raw = encode_group(RECORDS)
-    assert decode_group(raw, "here") == RECORDS
-    for length in range(len(raw)):
-        with pytest.raises(DataCorrupted):
-            decode_group(raw[:length], "here")
+@pytest.mark.parametrize("missing", [1, 2, 3])
+def test_a_missing_file_is_damage(tmp_path: Path, missing: int) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    for number in range(12):
+        log.append([rows(number)])
+    log.close()
+    files = sorted((tmp_path / LOG_NAME).iterdir())
+    files[missing - 1].unlink()
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    words = "is missing" if missing > 1 else "does not have a checkpoint to begin with"
+    for read in (log.read, log.survey):
+        with pytest.raises(DataCorrupted, match=words) as caught:
+            list(read())
+        assert caught.value.attributes.get("group") == (3 * missing - 2 if missing > 1 else None)
+    log.close()
+
+
+def test_what_is_no_key_is_damage(tmp_path: Path) -> None:
+    write_file(tmp_path / LOG_NAME / FIRST_FILE, {b"key": b"value"})
+    with pytest.raises(DataCorrupted, match="b'key' is not the key of a log group"):
+        CellLog.open(tmp_path, BYTES_MAX)
+    CellLog.open(tmp_path / "another", BYTES_MAX).close()
+
+
+def test_what_is_no_file_of_the_engine_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / LOG_NAME / FIRST_FILE
+    path.parent.mkdir()
+    for content in (b"", b"text", bytes(1 << 16)):
+        path.write_bytes(content)
+        with pytest.raises(DataCorrupted) as caught:
+            CellLog.open(tmp_path, BYTES_MAX)
+        assert caught.value.attributes["path"] == str(path)
+        assert path.read_bytes() == content
+
+
+# A crash while a file is begun
+
+
+def test_a_file_that_was_never_finished_is_made_anew(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    log.append(RECORDS)
+    log.close()
+    (tmp_path / LOG_NAME / "next").write_bytes(b"half of it")
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    records = [*RECORDS, *[rows(number) for number in range(5)]]
+    for record in records[len(RECORDS) :]:
+        log.append([record])
+    assert list(log.read()) == records
+    assert not (tmp_path / LOG_NAME / "next").exists()
+    log.close()
+
+
+def test_a_file_that_was_begun_and_not_used_is_the_last_one(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    for number in range(3):
+        log.append([rows(number)])
+    log.close()
+    write_file(tmp_path / LOG_NAME / f"{4:020}.mdb", {})
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    assert list(log.read()) == [rows(number) for number in range(3)]
+    log.append(RECORDS)
+    assert list(log.read()) == [*[rows(number) for number in range(3)], *RECORDS]
+    log.close()
+
+
+# Version 1
+
+
+def test_a_log_of_version_1_is_read_and_goes_on(tmp_path: Path) -> None:
+    """It had all of its groups in one file, and a lock file of the engine's."""
+    groups = {}
+    for index, record in enumerate(RECORDS, 1):
+        body = msgspec.msgpack.encode([record])
+        value = struct.pack(">BI", 1, zlib.crc32(body)) + body
+        groups[struct.pack(">Q", index)] = value
+    write_file(tmp_path / LOG_NAME / "data.mdb", groups)
+    (tmp_path / LOG_NAME / "lock.mdb").write_bytes(b"")
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    assert list(log.read()) == RECORDS
+    assert list(log.survey()) == RECORDS[2:]
+    log.append(RECORDS)
+    assert list(log.read()) == RECORDS * 2
+    fill(log, range(1, 11))
+    log.truncate_before(10)
+    assert list(log.read()) == [Checkpoint(10)]
+    assert not any((tmp_path / LOG_NAME / name).exists() for name in ("data.mdb", "lock.mdb"))
+    log.close()
+
+
+# Fullness
 
 
 def test_a_full_map_is_an_error_and_what_was_there_stays(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, 1 << 16)
     log.append(RECORDS)
-    with pytest.raises(lmdb.MapFullError):
-        log.append([RowsWritten(NON_ATOMIC, Timestamp(3), (put(1, 1, "x" * 200_000),))])
+    with pytest.raises(OSError, match="the log is full: it has 12288 bytes of 65536") as caught:
+        log.append([rows(1, 200_000)])
+    assert caught.value.errno == errno.ENOSPC
     assert list(log.read()) == RECORDS
+    log.close()
+
+
+def test_the_fill_ratio_rises_with_what_is_there_and_falls_with_what_goes(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    ratios = [log.fill_ratio()]
+    for number in range(1, 21):
+        fill(log, [number])
+        ratios.append(log.fill_ratio())
+    assert ratios == sorted(ratios)
+    assert 20 * 14_000 / BYTES_MAX < ratios[-1] < 2 * 20 * 14_000 / BYTES_MAX
+    log.close()
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    assert log.fill_ratio() == ratios[-1]
+    assert list(log.survey()) == [Checkpoint(10), Checkpoint(20)]
+    log.truncate_before(20)
+    assert log.fill_ratio() < 0.1
+    log.close()
+
+
+def fill_to_the_brim(log: CellLog) -> int:
+    """→ how many groups were let in."""
+    for count in range(1000):
+        try:
+            log.append([rows(count)])
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return count
+    raise AssertionError("it is never full")
+
+
+def test_a_log_that_is_full_is_opened_again_truncated_and_goes_on(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    count = fill_to_the_brim(log)
+    assert count > 30
+    log.close()
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    assert len(list(log.read())) == count
+    assert fill_to_the_brim(log) == 0
+    log.append([WatermarkRaised(Timestamp(1)), Checkpoint(1)])  # these may come, up to a limit
+    log.truncate_before(1)
+    assert log.fill_ratio() < 0.1
+    assert fill_to_the_brim(log) > 30
+    log.close()
+
+
+def test_a_log_that_is_full_is_opened_with_more_room(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    count = fill_to_the_brim(log)
+    log.close()
+    log = CellLog.open(tmp_path, 2 * BYTES_MAX)
+    assert fill_to_the_brim(log) > 30
+    log.close()
+    log = CellLog.open(tmp_path, BYTES_MAX)  # and with less again
+    assert log.fill_ratio() > 1.9
+    assert len(list(log.read())) > count + 30
+    log.close()
+
+
+def test_what_is_no_row_has_an_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dodona_tablets.shell.log.SPARE_BYTES", 1 << 16)
+    assert SPARE_BYTES > 1 << 16
+    log = CellLog.open(tmp_path, 1 << 16)
+    mixed: list[Record] = [Checkpoint(1), rows(1, 100_000)]
+    log.append(mixed)
+    with pytest.raises(OSError, match="the log is full"):
+        log.append(mixed)
+    assert list(log.read()) == mixed
     log.close()

@@ -10,6 +10,7 @@ from dodona_tablets.core.records import RowsWritten
 from dodona_tablets.shell.log import LOG_NAME, CellLog
 from dodona_tablets.shell.room import AHEAD_BYTES, STEP_BYTES, Room
 from unit.tablets.cells import NON_ATOMIC, put
+from unit.tablets.logs import rows
 
 CONTENT = b"what was there" * 1000
 BYTES_MAX = 1 << 30
@@ -94,13 +95,18 @@ def test_a_failing_disk_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch)
     room.close()
 
 
+def only_file(folder: Path) -> Path:
+    (path,) = (folder / LOG_NAME).iterdir()
+    return path
+
+
 def test_a_log_does_not_grow_its_file_at_each_append(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     lengths = set()
     record = RowsWritten(NON_ATOMIC, 1, (put(1, 1, "x" * 3000),))  # type: ignore[arg-type]
     for _ in range(300):
         log.append([record])
-        lengths.add((tmp_path / LOG_NAME / "data.mdb").stat().st_size)
+        lengths.add(only_file(tmp_path).stat().st_size)
     assert 300 * 3000 < log.size_bytes() < max(lengths)
     assert len(lengths) <= 3
     assert len(list(log.read())) == 300
@@ -108,4 +114,36 @@ def test_a_log_does_not_grow_its_file_at_each_append(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     log.append([record])
     assert len(list(log.read())) == 301
+    log.close()
+
+
+def test_a_large_group_grows_the_file_by_itself_and_the_next_small_one_finds_room_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros: list[int] = []
+    extend = Room._extend
+
+    def counted(room: Room, end: int, wanted: int) -> None:
+        zeros.append(wanted - end)
+        extend(room, end, wanted)
+
+    monkeypatch.setattr(Room, "_extend", counted)
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    for _ in range(5):
+        log.append([rows(1, AHEAD_BYTES)])
+    assert zeros == []
+    for _ in range(5):
+        log.append([rows(1, 100)])
+    assert zeros == [STEP_BYTES]
+    log.close()
+
+
+def test_a_file_that_is_long_enough_gives_its_room_back(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, 1 << 20)
+    first = only_file(tmp_path)
+    log.append([rows(1, 70_000)])
+    assert first.stat().st_size > STEP_BYTES
+    log.append([rows(2, 100)])
+    assert first.stat().st_size < 100_000
+    assert len(list(log.read())) == 2
     log.close()

@@ -1,0 +1,109 @@
+"""The bytes of a log's groups: a key with an index, a header with a checksum, MessagePack.
+
+Owns: both versions of a group, what the flags in its key say about its records, and how damage is
+described: with the file, the group and, where it is known, the position of its bytes. Knows nothing
+of where groups are but that each is a value under its key, and that keys sort as indexes do.
+
+The flags are in the key, so that whoever looks for some groups need not touch the values of others;
+the checksum covers them.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow
+
+from dodona.errors import DataCorrupted
+from dodona_tablets.core.records import ROW_RECORDS, Checkpoint, Record
+
+LOG_VERSION: Final = 2
+
+STRUCTURAL: Final = 1
+"""Flag: it may have records other than `ROW_RECORDS`."""
+CHECKPOINT: Final = 2
+"""Flag: it has a checkpoint."""
+
+_KEY: Final = struct.Struct(">QB")
+"""Index, flags."""
+_KEY_1: Final = struct.Struct(">Q")
+"""Of version 1: the index."""
+_HEADER: Final = struct.Struct(">BI")
+"""Version, CRC-32 of key and body; of version 1: of the body."""
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(list[Record])
+
+
+class GroupKey(msgspec.Struct, frozen=True, gc=False):
+    """What a group is stored under. Version 1 had no flags, and was always looked into."""
+
+    index: int
+    flags: int
+    raw: bytes
+
+
+def decode_key(raw: bytes, path: Path) -> GroupKey:
+    """Raises DataCorrupted."""
+    if len(raw) == _KEY.size:
+        index, flags = _KEY.unpack(raw)
+        return GroupKey(index, flags, raw)
+    if len(raw) == _KEY_1.size:
+        return GroupKey(_KEY_1.unpack(raw)[0], STRUCTURAL, raw)
+    raise DataCorrupted(f"{raw!r} is not the key of a log group", path=str(path))
+
+
+def encode_group(index: int, records: Sequence[Record]) -> tuple[GroupKey, bytearray]:
+    """One group as it is stored: its key, and its value."""
+    kinds = {type(record) for record in records}
+    flags = 0 if kinds <= ROW_RECORDS else STRUCTURAL
+    if Checkpoint in kinds:
+        flags |= CHECKPOINT
+    key = _KEY.pack(index, flags)
+    value = bytearray(_HEADER.size)
+    _encoder.encode_into(records, value, _HEADER.size)
+    with memoryview(value) as view:
+        checksum = zlib.crc32(view[_HEADER.size :], zlib.crc32(key))
+    _HEADER.pack_into(value, 0, LOG_VERSION, checksum)
+    return GroupKey(index, flags, key), value
+
+
+def decode_group(key: GroupKey, value: memoryview, path: Path) -> list[Record]:
+    """The records of a stored group. Raises DataCorrupted."""
+    if len(value) < _HEADER.size:
+        raise damaged("is too short", path, key.index, value)
+    version, checksum = _HEADER.unpack_from(value)
+    if version != (LOG_VERSION if len(key.raw) == _KEY.size else 1):
+        raise damaged(f"has version {version}, which is not known here", path, key.index, value)
+    body = value[_HEADER.size :]
+    if zlib.crc32(body, zlib.crc32(key.raw) if version == LOG_VERSION else 0) != checksum:
+        raise damaged("fails its checksum", path, key.index, value)
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise damaged(f"does not decode: {error}", path, key.index, value) from error
+
+
+def damaged(words: str, path: Path, index: int, value: memoryview | None = None) -> DataCorrupted:
+    """The error to raise about a group of the log that is, or ought to be, in this file."""
+    place = {} if value is None else _place_of(value, path)
+    return DataCorrupted(f"a group of the log {words}", path=str(path), group=index, **place)
+
+
+def _place_of(value: memoryview, path: Path) -> dict[str, int]:
+    """Where in the file these bytes are, if they lie in a mapping of it, as those that a read
+    transaction hands out do, and if the system tells what is mapped where."""
+    try:
+        mappings = Path("/proc/self/maps").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return {}
+    address = pyarrow.py_buffer(value).address
+    for line in mappings:
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and fields[5] == str(path):
+            first, last = (int(it, 16) for it in fields[0].split("-"))
+            if first <= address < last:
+                return {"byte": address - first + int(fields[2], 16)}
+    return {}

@@ -1,0 +1,69 @@
+"""A log from its beginning to its end: every group there, whole and in its place.
+
+Owns: the order of reading, where it may begin, and what it need not look at. A log that has its
+first group is read from there. One that was truncated begins with the first checkpoint that it has:
+what comes before was left over, since a truncation takes whole files.
+
+Sums are checked by the thread that reads. To have another one do that was tried: it gained nothing
+on two cores, since each group would cost it the interpreter's lock.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from dodona.errors import DataCorrupted
+from dodona_tablets.core.records import ROW_RECORDS, Checkpoint, Record
+from dodona_tablets.shell.log_groups import (
+    CHECKPOINT,
+    STRUCTURAL,
+    GroupKey,
+    damaged,
+    decode_group,
+)
+from dodona_tablets.shell.log_segments import FIRST_INDEX, Segment
+
+
+def read(
+    segments: Iterable[Segment], checkpoint: int | None = None, *, is_survey: bool = False
+) -> Iterator[tuple[int, Record]]:
+    """All records in order, with the indexes of their groups: from this checkpoint on, or from as
+    far back as the log is whole. A survey leaves out `ROW_RECORDS`, and does not look at groups
+    that have nothing else. Raises DataCorrupted."""
+    is_begun: bool | None = None
+
+    def is_wanted(key: GroupKey) -> int:
+        if is_begun and not is_survey:
+            return True
+        return key.flags & (STRUCTURAL if is_begun else CHECKPOINT)
+
+    for segment in connected(segments):
+        if is_begun is None:
+            is_begun = segment.first_index == FIRST_INDEX and checkpoint is None
+        for key, value in segment.walk(is_wanted):
+            records = decode_group(key, value, segment.path)
+            if not is_begun:
+                records = _from_checkpoint(records, checkpoint)
+                is_begun = bool(records)
+            for record in records:
+                if not is_survey or type(record) not in ROW_RECORDS:
+                    yield key.index, record
+    if not is_begun:
+        wanted = "a checkpoint to begin with" if checkpoint is None else f"checkpoint {checkpoint}"
+        raise DataCorrupted(f"the log does not have {wanted}", path=str(segment.path.parent))
+
+
+def connected(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """Each after the one before it was walked. Raises DataCorrupted if one is missing."""
+    expected: int | None = None
+    for segment in segments:
+        if expected not in (None, segment.first_index):
+            raise damaged("is missing", segment.path, expected)
+        yield segment
+        expected = segment.next_index
+
+
+def _from_checkpoint(records: list[Record], number: int | None) -> list[Record]:
+    """What begins with this checkpoint, or with any; nothing if it is not here."""
+    for place, record in enumerate(records):
+        if type(record) is Checkpoint and number in (None, record.number):
+            return records[place:]
+    return []

@@ -1,0 +1,235 @@
+"""A log's files after a crash or with damage: nothing is ever lost in silence.
+
+What a crash leaves of a commit is everything or nothing. Any other difference is refused with the
+file, or is one to bytes that mean nothing.
+"""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from dodona._io.folder import lock_folder
+from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
+from dodona_tablets.core.records import Checkpoint, Record
+from dodona_tablets.shell.log import LOG_NAME, CellLog
+from dodona_tablets.shell.log_check import LogSummary, verify_log
+from unit.tablets.logs import RECORDS, fill, groups_of, rows, write_file
+
+PAGE: Final = 4096
+NAME: Final = f"{1:020}.mdb"
+GROUPS: Final[list[list[Record]]] = [
+    [rows(number, 40 + 900 * number % 7000), *RECORDS] for number in range(30)
+]
+"""Within a page of the engine's, and longer."""
+WHOLE: Final = [record for group in GROUPS for record in group]
+
+
+BYTES_MAX: Final = 1 << 26
+"""Of a log that has no need for a second file."""
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only file of a log with these groups. It is opened hundreds of times."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    path = tmp_path / LOG_NAME / NAME
+    write_file(path, groups_of(GROUPS))
+    return path
+
+
+def found(path: Path) -> list[Record]:
+    """What a recovery of this file's log finds. Raises DataCorrupted."""
+    log = CellLog.open(path.parent.parent, BYTES_MAX)
+    try:
+        return list(log.read())
+    finally:
+        log.close()
+
+
+# Crashes
+
+
+def pages_of(raw: bytes) -> list[bytes]:
+    return [raw[at : at + PAGE] for at in range(0, len(raw), PAGE)]
+
+
+def test_a_commit_of_which_not_all_was_written_is_none(path: Path) -> None:
+    """LMDB writes last, and at once, what makes the others part of the file."""
+    log = CellLog.open(path.parent.parent, BYTES_MAX)
+    before = path.read_bytes()
+    log.append([rows(99, 9000)])
+    log.close()
+    after = path.read_bytes()
+    old = pages_of(before.ljust(len(after), b"\0"))
+    changed = [at for at, page in enumerate(pages_of(after)) if page != old[at] and at > 1]
+    assert len(changed) >= 4
+    for count in range(len(changed) + 1):
+        image = list(old)
+        for at in random.Random(count).sample(changed, count):
+            image[at] = pages_of(after)[at]
+        path.write_bytes(b"".join(image))
+        assert found(path) == WHOLE
+        log = CellLog.open(path.parent.parent, BYTES_MAX)
+        log.append(RECORDS)
+        assert list(log.read()) == [*WHOLE, *RECORDS]
+        log.close()
+
+
+def test_every_prefix_of_a_file_is_whole_or_refused(path: Path) -> None:
+    raw = path.read_bytes()
+    lengths = {*range(0, len(raw), 512), *range(len(raw) - 20, len(raw) + 1), 1, 8191}
+    for length in sorted(lengths):
+        path.write_bytes(raw[:length])
+        if length == len(raw):
+            assert found(path) == WHOLE
+            continue
+        with pytest.raises(DataCorrupted) as caught:
+            found(path)
+        assert caught.value.attributes["path"] == str(path)
+
+
+def test_room_at_the_end_of_a_file_may_be_missing(path: Path) -> None:
+    used_bytes = path.stat().st_size
+    log = CellLog.open(path.parent.parent, BYTES_MAX)
+    log.append(RECORDS)
+    log.close()
+    raw = path.read_bytes()
+    for length in (len(raw) - 1, len(raw) // 2, used_bytes + 2 * PAGE):
+        path.write_bytes(raw[:length])
+        assert found(path) == [*WHOLE, *RECORDS]
+
+
+# Damage
+
+
+def flipped(raw: bytes, place: int, bit: int) -> bytes:
+    changed = bytearray(raw)
+    changed[place] ^= 1 << bit
+    return bytes(changed)
+
+
+def is_refused(path: Path, check: Callable[[Path], object]) -> bool:
+    """Whether it is, naming the file; else everything has to be there."""
+    try:
+        check(path)
+    except DataCorrupted as error:
+        return bool(error.attributes["path"] == str(path))
+    assert found(path) == WHOLE
+    return False
+
+
+def test_every_bit_of_what_says_which_commit_was_the_last_counts(path: Path) -> None:
+    """Its number, and how many groups there are with it; of both that could be."""
+    raw = path.read_bytes()
+    for begin in (0, PAGE):
+        for place in (*range(begin + 120, begin + 128), *range(begin + 144, begin + 152)):
+            for bit in range(8):
+                path.write_bytes(flipped(raw, place, bit))
+                assert is_refused(path, found), (place, bit)
+
+
+def test_what_else_a_commit_says_counts_or_does_no_harm(path: Path) -> None:
+    raw = path.read_bytes()
+    refused_count = 0
+    for place in (*range(0, 152, 2), *range(PAGE + 1, PAGE + 152, 2)):
+        path.write_bytes(flipped(raw, place, place % 8))
+        refused_count += is_refused(path, found)
+    assert refused_count > 20
+
+
+def test_every_bit_of_a_group_counts_and_is_told_with_its_place(path: Path) -> None:
+    raw = path.read_bytes()
+    for index, value in enumerate(groups_of(GROUPS).values(), 1):
+        if len(value) < PAGE:  # it shares a page, of which there may be older ones
+            continue
+        begin = raw.index(value)
+        for place in random.Random(begin).sample(range(begin, begin + len(value)), 3):
+            path.write_bytes(flipped(raw, place, place % 8))
+            with pytest.raises(DataCorrupted) as caught:
+                found(path)
+            assert caught.value.attributes == {"path": str(path), "group": index, "byte": begin}
+
+
+# What an operator asks for
+
+
+def test_a_sound_log_is_described(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, 1 << 20)
+    fill(log, range(1, 21))
+    size_bytes = log.size_bytes()
+    log.close()
+    assert verify_log(tmp_path) == LogSummary(1, 22, 22, 2, size_bytes)
+    log = CellLog.open(tmp_path, 1 << 20)
+    list(log.survey())
+    log.truncate_before(20)
+    first_index = int(min((tmp_path / LOG_NAME).iterdir()).stem)
+    size_bytes = log.size_bytes()
+    log.close()
+    count = 23 - first_index
+    assert verify_log(tmp_path) == LogSummary(first_index, count, count, 1, size_bytes)
+
+
+def test_verifying_changes_nothing(path: Path) -> None:
+    before = path.read_bytes()
+    verify_log(path.parent.parent)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_log_that_somebody_has_open_is_not_verified(path: Path) -> None:
+    folder = lock_folder(path.parent.parent)
+    with pytest.raises(FolderInUse, match="another process"):
+        verify_log(path.parent.parent)
+    folder.close()
+    verify_log(path.parent.parent)
+
+
+def test_a_folder_without_a_log_is_a_clear_error_and_stays_as_it_is(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(InvalidRequest, match="there is no log in"):
+            verify_log(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_recovery_would_not_look_at_is_verified_too(tmp_path: Path) -> None:
+    groups = groups_of([[rows(1)], [Checkpoint(1)]], first_index=5)
+    first = next(iter(groups))
+    groups[first] = groups[first][:-1]
+    path = tmp_path / LOG_NAME / f"{5:020}.mdb"
+    write_file(path, groups)
+    assert found(path) == [Checkpoint(1)]
+    with pytest.raises(DataCorrupted, match="fails its checksum") as caught:
+        verify_log(tmp_path)
+    assert caught.value.attributes["group"] == 5
+
+
+def test_a_log_without_beginning_does_not_pass(tmp_path: Path) -> None:
+    write_file(tmp_path / LOG_NAME / f"{5:020}.mdb", groups_of([[rows(1)]], first_index=5))
+    with pytest.raises(DataCorrupted, match="neither its beginning nor a checkpoint"):
+        verify_log(tmp_path)
+
+
+def test_a_missing_file_is_found(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, 1 << 20)
+    fill(log, range(1, 13))
+    log.close()
+    sorted((tmp_path / LOG_NAME).iterdir())[2].unlink()
+    with pytest.raises(DataCorrupted, match="is missing"):
+        verify_log(tmp_path)
+
+
+def test_damage_anywhere_is_found_or_does_no_harm(path: Path) -> None:
+    """Also in pages of the engine's own that a recovery trusts: these are looked at first."""
+    raw = path.read_bytes()
+    random_ = random.Random(1)
+    places = [random_.randrange(2 * PAGE, len(raw)) for _ in range(60)]
+    places += [at + random_.randrange(40) for at in range(2 * PAGE, len(raw), PAGE)]
+    refused_count = 0
+    for place in places:
+        path.write_bytes(flipped(raw, place, place % 8))
+        refused_count += is_refused(path, lambda it: verify_log(it.parent.parent))
+    assert refused_count > len(places) / 2

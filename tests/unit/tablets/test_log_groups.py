@@ -1,0 +1,127 @@
+"""The bytes of a log's groups: both versions, flags, and damage anywhere."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dodona._core.messages import TellRows
+from dodona.errors import DataCorrupted
+from dodona.types import KEY_MIN, CellId, Timestamp, TransactionId
+from dodona_tablets.core.records import (
+    AbortDecided,
+    AllAcknowledged,
+    Checkpoint,
+    ClusterJoined,
+    CommittedHere,
+    PreparedHere,
+    Record,
+    RowsTaken,
+    TabletUnmounted,
+)
+from dodona_tablets.shell.log_groups import (
+    CHECKPOINT,
+    STRUCTURAL,
+    GroupKey,
+    decode_group,
+    decode_key,
+    encode_group,
+)
+from unit.tablets.cells import ATOMIC, NON_ATOMIC, changes, put
+from unit.tablets.logs import RECORDS, rows
+
+PATH = Path("here")
+
+
+def decode(key: GroupKey, value: bytes | bytearray) -> list[Record]:
+    return decode_group(key, memoryview(value), PATH)
+
+
+def test_what_was_encoded_is_decoded() -> None:
+    key, value = encode_group(7, RECORDS)
+    assert decode_key(key.raw, PATH) == key
+    assert key.index == 7
+    assert decode(key, value) == RECORDS
+
+
+def test_every_prefix_of_a_group_is_refused() -> None:
+    key, value = encode_group(7, RECORDS)
+    for length in range(len(value)):
+        with pytest.raises(DataCorrupted):
+            decode(key, value[:length])
+
+
+def test_every_bit_counts_of_the_key_and_of_the_value() -> None:
+    key, value = encode_group(7, RECORDS)
+    whole = key.raw + value
+    for place in range(len(whole)):
+        for bit in range(8):
+            raw = bytearray(whole)
+            raw[place] ^= 1 << bit
+            damaged_key = decode_key(bytes(raw[: len(key.raw)]), PATH)
+            with pytest.raises(DataCorrupted):
+                decode(damaged_key, raw[len(key.raw) :])
+
+
+@pytest.mark.parametrize("length", [0, 7, 10])
+def test_a_key_of_another_length_is_refused(length: int) -> None:
+    with pytest.raises(DataCorrupted, match="not the key of a log group"):
+        decode_key(bytes(length), PATH)
+
+
+def test_damage_is_told_with_file_and_group() -> None:
+    key, value = encode_group(7, RECORDS)
+    with pytest.raises(DataCorrupted, match="fails its checksum") as caught:
+        decode(key, value[:-1])
+    assert caught.value.attributes == {"path": "here", "group": 7}  # it lies in no mapped file
+
+
+def taken() -> RowsTaken:
+    return RowsTaken(TellRows(CellId(1), ATOMIC, NON_ATOMIC, (), KEY_MIN, (), None))
+
+
+def test_only_groups_with_other_records_than_rows_and_outcomes_are_structural() -> None:
+    transaction, at = TransactionId(1), Timestamp(2)
+    commit = CommittedHere(transaction, at, (changes(put(1, 1)),))
+    prepared = PreparedHere(transaction, at, (CellId(0), CellId(1)), ())
+    outcomes: list[Record] = [AbortDecided(transaction), AllAcknowledged(transaction)]
+    of_rows: list[Record] = [commit, prepared, *outcomes, rows(1), taken(), *RECORDS[:2]]
+    assert encode_group(1, of_rows)[0].flags == 0
+    for record in (ClusterJoined(1), TabletUnmounted(ATOMIC), RECORDS[2]):  # type: ignore[arg-type]
+        assert encode_group(1, [*of_rows, record])[0].flags == STRUCTURAL
+    assert encode_group(1, [*of_rows, Checkpoint(1)])[0].flags == STRUCTURAL | CHECKPOINT
+
+
+def encode_version_1(records: list[Record]) -> bytes:
+    body = msgspec.msgpack.encode(records)
+    return struct.pack(">BI", 1, zlib.crc32(body)) + body
+
+
+def test_groups_of_version_1_are_read_and_count_as_structural() -> None:
+    key = decode_key(struct.pack(">Q", 3), PATH)
+    assert (key.index, key.flags) == (3, STRUCTURAL)
+    value = encode_version_1(RECORDS)
+    assert decode(key, value) == RECORDS
+    for length in range(len(value)):
+        with pytest.raises(DataCorrupted):
+            decode(key, value[:length])
+
+
+def test_a_version_under_the_key_of_another_is_refused() -> None:
+    key, value = encode_group(7, RECORDS)
+    with pytest.raises(DataCorrupted, match="version 2"):
+        decode(decode_key(struct.pack(">Q", 7), PATH), value)
+    with pytest.raises(DataCorrupted, match="version 1"):
+        decode(key, encode_version_1(RECORDS))
+
+
+def test_records_of_before_there_were_special_writes_are_read() -> None:
+    writes = [[it[0], it[1], list(it[2])] for it in (put(1, 1, "x"), put(2, None))]
+    stored = msgspec.msgpack.encode([9, NON_ATOMIC, 3, writes])
+    assert msgspec.msgpack.decode(stored, type=Record) == RECORDS[1]
+    commit = msgspec.msgpack.encode([3, 7, 8, [[1, 1, writes]]])
+    known = msgspec.msgpack.decode(commit, type=Record)
+    assert isinstance(known, CommittedHere)
+    assert known.modifications[0].special is None
