@@ -1,8 +1,9 @@
 """Tables live through everything at once, and no row is lost, doubled or seen where it is not.
 
 The catalog's functions and two cells, against a model that is a dictionary a table: tablets are
-mounted, frozen, resharded, altered and copied while rows are written, messages are lost, cells stop
-at any point and replay their logs, and transactions stay prepared for a while.
+mounted, frozen, resharded, altered, copied and removed while rows are written, messages are lost
+or late, cells stop at any point and replay their logs, a master answers that was replaced long ago,
+and transactions stay prepared for a while. In the end no cell keeps a tablet that nobody needs.
 """
 
 from bisect import bisect_right
@@ -19,6 +20,7 @@ from dodona._core.messages import (
     Committed,
     Decide,
     Failure,
+    Heartbeat,
     Prepare,
     Prepared,
     Reply,
@@ -44,6 +46,7 @@ from dodona.types import (
 from dodona_oracle.core import life
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.records import Record, TabletMounted, TabletsDropped
 from unit.tablets.cells import CLUSTER, Bench
 
 CELLS = (CellId(0), CellId(1))
@@ -82,17 +85,36 @@ class Pending(msgspec.Struct):
     values: tuple[Any, ...]
 
 
+class Master(msgspec.Struct):
+    """What one knows. Another one that was replaced knows what it knew then, for good."""
+
+    tables: dict[str, StoredTable]
+    last_id: int = 0
+    revision: int = 0
+
+    def answer(self, heartbeat: Heartbeat) -> Assignment:
+        assigned = life.in_order(
+            it
+            for path in sorted(self.tables)
+            for it in life.assignments(self.tables[path], heartbeat.cell)
+        )
+        needed = {tablet for table in self.tables.values() for tablet in life.needed(table)}
+        gone = [it for it in heartbeat.stored if it <= self.last_id and it not in needed]
+        revision = Revision(self.revision)
+        return Assignment(assigned, {}, heartbeat.sequence, revision, CLUSTER, tuple(gone))
+
+
 class TableLife(RuleBasedStateMachine):
     """Rules are commands and mishaps; `check` lets everything come to rest and compares."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cells = Cells(2, CellLimits())
-        self.tables: dict[str, StoredTable] = {}
+        self.master = Master({})
+        self.replaced = Master({})
         self.model: dict[str, Rows] = {}
-        self.last_id = 0
-        self.revision = 0
         self.pending: list[Pending] = []
+        self.late: list[tuple[CellId, Any]] = []
         self.create()
         self.mount(0, False, None, True)
         self.write(0, {*range(8)}, 1)
@@ -102,11 +124,10 @@ class TableLife(RuleBasedStateMachine):
     @precondition(lambda self: len(self.tables) < TABLES_MAX)
     @rule()
     def create(self) -> None:
-        path = f"//t{self.last_id}"
-        first = StoredTablet(
-            TabletId(self.take_ids(2) + 1), KEY_MIN, "unmounted", None, Revision(0)
-        )
-        self.tables[path] = StoredTable(self.last_id, path, COLUMNS, "full", (first,))
+        number = self.take_ids(2)
+        path = f"//t{number}"
+        first = StoredTablet(TabletId(number + 1), KEY_MIN, "unmounted", None, Revision(0))
+        self.tables[path] = StoredTable(number, path, COLUMNS, "full", (first,))
         self.model[path] = {}
 
     @precondition(lambda self: self.tables)
@@ -117,8 +138,7 @@ class TableLife(RuleBasedStateMachine):
         is_awaited=st.booleans(),
     )
     def mount(self, place: int, is_frozen: bool, first: int | None, is_awaited: bool) -> None:
-        table = self.pick(place)
-        self.revision += 1
+        table, revision = self.pick(place), Revision(self.master.revision + 1)
         self.attempt(
             table,
             lambda: life.mount(
@@ -126,8 +146,8 @@ class TableLife(RuleBasedStateMachine):
                 first,
                 None,
                 is_frozen=is_frozen,
-                revision=Revision(self.revision),
-                place=lambda count: [CELLS[(self.revision + at) % 2] for at in range(count)],
+                revision=revision,
+                place=lambda count: [CELLS[(revision + at) % 2] for at in range(count)],
             ),
             is_awaited=is_awaited,
         )
@@ -207,6 +227,7 @@ class TableLife(RuleBasedStateMachine):
         table = self.pick(place)
         if not any(it.table == table.path for it in self.pending):
             del self.tables[table.path], self.model[table.path]
+            self.master.revision += 1
 
     # Rows
 
@@ -289,13 +310,17 @@ class TableLife(RuleBasedStateMachine):
         mounted = {it.tablet: it for it in heartbeat.mounted}
         for path, table in self.tables.items():
             self.tables[path] = stored(life.take_heartbeat(table, cell, mounted))
-        assigned = life.in_order(
-            it for path in sorted(self.tables) for it in life.assignments(self.tables[path], cell)
-        )
-        self.cells.revision = max([self.cells.revision, *[it.revision for it in assigned]])
-        assignment = Assignment(
-            assigned, {}, heartbeat.sequence, self.cells.revision, cluster=CLUSTER
-        )
+        self.take(cell, self.master.answer(heartbeat), is_crash=is_crash)
+
+    @rule()
+    def replace_master(self) -> None:
+        self.replaced = msgspec.structs.replace(self.master, tables=dict(self.tables))
+
+    @rule(cell=st.sampled_from(CELLS))
+    def beat_to_a_master_that_was_replaced(self, cell: CellId) -> None:
+        self.take(cell, self.replaced.answer(self.cells.heartbeats[cell]), is_crash=False)
+
+    def take(self, cell: CellId, assignment: Assignment, *, is_crash: bool) -> None:
         if is_crash:
             self.cells.crash_under(cell, assignment)
         else:
@@ -310,11 +335,19 @@ class TableLife(RuleBasedStateMachine):
     @rule(is_lost=st.booleans())
     def pass_messages(self, is_lost: bool) -> None:
         self.cells.answer_oracle()
+        self.late += self.cells.in_flight[:1]
         if is_lost:
             self.cells.in_flight.clear()
         else:
             self.cells.in_flight += self.cells.in_flight[:1]  # one of them comes twice
             self.cells.deliver()
+
+    @rule()
+    def pass_late_copies(self) -> None:
+        """Of messages that came, or were lost, before."""
+        self.cells.in_flight += self.late
+        self.late = []
+        self.cells.deliver()
 
     @rule()
     def tick(self) -> None:
@@ -336,22 +369,27 @@ class TableLife(RuleBasedStateMachine):
             if states & {"frozen"} and states & {"mounted"}:
                 self.attempt(self.tables[path], lambda path=path: self.unfrozen(path))
                 self.settle()
-            self.revision += 1
+            self.master.revision += 1
             self.tables[path] = life.mount(
                 self.tables[path],
                 None,
                 None,
                 is_frozen={it.state for it in self.tables[path].tablets} & {"frozen"} != set(),
-                revision=Revision(self.revision),
+                revision=Revision(self.master.revision),
                 place=lambda count: [CELLS[at % 2] for at in range(count)],
             )
         self.settle()
+        self.settle()  # what was not needed any more in the end has been dropped by now
+        there = {it.tablet: it.cell for table in self.tables.values() for it in table.tablets}
         for cell in CELLS:
             self.restart(cell)
         self.settle()
         for table in self.tables.values():
             assert all(it.state in READABLE for it in table.tablets)
             self.compare(table)
+        for cell in CELLS:
+            assert all(there.get(it) == cell for it in self.cells.nodes[cell].cell.tablets)
+            check_ends(self.cells.logs[cell])
 
     def unfrozen(self, path: str) -> StoredTable:
         table = self.tables[path]
@@ -403,8 +441,12 @@ class TableLife(RuleBasedStateMachine):
         return self.cells.answer(route)
 
     def take_ids(self, count: int) -> int:
-        self.last_id += count
-        return self.last_id - count + 1
+        self.master.last_id += count
+        return self.master.last_id - count + 1
+
+    @property
+    def tables(self) -> dict[str, StoredTable]:
+        return self.master.tables
 
     def pick(self, place: int) -> StoredTable:
         return self.tables[sorted(self.tables)[place % len(self.tables)]]
@@ -415,9 +457,20 @@ class TableLife(RuleBasedStateMachine):
             self.tables[table.path] = stored(change())
         except DodonaError:
             return False
+        self.master.revision += 1
         if is_awaited:
             self.settle()
         return True
+
+
+def check_ends(log: list[Record]) -> None:
+    """What was dropped is never begun anew."""
+    dropped: set[TabletId] = set()
+    for record in log:
+        if isinstance(record, TabletsDropped):
+            dropped |= {*record.tablets}
+        elif isinstance(record, TabletMounted):
+            assert record.assignment.tablet not in dropped
 
 
 def stored(table: StoredTable) -> StoredTable:

@@ -31,7 +31,7 @@ from dodona._core.messages import (
     UnmountTable,
 )
 from dodona.errors import DodonaError, InvalidRequest, NodeExists, NodeLocked, NodeNotFound
-from dodona.types import TreeTransactionId
+from dodona.types import TabletId, TreeTransactionId
 from properties.tree_model import (
     EXISTS,
     INVALID,
@@ -286,6 +286,18 @@ class TreeMachine(RuleBasedStateMachine):
         assert statistics.tree_transaction_count == len(self.model.open)
         if not self.model.open:
             assert (statistics.lock_count, statistics.table_count) == (0, len(tables))
+
+    @invariant()
+    def exactly_what_nobody_needs_is_gone(self) -> None:
+        """By the records, of all ids: those of tables that only a transaction sees are needed."""
+        state = self.realm.state()
+        tables = [*state.tables, *(node.table for _, node in state.nodes if node.table)]
+        tablets = [tablet for table in tables for tablet in table.tablets]
+        needed = {tablet.tablet for tablet in tablets}
+        needed |= {source.tablet for tablet in tablets for source in tablet.sources}
+        ids = [TabletId(number) for number in range(1, state.last_id + 1)]
+        found = self.realm.beat(0, stored=ids).dropped
+        assert found == tuple(it for it in ids if it not in needed)
 
 
 TestTree = TreeMachine.TestCase

@@ -10,7 +10,7 @@ from functools import partial
 
 from dodona._core.messages import Failure
 from dodona._core.mischief import Mischief, behave
-from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId, Timestamp
+from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId, TabletId, Timestamp
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition, Crash, RowKey, Version
 from dodona_oracle.core.allocator import AllocatorSettings
@@ -294,6 +294,26 @@ class Cluster:
                 if locked_count:
                     found.append(f"{node.name}: {locked_count} rows are locked")
         return found
+
+    def strays(self) -> list[str]:
+        """Tablets that a cell keeps though no table has them, or takes their rows over."""
+        tablets = [it for table in self.master.stored().tables for it in table.tablets]
+        needed = {it.tablet for it in tablets}
+        needed |= {source.tablet for it in tablets for source in it.sources}
+        return [
+            f"{node.name}: tablet {tablet} is nobody's"
+            for node in self.nodes
+            for tablet in node.core.cell.tablets
+            if tablet not in needed
+        ]
+
+    def kept(self) -> dict[str, list[TabletId]]:
+        """By node, all tablets that it has, served or not."""
+        return {node.name: sorted(node.core.cell.tablets) for node in self.nodes}
+
+    def dropped_count(self) -> int:
+        """Tablets that the nodes have forgotten, each since its last start."""
+        return sum(node.core.statistics().tablets_dropped for node in self.nodes)
 
     def disagreements(self) -> list[Violation]:
         """Transactions of which two cells remember different ends."""

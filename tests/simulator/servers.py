@@ -38,7 +38,15 @@ from dodona_loadtest.histories.history import Acquisition
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.proxy import ProxyCore
-from dodona_oracle.core.records import Group, Put, Remove, changes_of
+from dodona_oracle.core.records import (
+    Group,
+    Item,
+    MasterState,
+    Put,
+    Remove,
+    changes_of,
+    state_from_items,
+)
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.index import encode_index
@@ -108,7 +116,11 @@ class MasterHost(Host):
         if self.is_up:
             self.crash()
 
-    def _recover(self) -> MasterCore:
+    def stored(self) -> MasterState:
+        """What is durable of it."""
+        return state_from_items(self._items())
+
+    def _items(self) -> list[Item]:
         items: dict[tuple[str, bytes], bytes] = {}
         for record in self.disk.records:
             assert isinstance(record, Put | Remove | Group)
@@ -117,8 +129,11 @@ class MasterHost(Host):
                     items[change.bucket, change.key] = change.value
                 else:
                     items.pop((change.bucket, change.key), None)
+        return [(bucket, key, value) for (bucket, key), value in items.items()]
+
+    def _recover(self) -> MasterCore:
+        stored = self._items()
         self.disk.open(self._on_durable, self.stop)
-        stored = [(bucket, key, value) for (bucket, key), value in items.items()]
         return MasterCore.recover(
             stored, self.clock.now(), self._settings, self._machine, self._mischief
         )

@@ -40,6 +40,8 @@ SESSIONS_END_US_MAX: Final = 60 * SECOND_US
 RESOLVE_US_MAX: Final = 10 * SECOND_US
 """How long after the last session's end a cell may still hold a transaction or a lock."""
 OUTCOMES_ASKED_MAX: Final = 30
+DROP_US_MAX: Final = 5 * SECOND_US
+"""How long a cell may keep a tablet that nobody needs."""
 TOUCH_US_MAX: Final = 30 * SECOND_US
 RESTART_US_MAX: Final = 10 * SECOND_US
 POLL_US: Final = 100_000
@@ -141,6 +143,8 @@ class Simulation:
         self._reshard_count = 0
         self._alter_count = 0
         self._copy_count = 0
+        self._trial_count = 0
+        self._dropped_count = 0
         self._operator_error_count = 0
         self._is_ending = False
         self._answers: Answers = []
@@ -187,9 +191,15 @@ class Simulation:
         self.world.run_until(max(self.world.now_us, storm_over_us))
         self._run_until_done(self._touch_all(), TOUCH_US_MAX, "writing to every tablet")
         self._demand(RESOLVE_US_MAX, self.cluster.unresolved)
+        self._demand(DROP_US_MAX, self.cluster.strays)
         self.world.run_until(self.world.now_us + SECOND_US)  # the last appends become durable
         before = sorted(self.cluster.dump(), key=_version_order)
+        kept = self.cluster.kept()
+        self._dropped_count = self.cluster.dropped_count()
         self.cluster.restart_nodes()
+        if self.cluster.kept() != kept:
+            text = "the tablets that the nodes recovered are not those that they kept"
+            self.result.violations.append(Violation("DURABILITY", text))
         self._demand(RESTART_US_MAX, self.cluster.starting)
         self._run_until_done(self._audit(), TOUCH_US_MAX, "the last audit")
         self._run_until_done(self._ask_outcomes(), TOUCH_US_MAX, "asking for outcomes")
@@ -281,7 +291,7 @@ class Simulation:
                     yield from self._close_for_a_while(db, path)
                     yield from self._open(db, path)
                 else:
-                    yield from self._try_table(db, f"//scratch/{db.random.randrange(3)}")
+                    yield from self._try_out(db, f"//scratch/{db.random.randrange(3)}")
             except DodonaError:
                 self._operator_error_count += 1
 
@@ -322,11 +332,11 @@ class Simulation:
             yield from catalog.unfreeze_table(path)
         yield from catalog.mount_table(path)
 
-    def _try_table(self, db: Recorder, path: str) -> Protocol[None]:
-        columns = self.workload.tables[0].columns
-        yield from db.session.catalog.create_table(path, columns, mount=True)
-        yield from db.session.catalog.unmount_table(path)
-        yield from db.session.catalog.remove_table(path)
+    def _try_out(self, db: Recorder, path: str) -> Protocol[None]:
+        wrong = yield from table_life.try_out(db, path)
+        if wrong is not None:
+            self.result.violations += wrong
+            self._trial_count += 1
 
     # Phases
 
@@ -416,6 +426,8 @@ class Simulation:
             "resharded": self._reshard_count,
             "altered": self._alter_count,
             "copied": self._copy_count,
+            "tried out": self._trial_count,
+            "dropped at last": self._dropped_count,
             "operator errors": self._operator_error_count,
             "transactions": len(self.history.transactions),
             "commits asked for": len(statuses),

@@ -1,18 +1,25 @@
-"""What an operator does to a whole table that is unmounted: copies it, and alters its schema.
+"""What an operator does to whole tables: copies them, alters their schema, makes and removes them.
 
 Owns: how a copy is judged: nothing is committed to an unmounted table, so what the copy has is the
-table's state at any timestamp taken meanwhile, and a snapshot like any other.
+table's state at any timestamp taken meanwhile, and a snapshot like any other. And how a table is
+judged that was made in the place of another: it has the rows that were written to it and no others.
 """
 
+from collections.abc import Mapping
 from random import Random
+from typing import Final
 
 from dodona._core.routing import UNMOUNTED
 from dodona._core.steps import Protocol
 from dodona._core.tables import TableInfo
 from dodona.errors import DodonaError
 from dodona.schema import Column
+from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
+
+SCRATCH_COLUMNS: Final = (Column("k", "int64", sort_order="ascending"), Column("v", "utf8"))
+SCRATCH_KEYS: Final = 8
 
 
 def reorder(db: Recorder, table: TableShape) -> Protocol[None]:
@@ -58,3 +65,48 @@ def _look(db: Recorder, table: TableShape, path: str, before: TableInfo) -> Prot
         attempt.record.scans.clear()
     attempt.end()
     return is_still
+
+
+def try_out(db: Recorder, path: str) -> Protocol[list[Violation] | None]:
+    """Make a table where another may be, write to it, divide it anew, look, and remove it. → what
+    is wrong with it; None if somebody's late request put yet another one there meanwhile."""
+    catalog, dice = db.session.catalog, db.random
+    yield from catalog.remove(path, force=True)
+    yield from catalog.create_table(path, SCRATCH_COLUMNS, mount=True)
+    identity = yield from catalog.get(f"{path}/@id")
+    written = yield from _write_some(db, path)
+    if dice.random() < 0.5:
+        pivots = sorted(dice.sample(range(SCRATCH_KEYS), dice.randrange(3)))
+        yield from catalog.unmount_table(path)
+        yield from catalog.reshard_table(path, [(), *[(pivot,) for pivot in pivots]])
+        yield from catalog.mount_table(path)
+    rows = yield from db.session.select(path)
+    is_this = identity == (yield from catalog.get(f"{path}/@id"))
+    if dice.random() < 0.5:
+        yield from catalog.unmount_table(path)
+    yield from catalog.remove_table(path)
+    return _wrong(path, written, {row["k"]: row["v"] for row in rows}) if is_this else None
+
+
+def _write_some(db: Recorder, path: str) -> Protocol[dict[int, tuple[str, bool]]]:
+    """A value for some keys, each once. → key → the value, and whether it surely was written."""
+    written: dict[int, tuple[str, bool]] = {}
+    for key in db.random.sample(range(SCRATCH_KEYS), 4):
+        value = db.unique_value()
+        try:
+            row = {"k": key, "v": value}
+            yield from db.session.write_rows(path, [row], update=False, durability="sync")
+        except DodonaError:
+            written[key] = (value, False)
+        else:
+            written[key] = (value, True)
+    return written
+
+
+def _wrong(
+    path: str, written: Mapping[int, tuple[str, bool]], found: Mapping[int, str]
+) -> list[Violation]:
+    lost = [key for key, (_, is_sure) in written.items() if is_sure and key not in found]
+    foreign = [key for key, value in found.items() if written.get(key, ("",))[0] != value]
+    wrong = [Violation("DURABILITY", f"row {key} of {path} is not there") for key in lost]
+    return wrong + [Violation("GHOST", f"row {key} of {path} is another's") for key in foreign]

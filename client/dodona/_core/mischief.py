@@ -85,6 +85,10 @@ class Point(enum.Enum):
     LINGER = enum.auto()
     """A tablet that is free to be unmounted or frozen stays closed a little longer: nobody is let
     in meanwhile (rule 12)."""
+    TELL_ONE_STORED = enum.auto()
+    """A heartbeat names one tablet of those that are kept without being served: they take turns."""
+    KEEP_DROPPED = enum.auto()
+    """A tablet that is gone is not forgotten: the next heartbeat names it again."""
     TELL_ONE_ROW = enum.auto()
     """A page of rows that move has one row: a page ends where it ends, and says where."""
     SCAN_ONE_ROW = enum.auto()
@@ -112,6 +116,9 @@ class Point(enum.Enum):
     """Timestamps are unique and rise; nobody promised the next one."""
     MASTER_UNAVAILABLE = enum.auto()
     """The catalog answers nothing and has done nothing, as when the request was lost."""
+    DROP_EARLY = enum.auto()
+    """A cell is told that tablets are gone which it still serves: it lets go of them first, and
+    they are gone for good."""
     LOSE_RANGE = enum.auto()
     """A proxy fails all callers of a batch: its timestamps are nobody's, and gaps are legal."""
     PRETEND_PROXY_FULL = enum.auto()

@@ -53,6 +53,7 @@ from dodona._core.messages import (
     UnfreezeTable,
     UnmountTable,
 )
+from dodona._core.mischief import Mischief, Point, behave
 from dodona.types import NO_TREE_TRANSACTION, Now, Revision, TabletId
 from dodona_oracle.core import attributes, life
 from dodona_oracle.core.attribute_calls import AttributeCalls
@@ -81,7 +82,14 @@ class CatalogStatistics(msgspec.Struct, frozen=True):
 class Catalog:
     """Answers catalog requests; `append` takes the record of each change, in order."""
 
-    def __init__(self, state: MasterState, append: Callable[[Record], None], now: Now) -> None:
+    def __init__(
+        self,
+        state: MasterState,
+        append: Callable[[Record], None],
+        now: Now,
+        mischief: Mischief = behave,
+    ) -> None:
+        self._mischief = mischief
         self._journal = Journal(state, append)
         self._presence = Presence()
         self._membership = Membership(state, self._journal, now)
@@ -272,7 +280,14 @@ class Catalog:
             sequence=request.sequence,
             revision=self._journal.last_revision,
             cluster=self._membership.cluster,
+            dropped=self._tables.gone(self._named(request)) if has_joined else (),
         )
+
+    def _named(self, request: Heartbeat) -> tuple[TabletId, ...]:
+        """The tablets of which the cell is to hear if they are gone."""
+        if self._mischief(Point.DROP_EARLY):
+            return (*request.stored, *(each.tablet for each in request.mounted))
+        return request.stored
 
     def _register_proxy(self, request: RegisterProxy, now: Now) -> Done:
         self._presence.see_proxy(request.address, now)

@@ -14,7 +14,7 @@ Invariants:
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from msgspec.structs import replace
@@ -257,6 +257,15 @@ def assignments(table: StoredTable, cell: CellId) -> list[TabletAssignment]:
 def in_order(assigned: Iterable[TabletAssignment]) -> tuple[TabletAssignment, ...]:
     """Of all tables: first what has yet to take over rows, before their source may change."""
     return tuple(sorted(assigned, key=lambda it: not it.sources))
+
+
+def needed(table: StoredTable) -> Iterator[TabletId]:
+    """The tablets that have the table's rows: its own, and those to be taken over from. Some come
+    more than once."""
+    for tablet in table.tablets:
+        yield tablet.tablet
+        for source in tablet.sources:
+            yield source.tablet
 
 
 # The table as a whole

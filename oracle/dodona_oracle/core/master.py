@@ -79,7 +79,7 @@ class MasterCore:
         self._alone_at_us = now.instant_us + (settings.takeover_us if state.machine else 0)
         self._request_count = self._timestamp_count = self._ceiling_count = 0
         self._raise_ceiling(self._allocator.prepare(now))
-        self._catalog = Catalog(state, self._append, now)
+        self._catalog = Catalog(state, self._append, now, mischief)
 
     @classmethod
     def recover(

@@ -1,9 +1,12 @@
 """The tables that everybody sees: their records, and where their tablets are.
 
-Owns: the tables by id, how many tablets each cell holds, and which are under way there. What
-becomes of a table is `life`'s to say; this module stores it and tells the cells.
+Owns: the tables by id, how many tablets each cell holds, which are under way there, and which are
+gone. What becomes of a table is `life`'s to say; this module stores it and tells the cells.
 
-Invariant: a tablet that was ever placed stays with its cell, whose log holds its rows.
+Invariants:
+- A tablet that was ever placed stays with its cell, whose log holds its rows.
+- A tablet that is gone never comes back: ids are not given out twice. Whatever takes one away takes
+  a revision, so that an assignment that still has it is older than any without it.
 
 Errors are raised as `DodonaError`. Imports no I/O and no clock.
 """
@@ -53,8 +56,10 @@ class Tables:
         self._journal = journal
         self._presence = presence
         self.by_id: dict[int, StoredTable] = {}
-        # Those included that open transactions made, and nobody else sees yet.
+        # Those included that open transactions made, and nobody else sees yet: how many there are,
+        # and for each tablet how often they need its rows.
         self.table_count = self.tablet_count = 0
+        self._need_counts: dict[TabletId, int] = {}
         self._placed_counts: dict[CellId, int] = {}
         # Per cell, the tables with tablets there that are under way. (A dict for its order: what a
         # core does must not depend on how a set happens to be laid out.)
@@ -77,6 +82,14 @@ class Tables:
         """The table is there from now on (1), for everybody or not, or for nobody any more (-1)."""
         self.table_count += change
         self.tablet_count += change * len(table.tablets)
+        counts = self._need_counts
+        for tablet in life.needed(table):
+            count = counts.get(tablet, 0) + change
+            assert count >= 0, "a tablet that was not counted"
+            if count:
+                counts[tablet] = count
+            else:
+                del counts[tablet]
 
     def moving_tablet_count(self) -> int:
         """How many tablets are on their way from one state to another."""
@@ -94,6 +107,7 @@ class Tables:
         self._forget(table)
         self._know_tablets(table.tablets, ())
         del self.by_id[table.table]
+        self._journal.take_revision()
         self._journal.add(remove_table(table))
 
     def change_life(self, table: StoredTable, request: TableLifeRequest, now: Now) -> StoredTable:
@@ -139,8 +153,6 @@ class Tables:
         )
         self.check_room(0, len(resharded.tablets) - len(table.tablets))
         self._journal.take_ids(len(request.pivot_keys))
-        self.count(table, -1)
-        self.count(resharded, 1)
         return resharded
 
     # Cells
@@ -178,6 +190,12 @@ class Tables:
             self._assignments[cell] = known
         return known
 
+    def gone(self, tablets: Iterable[TabletId]) -> tuple[TabletId, ...]:
+        """Of these, those whose rows nobody needs, and never will. An id that was not given out yet
+        is of a time that this master does not know: its store is older than the cell's."""
+        counts, next_id = self._need_counts, self._journal.next_id
+        return tuple(it for it in tablets if it < next_id and it not in counts)
+
     def retained_timestamps(self, table: StoredTable) -> list[Timestamp]:
         """Of each tablet, as far as its cell has said since the start: what was before may be
         gone."""
@@ -210,6 +228,9 @@ class Tables:
         was = self.by_id.get(table.table)
         if was is not None:
             self._forget(was)
+            if [*life.needed(table)] != [*life.needed(was)]:
+                self.count(table, 1)
+                self.count(was, -1)
         self.by_id[table.table] = table
         self._know_tablets(() if was is None else was.tablets, table.tablets)
         self._count_places(table, 1)

@@ -5,6 +5,7 @@ transaction's state here ends. Parts (participant, coordinator, reads, writes) c
 through these methods.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -76,6 +77,8 @@ class Cell:
         self.mischief = mischief
         self.may_misbehave = mischief is not behave
         self.tablets: dict[TabletId, Tablet] = {}
+        self.dropped_revision = Revision(0)
+        """Of the newest assignment by which tablets were dropped: an older one may have them."""
         self.transactions: dict[TransactionId, Transaction] = {}
         self.outcomes = Outcomes()
         self.readers = Readers(
@@ -144,6 +147,16 @@ class Cell:
         if found.assignment.revision != revision:
             raise TabletMoved("the tablet was mounted anew", tablet=tablet, cell=self.id)
         return found
+
+    def drop(self, tablets: Sequence[TabletId], revision: Revision) -> None:
+        """Forget these, with their rows. From now on each is a tablet that never was here; what
+        became of transactions that wrote to it is remembered all the same."""
+        for number in tablets:
+            tablet = self.tablets.pop(number)
+            assert not tablet.is_mounted, "dropped while it is served"
+            assert not tablet.active_count, "dropped under a transaction"
+        self.dropped_revision = max(self.dropped_revision, revision)
+        self.remove_unused_chunks()
 
     def serve(self, tablet: Tablet, fence: Timestamp) -> None:
         """From now on, and for transactions that begin after this timestamp."""

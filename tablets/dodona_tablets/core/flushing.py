@@ -85,6 +85,8 @@ class Flushing:
         store, settings = tablet.active, tablet.assignment.settings
         if not store.rows:
             return False
+        if not tablet.is_mounted and not tablet.missing:
+            return True  # who wants its rows waits for a chunk
         now_us = self._cell.now.instant_us
         if store.born_us is None:
             store.born_us = now_us
@@ -156,7 +158,10 @@ class Flushing:
         a result says that nothing of the store was worth keeping."""
         cell = self._cell
         number = self._under_way.pop(token)
-        tablet = cell.tablets[token.tablet]
+        tablet = cell.tablets.get(token.tablet)
+        if tablet is None:  # dropped meanwhile
+            cell.effects.append(RemoveChunks((number,)))
+            return None
         if isinstance(result, Failure):
             self.failed_count += 1
             cell.last_failure = result.message

@@ -4,6 +4,8 @@ Owns: `take_over` and `take_page`, which change tablets, live and in replay alik
 to other cells, bounded in number, repeated until answered. A page is taken only if it begins where
 the tablet is, so that one which is lost, late or repeated does no harm; each is logged, so that a
 restart goes on where it was. A tablet that misses rows is not served, and is nobody's source.
+Who takes over from a tablet that is not there waits: that it was dropped, or lost, does not mean
+that it had no rows.
 """
 
 from typing import Final
@@ -16,7 +18,7 @@ from dodona._core.mischief import Point
 from dodona._core.sizes import write_bytes
 from dodona.keys import successor
 from dodona.schema import TableSchema
-from dodona.types import NULL_TIMESTAMP, Key, TabletId
+from dodona.types import Key, TabletId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.migration import Migration, pack_version, plain_version, range_in
 from dodona_tablets.core.records import RowsTaken
@@ -33,7 +35,7 @@ PAGES_ASKED_MAX: Final = 8
 def is_source_ready(cell: Cell, source: TabletSource) -> bool:
     """Whether rows may be taken over from it. Another cell answers when it is."""
     tablet = cell.tablets.get(source.tablet)
-    return source.cell != cell.id or tablet is None or tablet.is_settled
+    return source.cell != cell.id or (tablet is not None and tablet.is_settled)
 
 
 def take_over(cell: Cell, tablet: Tablet) -> None:
@@ -41,7 +43,7 @@ def take_over(cell: Cell, tablet: Tablet) -> None:
     for source in tablet.assignment.sources:
         if source.cell != cell.id:
             tablet.missing[source] = _range_of(tablet, source)[0]
-        elif source.tablet in cell.tablets:
+        else:
             _copy(cell.tablets[source.tablet], tablet, source)
 
 
@@ -53,16 +55,9 @@ def _range_of(target: Tablet, source: TabletSource) -> tuple[Key, Key]:
 
 def _copy(tablet: Tablet, target: Tablet, source: TabletSource) -> None:
     assert tablet.is_settled, "rows taken over while they change"
-    migration = Migration(tablet.schema, target.schema)
     lower, upper = _range_of(target, source)
-    inside = range_in(tablet.schema, lower, upper)
     for chunk in tablet.stores.chunks:
         _share(chunk, target, lower, upper)
-    for store in (tablet.active, *tablet.stores.unflushed):
-        for key, newest in store.walk(*inside):
-            new_key = migration.key(key)
-            if lower <= new_key < upper:
-                target.active.put(new_key, migration.chain(newest))
     target.retained_timestamp = max(target.retained_timestamp, tablet.retained_timestamp)
     target.newest_stamp = max(target.newest_stamp, tablet.newest_stamp)
 
@@ -138,15 +133,8 @@ class Importing:
     def tell_rows(self, body: AskRows) -> None:
         """Answer with a page, or not yet: whoever asks asks again."""
         tablet = self._cell.tablets.get(body.tablet)
-        if tablet is None:  # it never had a row
-            page = TellRows(
-                self._cell.id, body.tablet, body.target, (), body.lower, (), None, NULL_TIMESTAMP
-            )
-        elif tablet.is_settled:
-            page = self._page(tablet, body)
-        else:
-            return
-        self._cell.effects.append(SendToCell(body.source, page))
+        if tablet is not None and tablet.is_settled:
+            self._cell.effects.append(SendToCell(body.source, self._page(tablet, body)))
 
     def _page(self, tablet: Tablet, body: AskRows) -> TellRows:
         schema = tablet.schema

@@ -1,13 +1,15 @@
 """Which tablets this cell serves, and for what: what the master assigned, made so.
 
-Owns: heartbeats and the way of a tablet between mounted, frozen and unmounted. A mounted tablet
-serves only when it has all of its rows (see `importing`), and after its fence: a timestamp that the
-oracle issued after the mount (COMMIT-PROTOCOL rule 9). Unmounting and freezing wait for the
-transactions that hold locks in the tablet, and until chunks have all of its rows. Whatever changes
-is logged, then reported.
+Owns: heartbeats and the way of a tablet between mounted, frozen, unmounted and dropped. A mounted
+tablet serves only when it has all of its rows (see `importing`), and after its fence: a timestamp
+that the oracle issued after the mount (COMMIT-PROTOCOL rule 9). Unmounting and freezing wait for
+the transactions that hold locks in the tablet, and until chunks have all of its rows. What is
+unmounted is kept until the master says that nobody needs it. Whatever changes is logged, then
+reported.
 """
 
-from typing import NamedTuple
+from bisect import bisect_right
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,9 +31,13 @@ from dodona_tablets.core.records import (
     ClusterJoined,
     TabletAdjusted,
     TabletMounted,
+    TabletsDropped,
     TabletUnmounted,
 )
 from dodona_tablets.core.tablet import FROZEN, UNMOUNTED, Tablet
+
+STORED_TOLD_MAX: Final = 1_000
+"""Tablets that one heartbeat names as kept without being served."""
 
 
 class FenceToken(NamedTuple):
@@ -55,6 +61,9 @@ class Mounting:
         self._heartbeat_at_us = 0
         self._copies: tuple[MountedTablet, ...] = ()
         """Of the last assignment, those that were only to take over rows, and have them."""
+        self._told_until = self._heard_until = TabletId(0)
+        """The last tablet that was named as stored, and the last that was answered for."""
+        self.dropped_count = 0
 
     def tick(self) -> None:
         """Heartbeat when due; finish what waited; ask again for what never came."""
@@ -92,6 +101,7 @@ class Mounting:
             self._sequence,
             self._revision,
             cell.cluster,
+            self._stored(),
         )
         if not cell.mischief(Point.LOSE_HEARTBEAT):
             cell.effects.append(SendHeartbeat(body))
@@ -99,16 +109,30 @@ class Mounting:
             self._sequence += 1
             cell.effects.append(SendHeartbeat(replace(body, sequence=self._sequence)))
 
+    def _stored(self) -> tuple[TabletId, ...]:
+        """Tablets that are kept and not served. If there are many, those behind the last ones of
+        which the master has heard, and round again."""
+        tablets = self._cell.tablets.items()
+        stored = sorted([number for number, it in tablets if not it.is_mounted])
+        count_max = 1 if self._cell.mischief(Point.TELL_ONE_STORED) else STORED_TOLD_MAX
+        if len(stored) > count_max:
+            at = bisect_right(stored, self._heard_until)
+            stored = (stored[at:] + stored[:at])[:count_max]
+            self._told_until = stored[-1]
+        return tuple(stored)
+
     def handle_assignment(self, assignment: Assignment) -> None:
-        """Close what is gone, make what is new, mount and adjust the rest, in this order: a tablet
-        takes over rows of those that were closed, before they are mounted again. An answer to an
-        older heartbeat is stale, and so is one of a master that has lost its store to another."""
+        """Close what is not to be served, make what is new, mount and adjust the rest, forget what
+        is gone, in this order: a tablet takes over rows of those that were closed, before they are
+        mounted again. An answer to an older heartbeat is stale, and so is one of a master that has
+        lost its store to another."""
         if assignment.sequence != self._sequence or assignment.revision < self._newest_revision():
             return
         if assignment.cluster != self._cell.cluster:
             self._join(assignment.cluster)
             return
         self._revision = assignment.revision
+        self._heard_until = self._told_until
         wanted_by_id = {wanted.tablet: wanted for wanted in assignment.tablets}
         for number, tablet in self._cell.tablets.items():
             wanted = wanted_by_id.get(number)
@@ -117,13 +141,15 @@ class Mounting:
                 self.finish(tablet)
         for wanted in assignment.tablets:
             self._take(wanted)
+        self._drop(assignment)
         self._importing.ask()
         self._report_copies(assignment)
 
     def _newest_revision(self) -> Revision:
         """The last that is known here, from assignments or from the log."""
         tablets = self._cell.tablets.values()
-        return max([self._revision, *[it.assignment.revision for it in tablets]])
+        revisions = [it.assignment.revision for it in tablets]
+        return max([self._revision, self._cell.dropped_revision, *revisions])
 
     def _join(self, cluster: ClusterId) -> None:
         """An empty log becomes this cluster's; one that belongs to another stays that one's."""
@@ -151,6 +177,27 @@ class Mounting:
         self._cell.append(TabletMounted(tablet.assignment))
         if tablet.is_mounted:
             self._ask_fence(tablet)
+
+    def _drop(self, assignment: Assignment) -> None:
+        """Forget what nobody needs. Whatever is said, what is still served stays, and so does what
+        this very assignment is about: the next one will say it again."""
+        if not assignment.dropped:
+            return
+        cell = self._cell
+        needed = {
+            number
+            for wanted in assignment.tablets
+            for number in (wanted.tablet, *(source.tablet for source in wanted.sources))
+        }
+        gone = []
+        for number in dict.fromkeys(assignment.dropped):
+            tablet = cell.tablets.get(number)
+            if tablet is not None and not tablet.is_mounted and number not in needed:
+                gone.append(number)
+        if gone and not cell.mischief(Point.KEEP_DROPPED):
+            cell.append(TabletsDropped(tuple(gone), assignment.revision))
+            cell.drop(gone, assignment.revision)
+            self.dropped_count += len(gone)
 
     def _report_copies(self, assignment: Assignment) -> None:
         known = self._copies
@@ -209,8 +256,10 @@ class Mounting:
         """Serve the tablet, from now on and for transactions that begin after this timestamp."""
         if self._cell.mischief(Point.LOSE_TABLET_FENCE):
             return
-        tablet = self._cell.tablets[token.tablet]
-        if tablet.assignment.revision == token.revision and tablet.fence == NULL_TIMESTAMP:
+        tablet = self._cell.tablets.get(token.tablet)
+        if tablet is None or tablet.assignment.revision != token.revision:
+            return  # unmounted meanwhile
+        if tablet.fence == NULL_TIMESTAMP:
             self._cell.serve(tablet, fence)
             self.send_heartbeat()
 

@@ -79,11 +79,13 @@ ORACLE_TIME: Final = "oracle time"
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
-    """What a cell counts, since its start; `alive`, `waiting`, `readers` and
-    `rows` are of now. `misfits` are
-    decisions of other cells that can't be: some client lied, or something is broken."""
+    """What a cell counts, since its start; `alive`, `waiting`, `readers`, `rows` and the tablets
+    that are served, or stored without being served, are of now. `misfits` are decisions of other
+    cells that can't be: some client lied, or something is broken."""
 
     tablets: int
+    tablets_stored: int
+    tablets_dropped: int
     rows: int
     transactions_alive: int
     transactions_prepared: int
@@ -308,8 +310,11 @@ class NodeCore:
     def statistics(self) -> NodeStatistics:
         cell = self.cell
         alive = cell.transactions.values()
+        mounted_count = sum(1 for tablet in cell.tablets.values() if tablet.is_mounted)
         return NodeStatistics(
-            tablets=sum(1 for tablet in cell.tablets.values() if tablet.is_mounted),
+            tablets=mounted_count,
+            tablets_stored=len(cell.tablets) - mounted_count,
+            tablets_dropped=self._mounting.dropped_count,
             rows=sum(tablet.stores.row_count for tablet in cell.tablets.values()),
             transactions_alive=len(alive),
             transactions_prepared=sum(1 for t in alive if t.state is State.PREPARED),

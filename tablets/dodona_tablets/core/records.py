@@ -11,9 +11,12 @@ import msgspec
 
 from dodona._core.messages import TabletAssignment, TabletModifications, TabletSource, TellRows
 from dodona.types import (
+    NO_CLUSTER,
+    NULL_TIMESTAMP,
     CellId,
     ClusterId,
     Key,
+    Revision,
     SpecialWrites,
     TableSettings,
     TabletId,
@@ -150,9 +153,11 @@ class ChunkLoaded(LogRecord, frozen=True, array_like=True, gc=False, tag=27):
 
 
 class TabletsDropped(LogRecord, frozen=True, array_like=True, gc=False, tag=28):
-    """They are gone for the whole cluster."""
+    """These are forgotten for good, with their rows. An assignment that is older than this one, by
+    its revision, may still have them."""
 
     tablets: tuple[TabletId, ...]
+    revision: Revision
 
 
 class TabletState(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -183,12 +188,13 @@ class Checkpoint(LogRecord, frozen=True, array_like=True, gc=False, tag=29):
     are forgotten. A log that was truncated begins with one."""
 
     number: int
-    cluster: ClusterId
-    watermark: Timestamp
-    next_chunk: int
-    tablets: tuple[TabletState, ...]
-    prepared: tuple[PreparedHere, ...]
-    undelivered: tuple[CommitUndelivered, ...]
+    cluster: ClusterId = NO_CLUSTER
+    watermark: Timestamp = NULL_TIMESTAMP
+    next_chunk: int = 1
+    dropped_revision: Revision = Revision(0)
+    tablets: tuple[TabletState, ...] = ()
+    prepared: tuple[PreparedHere, ...] = ()
+    undelivered: tuple[CommitUndelivered, ...] = ()
     outcomes: tuple[tuple[TransactionId, Timestamp], ...] = ()
     """The last one before a clean stop has all commits that are remembered, so that the next start
     need not read them out of a long log."""

@@ -130,8 +130,7 @@ def _note_chunks(cell: Cell, chunks: Iterable[AttachedChunk]) -> None:
 
 
 def _tablets_dropped(cell: Cell, record: TabletsDropped) -> None:
-    for tablet in record.tablets:
-        del cell.tablets[tablet]
+    cell.drop(record.tablets, record.revision)
 
 
 def _checkpoint(cell: Cell, record: Checkpoint) -> None:
@@ -148,6 +147,7 @@ def _checkpoint(cell: Cell, record: Checkpoint) -> None:
 
 def _restore(cell: Cell, record: Checkpoint) -> None:
     cell.cluster = record.cluster
+    cell.dropped_revision = record.dropped_revision
     cell.outcomes.raise_watermark(record.watermark)
     for transaction, timestamp in record.outcomes:
         cell.outcomes.put(transaction, timestamp)

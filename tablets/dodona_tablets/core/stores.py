@@ -198,6 +198,11 @@ class Stores:
         return [it for it in self.passive if not it.is_flushed]
 
     @property
+    def has_unflushed_rows(self) -> bool:
+        """Whether memory has rows that no chunk has."""
+        return bool(self.active.rows) or any(it.rows for it in self.unflushed)
+
+    @property
     def row_count(self) -> int:
         """About: a row that is in several stores counts in each."""
         chunks = sum(it.attached.info.row_count for it in self.chunks if it.backing is None)

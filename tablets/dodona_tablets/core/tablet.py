@@ -96,8 +96,9 @@ class Tablet:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all its rows are here and none of them changes before the next mount."""
-        return not self.is_mounted and not self.active_count and not self.missing
+        """Whether chunks have all its rows, and none of them changes before the next mount."""
+        is_unused = not self.is_mounted and not self.active_count and not self.missing
+        return is_unused and not self.stores.has_unflushed_rows
 
     # Checks of whether and what a client may write
 

@@ -123,6 +123,7 @@ def checkpoint_of(cell: Cell) -> Checkpoint:
         cell.cluster,
         cell.outcomes.watermark,
         cell.next_chunk,
+        cell.dropped_revision,
         tuple([_state_of(tablet) for tablet in cell.tablets.values()]),
         tuple(
             [

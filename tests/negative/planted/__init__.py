@@ -7,12 +7,13 @@ from negative.planted import (
     durability,
     excused,
     further,
+    gone,
     oracle,
     reads,
     recovery,
 )
 
-CHAPTERS = (oracle, reads, recovery, client, durability, blind, further)
+CHAPTERS = (oracle, reads, recovery, client, durability, blind, gone, further)
 
 
 def _order(bug: PlantedBug | CheckedBug) -> tuple[bool, int]:

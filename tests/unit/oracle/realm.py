@@ -1,5 +1,6 @@
 """A catalog with its store and its clock, for the tests of the catalog."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from dodona._core.messages import (
@@ -13,7 +14,7 @@ from dodona._core.messages import (
 )
 from dodona.keys import encode_key
 from dodona.schema import Column
-from dodona.types import KEY_MIN, CellId, ClusterId, Key, Now, Revision
+from dodona.types import KEY_MIN, CellId, ClusterId, Key, Now, Revision, TabletId
 from dodona_oracle.core.catalog import Catalog
 from dodona_oracle.core.records import (
     CLUSTER,
@@ -21,6 +22,7 @@ from dodona_oracle.core.records import (
     LAST_REVISION,
     ORACLE,
     Item,
+    MasterState,
     Put,
     Record,
     changes_of,
@@ -68,9 +70,22 @@ class Realm:
             else:
                 self.values.pop((change.bucket, change.key), None)
 
-    def restart(self) -> None:
+    def state(self) -> MasterState:
+        """What is stored."""
         items: list[Item] = [(*name, value) for name, value in self.values.items()]
-        self.catalog = Catalog(state_from_items(items), self.append, self.now())
+        return state_from_items(items)
+
+    def restart(self) -> None:
+        self.catalog = Catalog(self.state(), self.append, self.now())
+
+    def as_it_was(self) -> "Realm":
+        """Another one, over a copy of what is stored now: a backup, or a process that was
+        replaced."""
+        other = Realm()
+        other.values, other.cluster = dict(self.values), self.cluster
+        other.instant_us, other.unix_us = self.instant_us, self.unix_us
+        other.restart()
+        return other
 
     def ask(self, request: CatalogRequest) -> Any:
         reply: CatalogReply = self.catalog.handle(request, self.now())
@@ -82,11 +97,13 @@ class Realm:
         *mounted: MountedTablet,
         port: int = 9000,
         revision: Revision | None = None,
+        stored: Iterable[int] = (),
     ) -> Assignment:
         """The cell has taken all that was commanded, unless `revision` says otherwise."""
         address = f"http://127.0.0.1:{port + cell}"
         revision = self.catalog_revision() if revision is None else revision
-        beat = Heartbeat(CellId(cell), address, mounted, 7, revision, self.cluster)
+        kept = tuple(map(TabletId, stored))
+        beat = Heartbeat(CellId(cell), address, mounted, 7, revision, self.cluster, kept)
         reply = self.ask(beat)
         assert isinstance(reply, Assignment)
         return reply

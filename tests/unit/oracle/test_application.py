@@ -92,6 +92,7 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
         "sequence": 1,
         "revision": 0,
         "cluster": first["cluster"],
+        "dropped": [],
     }
     beat["cluster"] = first["cluster"]
     mounted = (await rest.send("POST", "/v1/table/mount?path=//a")).json()

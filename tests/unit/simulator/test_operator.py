@@ -1,5 +1,5 @@
 """The operator of a run: tables are unmounted, frozen, resharded, altered and copied under
-everybody, and open at the end."""
+everybody, and open at the end; others are removed and made anew."""
 
 from collections import Counter
 from itertools import count, islice
@@ -49,3 +49,9 @@ def test_tables_are_altered_and_copied_beside_transactions() -> None:
     counts = counts_of(8, "bank")
     assert counts["altered"] >= 2
     assert counts["copied"] >= 3
+
+
+def test_tables_are_made_anew_and_what_nobody_needs_is_dropped() -> None:
+    counts = counts_of(6, "bank")
+    assert counts["tried out"] >= 6
+    assert counts["dropped at last"] >= counts["tried out"]

@@ -4,8 +4,9 @@ import pytest
 
 from dodona._core.steps import Protocol
 from dodona_loadtest.checkers.sweep import check
-from dodona_loadtest.checkers.violation import Promise
+from dodona_loadtest.checkers.violation import Promise, Violation
 from dodona_loadtest.histories.recorder import Recorder
+from dodona_tablets.core.mounting import Mounting
 from dodona_tablets.core.node import NodeCore
 from simulator import table_life
 from simulator.driver import Task
@@ -97,6 +98,46 @@ def test_a_table_that_was_mounted_meanwhile_says_nothing(calm: Calm) -> None:
     calm.run(story())
     assert copied == [False]
     assert calm.promises() == set()
+
+
+def tried_out(calm: Calm, times: int) -> list[list[Violation] | None]:
+    found = []
+
+    def story() -> Protocol[None]:
+        for _ in range(times):
+            wrong = yield from table_life.try_out(calm.db, "//scratch/0")
+            found.append(wrong)
+
+    calm.run(story())
+    return found
+
+
+def test_a_table_made_anew_has_its_own_rows_and_what_it_leaves_is_dropped(calm: Calm) -> None:
+    assert tried_out(calm, 6) == [[]] * 6
+    assert calm.simulation.cluster.strays() == []
+    assert calm.simulation.cluster.dropped_count() >= 6
+
+
+def test_what_a_removed_table_leaves_behind_is_seen(
+    calm: Calm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Mounting, "_drop", lambda *_: None)
+    tried_out(calm, 1)
+    left = calm.simulation.cluster.strays()
+    assert left
+    assert all(text.endswith("is nobody's") for text in left)
+
+
+def test_rows_that_are_lost_or_anothers_are_seen() -> None:
+    written = {1: ("a", True), 2: ("b", False), 3: ("c", True)}
+    assert table_life._wrong("//t", written, {1: "a", 3: "c"}) == []
+    assert table_life._wrong("//t", written, {1: "a", 2: "b", 3: "c"}) == []
+    found = table_life._wrong("//t", written, {1: "a", 2: "c", 4: "a"})
+    assert [(it.promise, it.text) for it in found] == [
+        ("DURABILITY", "row 3 of //t is not there"),
+        ("GHOST", "row 2 of //t is another's"),
+        ("GHOST", "row 4 of //t is another's"),
+    ]
 
 
 def test_columns_in_another_order_are_the_same_columns(calm: Calm) -> None:

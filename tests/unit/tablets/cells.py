@@ -132,10 +132,12 @@ class Bench:
         self.carry_out(cell)
         self.answer_oracle()
 
-    def assign(self, cell: CellId, tablets: list[TabletAssignment]) -> None:
+    def assign(
+        self, cell: CellId, tablets: list[TabletAssignment], dropped: tuple[TabletId, ...] = ()
+    ) -> None:
         sequence = self.heartbeats[cell].sequence
         self.revision = max([self.revision, *[tablet.revision for tablet in tablets]])
-        assignment = Assignment(tuple(tablets), {}, sequence, self.revision, CLUSTER)
+        assignment = Assignment(tuple(tablets), {}, sequence, self.revision, CLUSTER, dropped)
         self.nodes[cell].handle_assignment(assignment, self.now)
         self.carry_out(cell)
 

@@ -13,6 +13,8 @@ class Empty(Bench):
 
     def add(self, cell: CellId) -> None:
         self.logs.setdefault(cell, [])
+        self.appended.setdefault(cell, [])
+        self.files.setdefault(cell, {})
         self.start(cell)
 
 

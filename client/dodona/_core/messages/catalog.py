@@ -151,7 +151,8 @@ class MountedTablet(Message, frozen=True, array_like=True, gc=False):
 class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
     """A cell says where it is and which tablets it serves. → Assignment with this `sequence`.
     `revision` is that of the last assignment it took: its word is on no command after that.
-    `cluster` is the one that its log belongs to; an empty log belongs to none yet."""
+    `cluster` is the one that its log belongs to; an empty log belongs to none yet. `stored` are
+    tablets that it keeps without serving them: some of them, in turns, if there are many."""
 
     cell: CellId
     address: str
@@ -159,6 +160,7 @@ class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
     sequence: int
     revision: Revision = Revision(0)
     cluster: ClusterId = NO_CLUSTER
+    stored: tuple[TabletId, ...] = ()
 
 
 class TabletSource(Message, frozen=True, array_like=True, gc=False):
@@ -192,13 +194,15 @@ class Assignment(Message, frozen=True, array_like=True, gc=False, tag=81):
     `sequence` is the heartbeat's that it answers: an answer to an older one is stale. Tablets that
     have yet to take over rows come first: their sources may follow. `revision` is the last that
     was given out: commands up to it are in here. A cell that has not joined `cluster` yet gets no
-    tablets: it says in its log that it joins, and asks again."""
+    tablets: it says in its log that it joins, and asks again. `dropped` are tablets that the
+    heartbeat named and nobody needs any more: the cell may forget them, with their rows."""
 
     tablets: tuple[TabletAssignment, ...]
     addresses: dict[CellId, str]
     sequence: int
     revision: Revision = Revision(0)
     cluster: ClusterId = NO_CLUSTER
+    dropped: tuple[TabletId, ...] = ()
 
 
 class RegisterProxy(Message, frozen=True, array_like=True, gc=False, tag=82):

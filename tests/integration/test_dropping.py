@@ -1,0 +1,52 @@
+"""Tablets that are gone leave real nodes, and what took their rows over keeps them."""
+
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+import dodona
+from dodona_local.launcher import LocalCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+FOLDER = "//dropping_test"
+TABLE = f"{FOLDER}/t"
+SCHEMA: list[dict[str, Any]] = [
+    {"name": "id", "type": "int64", "sort_order": "ascending"},
+    {"name": "value", "type": "int64"},
+]
+ROWS = [{"id": number, "value": number} for number in range(0, 200, 10)]
+WAIT_S = 30.0
+
+
+def count(cluster: LocalCluster, what: str) -> int:
+    """Of all nodes."""
+    return sum(httpx.get(f"{url}/v1/statistics").json()["cell"][what] for url in cluster.node_urls)
+
+
+def wait_for(cluster: LocalCluster, dropped_count: int) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while count(cluster, "tablets_dropped") < dropped_count:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_what_divided_and_removed_tables_leave_behind_is_dropped(
+    cluster: LocalCluster, db: dodona.Client
+) -> None:
+    before, stored = count(cluster, "tablets_dropped"), count(cluster, "tablets_stored")
+    db.create_table(TABLE, SCHEMA, pivot_keys=[[], [100]], mount=True)
+    db.insert_rows(TABLE, ROWS)
+    db.unmount_table(TABLE)
+    db.reshard_table(TABLE, [[], [50], [150]])
+    db.mount_table(TABLE)
+    wait_for(cluster, before + 2)
+    assert db.select(TABLE) == ROWS
+    db.remove(FOLDER, recursive=True)
+    wait_for(cluster, before + 5)
+    assert count(cluster, "tablets_stored") <= stored
+    db.create_table(TABLE, SCHEMA, mount=True)
+    assert db.select(TABLE) == []
+    db.remove(FOLDER, recursive=True)
