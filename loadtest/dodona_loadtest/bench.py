@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 from rich.console import Console
 
@@ -19,24 +19,40 @@ from dodona_loadtest.harness.payload import KEYS_COUNT, ROW_BYTES
 from dodona_loadtest.harness.pinning import PINNING_NAMES, choose_pinning, pin_this_process
 from dodona_loadtest.harness.report import Report
 from dodona_loadtest.harness.rounds import Plan, run_row
-from dodona_loadtest.harness.row import RowResult
+from dodona_loadtest.harness.row import Row, RowResult
+from dodona_loadtest.harness.study import Study, StudyResult
+from dodona_loadtest.harness.study_rounds import run_study
 from dodona_loadtest.rows import ROWS
+from dodona_loadtest.studies import STUDIES
 
+Group = Literal["commits", "storage"]
+ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
+    **{row.name: ("commits", row) for row in ROWS},
+    **{study.name: ("storage", study) for study in STUDIES},
+}
+QUICK_SCALE: Final = 0.02
 REPORT_COLUMNS: Final = 132
 """Where the output is a pipe or a file and so has no width of its own."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """What may be said, and what it means."""
     parser = argparse.ArgumentParser(
         prog="python -m dodona_loadtest.bench", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--quick", action="store_true", help="about a minute: short, fewer callers")
     parser.add_argument(
-        "--only", action="append", choices=[row.name for row in ROWS], help="this row; repeatable"
+        "--quick", action="store_true", help="a few minutes: short, small, fewer callers"
     )
+    parser.add_argument(
+        "--rows", choices=get_args(Group), help="those of commits, or of storage; default: all"
+    )
+    parser.add_argument("--only", action="append", choices=list(ITEMS), help="this row; repeatable")
     parser.add_argument("--pin", choices=PINNING_NAMES, default="none", help="default: none")
     parser.add_argument("--rounds", type=_positive_int, default=3, help="default: 3")
     parser.add_argument("--seconds", type=_positive_float, help="a measurement; default: 3")
+    parser.add_argument(
+        "--scale", type=_positive_float, help="share of the storage rows' sizes; default: 1"
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the report here")
     parser.add_argument(
         "--folder", type=Path, help="put the data under this folder; default: the temporary one"
@@ -66,16 +82,32 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         measure_s=measure_s,
         is_quick=arguments.quick,
         pinning=choose_pinning(arguments.pin),
+        scale=arguments.scale or (QUICK_SCALE if arguments.quick else 1.0),
     )
 
 
-def _run(arguments: argparse.Namespace, plan: Plan, console: Console) -> list[RowResult]:
-    rows = [row for row in ROWS if arguments.only is None or row.name in arguments.only]
+def chosen(arguments: argparse.Namespace) -> list[Row | Study]:
+    """What to run. `--only` names it, else it is a whole group or everything."""
+    if arguments.only is not None:
+        return [item for name, (_, item) in ITEMS.items() if name in arguments.only]
+    return [item for group, item in ITEMS.values() if arguments.rows in (None, group)]
+
+
+def _run(
+    arguments: argparse.Namespace, plan: Plan, console: Console
+) -> list[RowResult | StudyResult]:
     pin_this_process(plan.pinning.servers)  # the servers that are started here inherit it
-    with tempfile.TemporaryDirectory(prefix="dodona-bench-", dir=arguments.folder) as folder:
-        Path(folder).chmod(0o755)  # a peer's server may run as another user
+    results: list[RowResult | StudyResult] = []
+    with tempfile.TemporaryDirectory(prefix="dodona-bench-", dir=arguments.folder) as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # a peer's server may run as another user
         with console.status("starting") as status:
-            return [run_row(row, plan, Path(folder), status.update) for row in rows]
+            for item in chosen(arguments):
+                if isinstance(item, Study):
+                    results.append(run_study(item, plan, folder, status.update))
+                else:
+                    results.append(run_row(item, plan, folder, status.update))
+    return results
 
 
 def _facts(
@@ -83,19 +115,25 @@ def _facts(
 ) -> list[tuple[str, str]]:
     folder = arguments.folder or Path(tempfile.gettempdir())
     lengths = f"each {plan.measure_s:g} s after {plan.warm_up_s:g} s of warm-up"
-    return [
+    facts = [
         ("command", shlex.join(["python", "-m", "dodona_loadtest.bench", *words])),
         *machine_facts(folder),
         ("pinning", str(plan.pinning)),
         ("rounds", f"{plan.rounds} interleaved, {lengths}; figures are medians over the rounds"),
-        ("rows", f"{ROW_BYTES} bytes, keys uniform over {KEYS_COUNT:,}, tables empty at first"),
     ]
+    groups = {group for group, item in ITEMS.values() if item in chosen(arguments)}
+    if "commits" in groups:
+        text = f"{ROW_BYTES} bytes, keys uniform over {KEYS_COUNT:,}, tables empty at first"
+        facts.append(("rows of commits", text))
+    if "storage" in groups:
+        facts.append(("rows of storage", f"{plan.scale:g} times as many as each study says"))
+    return facts
 
 
 def main(command: Sequence[str] | None = None) -> int:
     """Run the rows asked for and report. Returns the exit status."""
     words = sys.argv[1:] if command is None else command
-    arguments = _parser().parse_args(words)
+    arguments = command_line().parse_args(words)
     console = Console()
     if not console.is_terminal:
         console = Console(width=REPORT_COLUMNS)
@@ -106,7 +144,11 @@ def main(command: Sequence[str] | None = None) -> int:
     if arguments.markdown:
         arguments.markdown.write_text(report.markdown(), encoding="utf-8")
         console.print(f"\nwritten to {arguments.markdown}")
-    return 0 if any(result.lines for result in report.results) else 1
+    return 0 if any(map(_has_figures, report.results)) else 1
+
+
+def _has_figures(result: RowResult | StudyResult) -> bool:
+    return bool(result.findings if isinstance(result, StudyResult) else result.lines)
 
 
 if __name__ == "__main__":

@@ -72,11 +72,21 @@ def percentile(ordered: Sequence[float], fraction: float) -> float:
 async def measure_tasks(load: AsyncLoad, callers: int, duration_s: float) -> Sample:
     """Run `callers` coroutines for `duration_s`, each with one operation at a time."""
     operations = [load.operation(caller) for caller in range(callers)]
-    run = _Run(load.tolerated())
+    return await measure_operations(operations, duration_s, load.tolerated(), load.latency_every)
+
+
+async def measure_operations(
+    operations: Sequence[AsyncOperation],
+    duration_s: float,
+    tolerated: tuple[type[Exception], ...] = (),
+    latency_every: int = 1,
+) -> Sample:
+    """Await each of them again and again for `duration_s`, side by side."""
+    run = _Run(tolerated)
     asyncio.get_running_loop().call_later(duration_s, run.stop)
     async with asyncio.TaskGroup() as group:
         for operation in operations:
-            group.create_task(_await_until_stopped(run, operation, load.latency_every))
+            group.create_task(_await_until_stopped(run, operation, latency_every))
     return run.summary()
 
 

@@ -1,21 +1,23 @@
-"""The report: one set of cells, shown as a rich table and as Markdown.
+"""The report: rows in the terms of callers, and the studies (see `study_report`).
 
 Each peer's line says what Dodona is in terms of it: a rate above 1× and a p50 below 1× are in
 Dodona's favour.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from dodona_loadtest.harness.row import Goal, Line, RowResult
+from dodona_loadtest.harness.section import Section, ratio, spread
+from dodona_loadtest.harness.study import StudyResult
+from dodona_loadtest.harness.study_report import study_section
 
-COLUMNS = (
+COLUMNS: Final = (
     "callers",
     "system",
     "per second",
@@ -26,9 +28,10 @@ COLUMNS = (
     "Dodona rate",
     "Dodona p50",
 )
-EXPLANATION = (
-    "± is half the distance between the slowest and the fastest round. The µs are processor time "
-    "for each operation. Dodona's rate and p50 are given in terms of each peer's."
+EXPLANATION: Final = (
+    "± is half the distance between the least and the greatest round. The µs of clients and "
+    "servers are processor time for each operation. The last columns say what Dodona has, in "
+    "terms of each peer."
 )
 
 
@@ -37,18 +40,14 @@ class Report:
     """All that a run of the benchmark has to say."""
 
     facts: Sequence[tuple[str, str]]
-    results: Sequence[RowResult]
+    results: Sequence[RowResult | StudyResult]
 
     def print(self, console: Console) -> None:
         """To a terminal."""
         for name, value in self.facts:
             console.print(f"[bold]{name}[/bold]  {escape(value)}", highlight=False)
         for result in self.results:
-            console.print(f"\n[bold]{result.row.title}[/bold]")
-            console.print(result.row.fairness, style="dim")
-            console.print(_table(result))
-            for note in _notes(result):
-                console.print(note, highlight=False, markup=False)
+            _section(result).print(console)
         console.print(f"\n{EXPLANATION}", style="dim")
 
     def markdown(self) -> str:
@@ -56,36 +55,24 @@ class Report:
         parts = ["# Results", "", *(f"- {name}: {value}" for name, value in self.facts)]
         parts += ["", EXPLANATION]
         for result in self.results:
-            parts += ["", f"## {result.row.title}", "", result.row.fairness, ""]
-            parts += _markdown_table([_cells(result, line) for line in result.lines])
-            parts += ["", *(f"- {note}" for note in _notes(result))]
+            parts += ["", *_section(result).markdown()]
         return "\n".join(parts).rstrip() + "\n"
 
 
-def _table(result: RowResult) -> Table:
-    table = Table(box=SIMPLE)
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column == "system" else "right", no_wrap=True)
-    previous = None
-    for line in result.lines:
-        if previous not in (None, line.callers):
-            table.add_section()
-        previous = line.callers
-        table.add_row(*_cells(result, line))
-    return table
-
-
-def _markdown_table(rows: list[list[str]]) -> list[str]:
-    rule = ["---" if column == "system" else "---:" for column in COLUMNS]
-    return [f"| {' | '.join(cells)} |" for cells in [list(COLUMNS), rule, *rows]]
+def _section(result: RowResult | StudyResult) -> Section:
+    if isinstance(result, StudyResult):
+        return study_section(result)
+    row = result.row
+    groups = [list(lines) for _, lines in groupby(result.lines, lambda line: line.callers)]
+    cells = [[_cells(result, line) for line in group] for group in groups]
+    return Section(row.title, row.fairness, COLUMNS, frozenset({"system"}), cells, _notes(result))
 
 
 def _cells(result: RowResult, line: Line) -> list[str]:
-    spread = (max(line.rates) - min(line.rates)) / 2 / line.rate if line.rate else 0.0
     return [
         f"{line.callers:,}",
         line.contender,
-        f"{line.rate:,.0f} ±{spread:.0%}",
+        f"{line.rate:,.0f} {spread(line.rates, line.rate)}",
         f"{line.latency_ms_p50:.3f}",
         f"{line.latency_ms_p99:.3f}",
         f"{line.client_cpu_us:.1f}",
@@ -108,14 +95,7 @@ def _comparison(result: RowResult, line: Line) -> tuple[str, str]:
     dodona = _dodona_line(result, line.callers)
     if dodona is None or dodona is line:
         return "", ""
-    rate = _ratio(dodona.rate, line.rate)
-    return rate, _ratio(dodona.latency_ms_p50, line.latency_ms_p50)
-
-
-def _ratio(ours: float, theirs: float) -> str:
-    if not theirs or math.isnan(theirs) or math.isnan(ours):
-        return "unknown"
-    return f"{ours / theirs:.2f}×"
+    return ratio(dodona.rate, line.rate), ratio(dodona.latency_ms_p50, line.latency_ms_p50)
 
 
 def _goal_notes(result: RowResult, goal: Goal) -> list[str]:

@@ -7,11 +7,11 @@ one round goes last in the next: a machine that slows down or warms up does so f
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from dodona_loadtest.harness.client_process import ClientProcess, Order
 from dodona_loadtest.harness.errors import ContenderError
@@ -21,6 +21,7 @@ from dodona_loadtest.harness.row import Contender, Line, Observation, Row, RowRe
 from dodona_loadtest.harness.servers import cpu_seconds
 
 Progress = Callable[[str], None]
+Item = TypeVar("Item")
 
 REST_S: Final = 1.0
 """Before each turn: virtual disks grant a budget of writes, which whoever writes much uses up."""
@@ -28,13 +29,15 @@ REST_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long and how often. `is_quick` takes fewer numbers of callers."""
+    """How long and how often. `is_quick` takes fewer numbers of callers; `scale` is the share of
+    a study's full counts of rows."""
 
     rounds: int
     warm_up_s: float
     measure_s: float
     is_quick: bool
     pinning: Pinning
+    scale: float = 1.0
 
     def callers(self, row: Row) -> tuple[int, ...]:
         return row.callers_quick if self.is_quick else row.callers
@@ -49,8 +52,7 @@ class _Entrant:
     server_pids: tuple[int, ...]
 
     def observe(self, order: Order) -> Observation:
-        os.sync()  # what the one before has left to be written would slow down this one's syncs
-        time.sleep(REST_S)
+        rest()
         cpu_before_s, began_s = cpu_seconds(self.server_pids), time.monotonic()
         sample = self.client.measure(order)
         cpu_s, elapsed_s = cpu_seconds(self.server_pids) - cpu_before_s, time.monotonic() - began_s
@@ -68,7 +70,7 @@ def run_row(row: Row, plan: Plan, folder: Path, progress: Progress) -> RowResult
         entrants = _start_all(row, plan, pinning, folder, stack, result, progress)
         for number in range(plan.rounds):
             for callers in plan.callers(row):
-                for entrant in _rotated(entrants, number):
+                for entrant in rotated(entrants, number):
                     name = entrant.contender.name
                     if name in result.dropped:
                         continue
@@ -127,11 +129,18 @@ def _start_all(
     return entrants
 
 
-def _rotated(entrants: list[_Entrant], number: int) -> list[_Entrant]:
+def rest() -> None:
+    """Before each turn: what the one before has left to be written would slow down the next."""
+    os.sync()
+    time.sleep(REST_S)
+
+
+def rotated(entrants: Sequence[Item], number: int) -> list[Item]:
+    """Whoever goes first changes from round to round."""
     if not entrants:
         return []
     start = number % len(entrants)
-    return entrants[start:] + entrants[:start]
+    return [*entrants[start:], *entrants[:start]]
 
 
 def _lines(

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -83,6 +84,13 @@ class ServerProcess:
             self._process.kill()
             self._process.wait()
 
+    def kill(self) -> None:
+        """End it and its descendants as a crash would, and wait until it is gone."""
+        for pid in _families([self.pid]):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
     def _wait_until_ready(self) -> None:
         give_up = time.monotonic() + READY_S_MAX
         while time.monotonic() < give_up:
@@ -100,15 +108,27 @@ class ServerProcess:
 def cpu_seconds(roots: Sequence[int]) -> float:
     """Processor time used so far by these processes and all their descendants."""
     ticks = 0
-    queue = list(roots)
-    while queue:
-        pid = queue.pop()
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        except OSError:
-            continue
-        fields = stat.rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-        queue += [int(child) for child in children.split()]
+    for pid in _families(roots):
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
     return ticks / CLOCK_TICKS_PER_S
+
+
+def private_memory_bytes(pid: int) -> int:
+    """What a process has in memory for itself: without the files that it maps, which the kernel
+    may take back."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) << 10
+    raise ContenderFailed(f"the kernel doesn't tell the memory of process {pid}")
+
+
+def _families(roots: Sequence[int]) -> list[int]:
+    """These processes and all their descendants, parents first."""
+    found = list(roots)
+    for pid in found:
+        with suppress(OSError):
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+            found += [int(child) for child in children.split()]
+    return found

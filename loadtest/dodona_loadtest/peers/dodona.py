@@ -19,6 +19,7 @@ from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation, ThreadLoad, 
 from dodona_loadtest.harness.payload import KEYS_COUNT, RowSource
 from dodona_loadtest.harness.row import Running
 from dodona_local.launcher import LocalCluster
+from dodona_local.restart import BACK_OFF_S_MAX
 
 TABLE: Final = "//bench/rows"
 SCHEMA: Final[list[dict[str, Any]]] = [
@@ -31,52 +32,59 @@ TIMESTAMPS_CHECKED: Final = 1_000
 @contextmanager
 def serve_timestamps(folder: Path) -> Iterator[Running]:
     """Master, proxy and a node; the client asks the proxy."""
-    with _cluster(folder, node_count=1) as cluster:
-        yield Running(TimestampLoad(cluster.master_url), _version(), _pids(cluster))
+    with open_cluster(folder, node_count=1) as cluster:
+        yield Running(TimestampLoad(cluster.master_url), version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_commits(folder: Path) -> Iterator[Running]:
     """One node with one tablet."""
-    with _cluster(folder, node_count=1) as cluster:
-        yield Running(CommitLoad(cluster.master_url, node_count=1), _version(), _pids(cluster))
+    with open_cluster(folder, node_count=1) as cluster:
+        yield Running(CommitLoad(cluster.master_url, node_count=1), version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_transactions(folder: Path) -> Iterator[Running]:
     """As `serve_commits`, each commit's transaction begun first."""
-    with _cluster(folder, node_count=1) as cluster:
+    with open_cluster(folder, node_count=1) as cluster:
         load = TransactionLoad(cluster.master_url, node_count=1)
-        yield Running(load, _version(), _pids(cluster))
+        yield Running(load, version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_two_node_commits(folder: Path) -> Iterator[Running]:
     """Two nodes with a tablet each: the halves of the keys."""
-    with _cluster(folder, node_count=2) as cluster:
-        yield Running(CommitLoad(cluster.master_url, node_count=2), _version(), _pids(cluster))
+    with open_cluster(folder, node_count=2) as cluster:
+        yield Running(CommitLoad(cluster.master_url, node_count=2), version(), pids_of(cluster))
 
 
 @contextmanager
 def open_embedded(folder: Path) -> Iterator[Running]:
     """The same cores inside the client's process."""
-    yield Running(EmbeddedLoad(folder / "dodona"), _version())
+    yield Running(EmbeddedLoad(folder / "dodona"), version())
 
 
 @contextmanager
-def _cluster(folder: Path, node_count: int) -> Iterator[LocalCluster]:
+def open_cluster(
+    folder: Path, node_count: int = 1, back_off_s_max: float = BACK_OFF_S_MAX
+) -> Iterator[LocalCluster]:
+    """A cluster as a user gets it. Raises ContenderFailed where Dodona raises its own errors."""
     try:
-        with LocalCluster(folder / "dodona", node_count=node_count) as cluster:
+        with LocalCluster(
+            folder / "dodona", node_count=node_count, back_off_s_max=back_off_s_max
+        ) as cluster:
             yield cluster
     except DodonaError as error:
         raise ContenderFailed(str(error)) from error
 
 
-def _pids(cluster: LocalCluster) -> tuple[int, ...]:
+def pids_of(cluster: LocalCluster) -> tuple[int, ...]:
+    """Of all servers that are up."""
     return tuple(status.pid for status in cluster.processes.values() if status.pid is not None)
 
 
-def _version() -> str:
+def version() -> str:
+    """For the report."""
     try:
         return f"Dodona {importlib.metadata.version('dodona')}"
     except importlib.metadata.PackageNotFoundError:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,22 +48,22 @@ CREATE_TABLE: Final = "CREATE TABLE IF NOT EXISTS bench (id bigint PRIMARY KEY, 
 @contextmanager
 def serve_sequence(folder: Path) -> Iterator[Running]:
     """One server, loaded with `nextval`."""
-    with _server(folder) as server:
-        yield Running(SequenceLoad(server.port), _version(), (server.pid,))
+    with server(folder) as served:
+        yield Running(SequenceLoad(served.port), version(), (served.pid,))
 
 
 @contextmanager
 def serve_upserts(folder: Path) -> Iterator[Running]:
     """One server, loaded with single-row upserts."""
-    with _server(folder) as server:
-        yield Running(UpsertLoad(server.port), _version(), (server.pid,))
+    with server(folder) as served:
+        yield Running(UpsertLoad(served.port), version(), (served.pid,))
 
 
 @contextmanager
 def serve_transactions(folder: Path) -> Iterator[Running]:
     """One server, loaded with transactions of one upsert."""
-    with _server(folder) as server:
-        yield Running(TransactionLoad(server.port), _version(), (server.pid,))
+    with server(folder) as served:
+        yield Running(TransactionLoad(served.port), version(), (served.pid,))
 
 
 @contextmanager
@@ -73,41 +74,59 @@ def serve_two_phase(folder: Path) -> Iterator[Running]:
         for number in range(2):
             own_folder = folder / str(number)
             own_folder.mkdir(mode=0o755)
-            servers.append(stack.enter_context(_server(own_folder)))
-        ports = tuple(server.port for server in servers)
-        yield Running(TwoPhaseLoad(ports), _version(), tuple(server.pid for server in servers))
+            servers.append(stack.enter_context(server(own_folder)))
+        ports = tuple(served.port for served in servers)
+        yield Running(TwoPhaseLoad(ports), version(), tuple(served.pid for served in servers))
 
 
-class _Server:
+class Installation:
+    """A private data folder, which one server at a time may serve."""
+
+    def __init__(self, folder: Path) -> None:
+        """Makes it in an empty folder."""
+        client_library("asyncpg")
+        self._folder = folder
+        self._binaries = _binaries()
+        self._user = _unprivileged_user()
+        self._data = folder / "data"
+        self._data.mkdir(mode=0o700)
+        if self._user is not None:
+            os.chown(self._data, self._user, -1)
+        _initialise(self._binaries, self._data, self._user)
+        self.port = free_port()
+
+    def server(self, is_awaited: bool = True) -> ServerProcess:
+        """To be entered, one after another: returns once it serves, if that is awaited."""
+        settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
+        place = ["-D", str(self._data), "-p", str(self.port)]
+        probe = [str(self._binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+
+        def is_ready() -> bool:
+            return subprocess.run(probe, timeout=10, check=False).returncode == 0
+
+        return ServerProcess(
+            [str(self._binaries / "postgres"), *place, *settings],
+            self._folder / "log",
+            is_ready if is_awaited else lambda: True,
+            user=self._user,
+            stop_signal=signal.SIGINT,  # the "fast" shutdown: does not wait for clients
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
     """Where a started server is."""
 
-    def __init__(self, port: int, pid: int) -> None:
-        self.port = port
-        self.pid = pid
+    port: int
+    pid: int
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[_Server]:
-    client_library("asyncpg")
-    binaries = _binaries()
-    user = _unprivileged_user()
-    data = folder / "data"
-    data.mkdir(mode=0o700)
-    if user is not None:
-        os.chown(data, user, -1)
-    _initialise(binaries, data, user)
-    port = free_port()
-    settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
-    command = [str(binaries / "postgres"), "-D", str(data), "-p", str(port), *settings]
-    probe = [str(binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
-    with ServerProcess(
-        command,
-        folder / "log",
-        lambda: subprocess.run(probe, timeout=10, check=False).returncode == 0,
-        user=user,
-        stop_signal=signal.SIGINT,  # the "fast" shutdown: does not wait for clients
-    ) as process:
-        yield _Server(port, process.pid)
+def server(folder: Path) -> Iterator[Served]:
+    """A server over an empty database."""
+    installation = Installation(folder)
+    with installation.server() as process:
+        yield Served(installation.port, process.pid)
 
 
 def _binaries() -> Path:
@@ -127,9 +146,10 @@ def _major_version(folder: Path) -> int:
     return int(name) if name.isdecimal() else 0
 
 
-def _version() -> str:
-    server = command_output([str(_binaries() / "postgres"), "--version"])
-    return f"{server}, asyncpg {client_library('asyncpg').__version__}"
+def version() -> str:
+    """For the report."""
+    postgres = command_output([str(_binaries() / "postgres"), "--version"])
+    return f"{postgres}, asyncpg {client_library('asyncpg').__version__}"
 
 
 def _unprivileged_user() -> int | None:
@@ -154,7 +174,8 @@ def _initialise(binaries: Path, data: Path, user: int | None) -> None:
         raise ContenderFailed(f"initdb failed: {done.stderr.strip()}")
 
 
-async def _connect(port: int, count: int) -> list[Any]:
+async def connect_all(port: int, count: int) -> list[Any]:
+    """So many connections."""
     asyncpg = client_library("asyncpg")
     return [
         await asyncpg.connect(host="127.0.0.1", port=port, user=USER, database="postgres")
@@ -174,7 +195,7 @@ class SequenceLoad(AsyncLoad):
         self._connections: list[Any] = []
 
     async def open(self, callers_max: int) -> None:
-        self._connections = await _connect(self._port, min(callers_max, CONNECTIONS_MAX))
+        self._connections = await connect_all(self._port, min(callers_max, CONNECTIONS_MAX))
         await self._connections[0].execute("CREATE SEQUENCE bench")
         statements = [await c.prepare("SELECT nextval('bench')") for c in self._connections]
         self._slots = [(statement.fetchval, asyncio.Lock()) for statement in statements]
@@ -207,7 +228,7 @@ class UpsertLoad(AsyncLoad):
         self._last_key = 0
 
     async def open(self, callers_max: int) -> None:
-        self._connections = await _connect(self._port, callers_max)
+        self._connections = await connect_all(self._port, callers_max)
         await self._connections[0].execute(CREATE_TABLE)
         self._statements = [await c.prepare(UPSERT) for c in self._connections]
 
@@ -259,7 +280,7 @@ class TwoPhaseLoad(AsyncLoad):
         self._last_key = 0
 
     async def open(self, callers_max: int) -> None:
-        self._pools = [await _connect(port, callers_max) for port in self._ports]
+        self._pools = [await connect_all(port, callers_max) for port in self._ports]
         for pool in self._pools:
             await pool[0].execute(CREATE_TABLE)
             for connection in pool:

@@ -1,0 +1,80 @@
+"""The rounds of a study: in each of them every contender lives through the story, by turns.
+
+All contenders are up at once, and idle unless it is their turn, as in `rounds`.
+"""
+
+from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+from dodona_loadtest.harness.errors import ContenderError
+from dodona_loadtest.harness.rounds import Plan, Progress, rest, rotated
+from dodona_loadtest.harness.study import (
+    Effort,
+    Figures,
+    Finding,
+    Performance,
+    Study,
+    StudyResult,
+)
+
+
+def run_study(study: Study, plan: Plan, folder: Path, progress: Progress) -> StudyResult:
+    """Start all contenders, run all rounds, stop everything. Contenders may drop out."""
+    result = StudyResult(study)
+    figures: dict[str, list[Figures]] = defaultdict(list)
+    with ExitStack() as stack:
+        performances = _start_all(study, plan, folder, stack, result, progress)
+        for number in range(min(plan.rounds, study.rounds_max)):
+            for name in rotated(list(performances), number):
+                if name in result.dropped:
+                    continue
+                progress(f"{study.name}: round {number + 1}, {name}")
+                rest()
+                try:
+                    figures[name].append(performances[name].perform(number))
+                except ContenderError as error:
+                    result.dropped[name] = str(error)
+    result.findings = _findings(study, figures)
+    return result
+
+
+def _start_all(
+    study: Study,
+    plan: Plan,
+    folder: Path,
+    stack: ExitStack,
+    result: StudyResult,
+    progress: Progress,
+) -> dict[str, Performance]:
+    pinning = plan.pinning
+    effort = Effort(plan.scale, plan.measure_s, pinning.client, pinning.embedded)
+    performances = {}
+    for index, performer in enumerate(study.performers):
+        progress(f"{study.name}: starting {performer.name}")
+        own_folder = folder / f"{study.name}-{index}"
+        own_folder.mkdir(mode=0o755)
+        try:
+            performance = stack.enter_context(performer.start(own_folder, effort))
+        except ContenderError as error:
+            result.dropped[performer.name] = str(error)
+            continue
+        result.versions[performer.name] = performance.version
+        performances[performer.name] = performance
+    return performances
+
+
+def _findings(study: Study, figures: dict[str, list[Figures]]) -> list[Finding]:
+    known = {measure.name for measure in study.measures}
+    strange = {name for rounds in figures.values() for of in rounds for name in of} - known
+    assert not strange, f"{study.name} has no measures {sorted(strange)}"
+    return [
+        Finding(measure, performer.name, values)
+        for measure in study.measures
+        for performer in study.performers
+        if (values := _values(measure.name, figures[performer.name]))
+    ]
+
+
+def _values(measure: str, rounds: list[Figures]) -> tuple[float, ...]:
+    return tuple(figures[measure] for figures in rounds if measure in figures)

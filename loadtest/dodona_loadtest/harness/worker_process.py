@@ -1,0 +1,96 @@
+"""A client process that does one thing after another, as a study's story wants it.
+
+The parent calls methods of an object that lives in the child. A `Worker` is made in the parent,
+pickled into the child and only there opened, as a load is.
+"""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from multiprocessing.connection import Connection
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeVar, cast
+
+import uvloop
+
+from dodona_loadtest.harness.child import Child, describe, next_question
+
+CALL_S_MAX: Final = 600.0
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class Worker(ABC):
+    """What runs in the child. Its methods are coroutines, and what they take and give is data."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of all connections."""
+
+
+WorkerType = TypeVar("WorkerType", bound=Worker)
+
+
+class Spent(NamedTuple):
+    """What one call took, of the clock and of the client process's processor time."""
+
+    duration_s: float
+    cpu_s: float
+
+
+class Stopwatch:
+    """Runs from its making on."""
+
+    def __init__(self) -> None:
+        self._started_ns = time.perf_counter_ns()
+        self._started_cpu_ns = time.process_time_ns()
+
+    def read(self) -> Spent:
+        """So far. All threads of this process are in its processor time."""
+        duration_ns = time.perf_counter_ns() - self._started_ns
+        return Spent(duration_ns / 1e9, (time.process_time_ns() - self._started_cpu_ns) / 1e9)
+
+
+class WorkerProcess(Child, Generic[WorkerType]):
+    """A started and opened worker. Use as a context manager."""
+
+    def __init__(self, worker: WorkerType, cores: frozenset[int]) -> None:
+        super().__init__(_serve, (worker,), cores)
+
+    def call(
+        self,
+        method: Callable[Concatenate[WorkerType, Parameters], Awaitable[Result]],
+        *arguments: Parameters.args,
+        **options: Parameters.kwargs,
+    ) -> Result:
+        """`method` is one of the worker's class: `call(MyWorker.write, 5)`. Raises
+        ContenderFailed with what the worker raised; it can be called again."""
+        (result,) = self._ask((method.__name__, arguments, options), CALL_S_MAX)
+        return cast(Result, result)
+
+
+def _serve(worker: Worker, pipe: Connection) -> None:
+    uvloop.run(_serve_calls(worker, pipe))
+
+
+async def _serve_calls(worker: Worker, pipe: Connection) -> None:
+    await worker.open()
+    pipe.send(b"opened")
+    try:
+        while True:
+            name, arguments, options = await asyncio.to_thread(next_question, pipe)
+            pipe.send(await _answer(getattr(worker, name)(*arguments, **options)))
+    finally:
+        await worker.close()
+
+
+async def _answer(call: Awaitable[Any]) -> tuple[Any] | str:
+    try:
+        return (await call,)
+    except Exception as error:  # noqa: BLE001 (whatever it is, the parent reports it)
+        return describe(error)

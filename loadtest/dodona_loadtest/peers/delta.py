@@ -1,0 +1,113 @@
+"""Delta Lake through delta-rs, in the client's process: a table is a folder of Parquet files.
+
+delta-rs writes files and syncs none of them. Here they are synced after each write, before the
+clock stops: all others have their rows on disk by then.
+"""
+
+import importlib.metadata
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from dodona_loadtest.harness.errors import ContenderFailed, client_library
+from dodona_loadtest.harness.sample_rows import Rows, arrow_table
+from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, WorkerProcess
+
+
+@contextmanager
+def open_delta_worker(
+    folder: Path, cores: frozenset[int]
+) -> "Iterator[WorkerProcess[DeltaWorker]]":
+    """A client process that keeps its tables in that folder."""
+    client_library("deltalake")
+    with WorkerProcess(DeltaWorker(folder), cores) as worker:
+        yield worker
+
+
+def version() -> str:
+    """For the report."""
+    client_library("deltalake")
+    return f"delta-rs, deltalake {importlib.metadata.version('deltalake')}"
+
+
+class DeltaWorker(Worker):
+    """Tables have the columns of `sample_rows`. Delta has no keys: MERGE is told which column."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def open(self) -> None:
+        self._library: Any = client_library("deltalake")
+
+    async def close(self) -> None:
+        pass
+
+    async def create(self, table: str, rows: Rows) -> None:
+        """With these rows in it."""
+        self._library.write_deltalake(self._path(table), arrow_table(rows))
+
+    async def merge(self, table: str, rows: Rows) -> Spent:
+        """Upsert by id. Making the data is not measured."""
+        source = arrow_table(rows)
+        known = self._files(table)
+        watch = Stopwatch()
+        target = self._library.DeltaTable(self._path(table))
+        merger = target.merge(
+            source, "target.id = source.id", source_alias="source", target_alias="target"
+        )
+        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+        self._sync(table, known)
+        return watch.read()
+
+    async def append(self, table: str, rows: Rows) -> Spent:
+        """Add rows, whatever is there already."""
+        source = arrow_table(rows)
+        known = self._files(table)
+        watch = Stopwatch()
+        self._library.write_deltalake(self._path(table), source, mode="append")
+        self._sync(table, known)
+        return watch.read()
+
+    async def remove(self, table: str) -> None:
+        """With all its rows."""
+        shutil.rmtree(self._path(table))
+
+    async def count(self, table: str) -> int:
+        """Rows that the table has."""
+        return int(self._library.DeltaTable(self._path(table)).count())
+
+    async def scan(self, table: str, rows: Rows, range_rows: int, duration_s: float) -> float:
+        """Ranges of the table into Arrow, one after another. → rows a second."""
+        random = Random(2013)
+        opened = self._library.DeltaTable(self._path(table))
+        places = max(1, rows.count - range_rows)
+        count = 0
+        watch = Stopwatch()
+        while (spent := watch.read()).duration_s < duration_s or not count:
+            lower = rows.first + rows.step * int(random.random() * places)
+            upper = lower + range_rows * rows.step
+            found = opened.to_pyarrow_table(filters=[("id", ">=", lower), ("id", "<", upper)])
+            if found.num_rows != min(range_rows, rows.count):
+                raise ContenderFailed(f"a range of {range_rows} rows had {found.num_rows}")
+            count += found.num_rows
+        return count / spent.duration_s
+
+    def _path(self, table: str) -> str:
+        return str(self._folder / table)
+
+    def _files(self, table: str) -> set[Path]:
+        return set(Path(self._path(table)).rglob("*"))
+
+    def _sync(self, table: str, known: set[Path]) -> None:
+        """What is new, and the folders."""
+        folder = Path(self._path(table))
+        for path in [*(self._files(table) - known), folder, folder / "_delta_log"]:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)

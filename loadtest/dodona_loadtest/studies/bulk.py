@@ -1,0 +1,158 @@
+"""Study 1: a batch of Arrow data into a table that is in use."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from dodona_loadtest.harness.errors import ContenderFailed
+from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.servers import cpu_seconds
+from dodona_loadtest.harness.study import (
+    Bound,
+    Effort,
+    Figures,
+    Measure,
+    Performance,
+    Performer,
+    Study,
+)
+from dodona_loadtest.harness.worker_process import Spent
+from dodona_loadtest.peers import delta, dodona, postgres
+from dodona_loadtest.peers.delta import DeltaWorker, open_delta_worker
+from dodona_loadtest.peers.dodona_storage import DodonaWorker, serve_worker
+from dodona_loadtest.peers.postgres_storage import PostgresWorker, serve_postgres_worker
+
+ROWS: Final = 2_000_000
+
+AMONG: Final = "rows among those there"
+AMONG_PER_CORE: Final = "among those there, per core"
+ABOVE: Final = "rows above those there"
+ABOVE_PER_CORE: Final = "above those there, per core"
+
+
+def _stories(effort: Effort) -> tuple[tuple[str, str, Rows, Rows], ...]:
+    """The measures, the rows that are there, and those that come: as many again."""
+    count = effort.share(ROWS)
+    return (
+        (AMONG, AMONG_PER_CORE, Rows(count, first=0, step=2), Rows(count, first=1, step=2)),
+        (ABOVE, ABOVE_PER_CORE, Rows(count), Rows(count, first=count)),
+    )
+
+
+def _figures(
+    effort: Effort,
+    server_pids: Callable[[], tuple[int, ...]],
+    prepare: Callable[[Rows], None],
+    load: Callable[[Rows], Spent],
+    finish: Callable[[], None],
+) -> Figures:
+    """Both stories of one contender."""
+    figures = {}
+    for name, per_core, there, new in _stories(effort):
+        prepare(there)
+        before_s = cpu_seconds(server_pids())
+        spent = load(new)
+        cpu_s = spent.cpu_s + cpu_seconds(server_pids()) - before_s
+        figures[name] = new.count / spent.duration_s
+        figures[per_core] = new.count / max(cpu_s, 0.001)
+        finish()
+    return figures
+
+
+@contextmanager
+def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
+    path = "//bench/bulk"
+    with serve_worker(folder, effort.client_cores) as (cluster, worker):
+
+        def prepare(there: Rows) -> None:
+            worker.call(DodonaWorker.create, path)
+            worker.call(DodonaWorker.write_bulk, path, there)
+
+        def perform(number: int) -> Figures:
+            return _figures(
+                effort,
+                lambda: dodona.pids_of(cluster),
+                prepare,
+                lambda new: worker.call(DodonaWorker.write_bulk, path, new),
+                lambda: worker.call(DodonaWorker.remove, path),
+            )
+
+        yield Performance(dodona.version(), perform)
+
+
+@contextmanager
+def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
+    with serve_postgres_worker(folder, effort.client_cores) as (served, worker):
+
+        def perform(number: int) -> Figures:
+            return _figures(
+                effort,
+                lambda: (served.pid,),
+                lambda there: worker.call(PostgresWorker.create, "bulk", there),
+                lambda new: worker.call(PostgresWorker.copy, "bulk", new),
+                lambda: worker.call(PostgresWorker.remove, "bulk"),
+            )
+
+        yield Performance(postgres.version(), perform)
+
+
+@contextmanager
+def _delta(folder: Path, effort: Effort, is_append: bool = False) -> Iterator[Performance]:
+    load = DeltaWorker.append if is_append else DeltaWorker.merge
+    with open_delta_worker(folder, effort.embedded_cores) as worker:
+
+        def finish() -> None:
+            if worker.call(DeltaWorker.count, "bulk") != 2 * effort.share(ROWS):
+                raise ContenderFailed("rows that were written aren't all there")
+            worker.call(DeltaWorker.remove, "bulk")
+
+        def perform(number: int) -> Figures:
+            return _figures(
+                effort,
+                lambda: (),
+                lambda there: worker.call(DeltaWorker.create, "bulk", there),
+                lambda new: worker.call(load, "bulk", new),
+                finish,
+            )
+
+        yield Performance(delta.version(), perform)
+
+
+@contextmanager
+def _delta_append(folder: Path, effort: Effort) -> Iterator[Performance]:
+    with _delta(folder, effort, is_append=True) as performance:
+        yield performance
+
+
+STUDY: Final = Study(
+    name="bulk-load",
+    title="Arrow data in bulk into a table in use, durable: one client process",
+    fairness=(
+        f"{ROWS:,} rows (int64 key, double, int64, string of 20 bytes; sorted) into a table that "
+        "has as many, with keys among theirs or above them: an upsert by key in Dodona (atomicity "
+        "none) and Delta. PostgreSQL's COPY gets the rows ready-made in its own binary format, "
+        "and its table has a primary key. Delta's files are synced after its commit, which "
+        "delta-rs itself does not do; it has no server, and uses all cores; its append looks for "
+        "no keys. Per core: rows for each second of processor time of client and servers."
+    ),
+    performers=(
+        Performer("Dodona", _dodona),
+        Performer("PostgreSQL COPY", _postgres),
+        Performer("Delta MERGE", _delta),
+        Performer("Delta append", _delta_append),
+    ),
+    measures=(
+        Measure(AMONG, "rows/s"),
+        Measure(AMONG_PER_CORE, "rows/s"),
+        Measure(ABOVE, "rows/s"),
+        Measure(ABOVE_PER_CORE, "rows/s"),
+    ),
+    bounds=(
+        Bound(AMONG_PER_CORE, at_least=1_500_000),
+        Bound(AMONG, at_least=4, times=("PostgreSQL COPY", AMONG)),
+        Bound(ABOVE, at_least=4, times=("PostgreSQL COPY", ABOVE)),
+        Bound(AMONG, at_least=2, times=("Delta MERGE", AMONG)),
+        Bound(ABOVE, at_least=2, times=("Delta MERGE", ABOVE)),
+    ),
+)

@@ -1,0 +1,149 @@
+"""Study 2: rows read from memory and from chunks, and what a row in memory takes of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.servers import private_memory_bytes
+from dodona_loadtest.harness.study import (
+    Bound,
+    Effort,
+    Figures,
+    Measure,
+    Performance,
+    Performer,
+    Study,
+)
+from dodona_loadtest.peers import delta, dodona, postgres
+from dodona_loadtest.peers.delta import DeltaWorker, open_delta_worker
+from dodona_loadtest.peers.dodona_storage import DodonaWorker, node_pid, serve_worker
+from dodona_loadtest.peers.postgres_storage import PostgresWorker, serve_postgres_worker
+
+SCANNED_ROWS: Final = 2_000_000
+RESIDENT_ROWS: Final = 200_000
+"""Few enough to stay in memory until they are told to leave it."""
+KEYS_MANY: Final = 100
+
+SCAN_CHUNKS: Final = "scan, from chunks"
+SCAN_MEMORY: Final = "scan, from memory"
+LOOKUP_CHUNKS: Final = "lookup of 1 key, flushed"
+LOOKUP_MEMORY: Final = "lookup of 1 key, in memory"
+LOOKUPS_CHUNKS: Final = f"lookup of {KEYS_MANY} keys, flushed"
+LOOKUPS_MEMORY: Final = f"lookup of {KEYS_MANY} keys, in memory"
+ROW_MEMORY: Final = "a row in memory"
+
+SCANNED: Final = "//bench/scanned"
+FLUSHED: Final = "//bench/flushed"
+RESIDENT: Final = "//bench/resident"
+
+
+@contextmanager
+def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
+    scanned, resident = Rows(effort.share(SCANNED_ROWS)), Rows(effort.share(RESIDENT_ROWS))
+    with serve_worker(folder, effort.client_cores) as (cluster, worker):
+        for path in (SCANNED, FLUSHED, RESIDENT):
+            worker.call(DodonaWorker.create, path)
+        before_bytes = private_memory_bytes(node_pid(cluster))
+        worker.call(DodonaWorker.write_rows, RESIDENT, resident)
+        row_bytes = (private_memory_bytes(node_pid(cluster)) - before_bytes) / resident.count
+        worker.call(DodonaWorker.write_rows, FLUSHED, resident)
+        worker.call(DodonaWorker.flush, FLUSHED)
+        worker.call(DodonaWorker.write_bulk, SCANNED, scanned)
+        worker.call(DodonaWorker.flush, SCANNED)
+
+        def scan(path: str, rows: Rows) -> float:
+            half = max(1, rows.count // 2)
+            return worker.call(DodonaWorker.scan, path, rows, half, effort.measure_s)
+
+        def look_up_us(path: str, keys: int) -> float:
+            sample = worker.call(DodonaWorker.look_up, path, resident, keys, effort.measure_s)
+            return sample.latency_us_p50
+
+        def perform(number: int) -> Figures:
+            return {
+                SCAN_CHUNKS: scan(SCANNED, scanned),
+                SCAN_MEMORY: scan(RESIDENT, resident),
+                LOOKUP_CHUNKS: look_up_us(FLUSHED, 1),
+                LOOKUP_MEMORY: look_up_us(RESIDENT, 1),
+                LOOKUPS_CHUNKS: look_up_us(FLUSHED, KEYS_MANY),
+                LOOKUPS_MEMORY: look_up_us(RESIDENT, KEYS_MANY),
+                ROW_MEMORY: row_bytes,
+            }
+
+        yield Performance(dodona.version(), perform)
+
+
+@contextmanager
+def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
+    scanned, resident = Rows(effort.share(SCANNED_ROWS)), Rows(effort.share(RESIDENT_ROWS))
+    with serve_postgres_worker(folder, effort.client_cores) as (_, worker):
+        worker.call(PostgresWorker.create, "scanned", scanned)
+        worker.call(PostgresWorker.create, "resident", resident)
+
+        def look_up_us(keys: int) -> float:
+            sample = worker.call(
+                PostgresWorker.look_up, "resident", resident, keys, effort.measure_s
+            )
+            return sample.latency_us_p50
+
+        def perform(number: int) -> Figures:
+            half = max(1, scanned.count // 2)
+            return {
+                SCAN_CHUNKS: worker.call(
+                    PostgresWorker.scan, "scanned", scanned, half, effort.measure_s
+                ),
+                LOOKUP_CHUNKS: look_up_us(1),
+                LOOKUPS_CHUNKS: look_up_us(KEYS_MANY),
+            }
+
+        yield Performance(postgres.version(), perform)
+
+
+@contextmanager
+def _delta(folder: Path, effort: Effort) -> Iterator[Performance]:
+    scanned = Rows(effort.share(SCANNED_ROWS))
+    with open_delta_worker(folder, effort.embedded_cores) as worker:
+        worker.call(DeltaWorker.create, "scanned", scanned)
+
+        def perform(number: int) -> Figures:
+            half = max(1, scanned.count // 2)
+            scan = worker.call(DeltaWorker.scan, "scanned", scanned, half, effort.measure_s)
+            return {SCAN_CHUNKS: scan}
+
+        yield Performance(delta.version(), perform)
+
+
+STUDY: Final = Study(
+    name="reads",
+    title="Reads from memory and from chunks: one caller in one client process",
+    fairness=(
+        f"Scans read random halves of tables: {SCANNED_ROWS:,} rows written in bulk and flushed, "
+        f"{RESIDENT_ROWS:,} rows written one by one and in memory. Dodona gives Arrow tables, as "
+        "does delta-rs, in the client's process and over all cores; PostgreSQL gives COPY's binary "
+        "format, which nobody turns into anything. Lookups (p50) are of random keys of "
+        f"{RESIDENT_ROWS:,} rows, through the client; PostgreSQL's rows fit its buffers. What a "
+        "row in memory takes is the growth of the node's private memory, divided by the rows."
+    ),
+    performers=(
+        Performer("Dodona", _dodona),
+        Performer("PostgreSQL", _postgres),
+        Performer("Delta", _delta),
+    ),
+    measures=(
+        Measure(SCAN_CHUNKS, "rows/s"),
+        Measure(SCAN_MEMORY, "rows/s"),
+        Measure(LOOKUP_CHUNKS, "µs"),
+        Measure(LOOKUP_MEMORY, "µs"),
+        Measure(LOOKUPS_CHUNKS, "µs"),
+        Measure(LOOKUPS_MEMORY, "µs"),
+        Measure(ROW_MEMORY, "bytes"),
+    ),
+    bounds=(
+        Bound(SCAN_CHUNKS, at_least=5_000_000),
+        Bound(SCAN_MEMORY, at_least=1_000_000),
+        Bound(LOOKUP_CHUNKS, at_most=3, times=("Dodona", LOOKUP_MEMORY)),
+        Bound(LOOKUPS_CHUNKS, at_most=3, times=("Dodona", LOOKUPS_MEMORY)),
+    ),
+)
