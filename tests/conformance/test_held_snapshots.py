@@ -12,7 +12,7 @@ from dodona.errors import InvalidRequest, SnapshotTooOld, TableNotFound, TableNo
 from dodona.snapshot import Snapshot
 from dodona.types import CellId, Timestamp
 
-AT_ONCE: Row = {"min_data_ttl": 0, "max_data_ttl": 0}
+AT_ONCE: Row = {"min_data_ttl": 0, "max_data_ttl": 0, "dynamic_store_auto_flush_period": 1_000}
 LATER_MS = 180_000
 """Two leases, and the life of a transaction."""
 PIVOTS: list[list[int]] = [[], [3], [6]]

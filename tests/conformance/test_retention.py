@@ -13,7 +13,7 @@ from dodona.types import Timestamp
 
 pytestmark = UNDER_VIRTUAL_TIME
 
-AT_ONCE: Row = {"min_data_ttl": 0, "max_data_ttl": 0}
+AT_ONCE: Row = {"min_data_ttl": 0, "max_data_ttl": 0, "dynamic_store_auto_flush_period": 1_000}
 """As soon as no transaction may need it any more, what is not among the versions to keep goes."""
 LATER_MS = 180_000
 

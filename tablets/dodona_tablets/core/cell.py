@@ -56,7 +56,7 @@ class CellLimits(msgspec.Struct, frozen=True):
     memory_bytes_max: int = 2 << 30
     """Of all dynamic stores: above that writes are refused."""
     checkpoint_period_ms: int = 15_000
-    clean_period_ms: int = 600_000
+    clean_period_ms: int = 30_000
     """How often a chunk is looked at for what retention lets go."""
     readers_max: int = 1_000
     """So many hold snapshots here at a time."""

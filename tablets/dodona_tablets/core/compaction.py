@@ -91,21 +91,26 @@ class Compaction:
         return self._worth_cleaning(tablet, free)
 
     def _worth_cleaning(self, tablet: Tablet, free: Sequence[TabletChunk]) -> Sequence[TabletChunk]:
-        """A chunk of which much may be garbage by now: looked for once in a while only."""
+        """What may be garbage by now: looked for once in a while only. All of it is so old that it
+        is garbage for good: one chunk with much of its own, or a few small ones that may be each
+        other's."""
         now_us, number = self._cell.now.instant_us, tablet.assignment.tablet
         if now_us < self._looked_at.get(number, 0):
             return ()
         self._looked_at[number] = now_us + self._cell.limits.clean_period_ms * 1000
         terms = terms_of(self._cell, tablet)
-        for chunk in free:
-            info = chunk.attached.info
-            newest = newest_of(chunk.attached)
-            garbage = 0 if info.number in self._cleaned else info.garbage_count
-            if terms.settings.min_data_versions == 0 and newest < terms.expired:
-                garbage = info.row_count
-            if newest < terms.retained and garbage > GARBAGE_RATIO_MIN * info.row_count:
-                return [chunk]
-        return ()
+        old = [it for it in free if newest_of(it.attached) < terms.retained]
+        small = [it for it in old if tier_of(it.attached) == 0]
+        if len(small) > 1:
+            return small
+        return [it for it in old if self._is_worth_cleaning(it.attached, terms)][:1]
+
+    def _is_worth_cleaning(self, attached: AttachedChunk, terms: Terms) -> bool:
+        info = attached.info
+        if terms.settings.min_data_versions == 0 and newest_of(attached) < terms.expired:
+            return True
+        is_new = info.number not in self._cleaned
+        return is_new and info.garbage_count > GARBAGE_RATIO_MIN * info.row_count
 
     # The compaction
 
