@@ -135,6 +135,8 @@ class Cores:
         self._log = log
         self._master = MasterCore.recover(store.items(), read_clock())
         self._node = NodeCore(CELL, ADDRESS, LIMITS)
+        for record in log.survey():
+            self._node.foresee(record)
         for record in log.read():
             self._node.replay(record)
         files = ChunkFiles(log.path)

@@ -90,6 +90,9 @@ class Cell:
         self.now = Now(0, 0)
         self.chunks: dict[int, Chunk] = {}
         """The open files, by number."""
+        self.flushed_ahead: dict[TabletId, int] = {}
+        """In replay: of each tablet the last store that will have been flushed by the end of the
+        log. Rows that were written to it are not made again."""
         self.next_chunk = 1
         self.checkpoint = 0
         """The number of the last one."""

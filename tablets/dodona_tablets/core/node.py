@@ -67,7 +67,7 @@ from dodona_tablets.core.participant import (
 )
 from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
 from dodona_tablets.core.records import Record, WatermarkRaised
-from dodona_tablets.core.replay import replay
+from dodona_tablets.core.replay import foresee, replay
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.truncation import Truncation
 
@@ -151,6 +151,10 @@ class NodeCore:
         }
 
     # Life
+
+    def foresee(self, record: Record) -> None:
+        """Before `replay`, if there is a quick way to them: the records that are about stores."""
+        foresee(self.cell, record)
 
     def replay(self, record: Record) -> None:
         """Recovery, before `start`."""

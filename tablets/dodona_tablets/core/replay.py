@@ -4,12 +4,13 @@ Owns: what each record means. Locks of prepared transactions are taken again; ti
 are not rebuilt, since the restart fence lets nobody in who could need them.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dodona._core.messages import TabletModifications
+from dodona._core.messages import TabletAssignment, TabletModifications
 from dodona.types import NO_CLUSTER, CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.chunks.info import AttachedChunk
@@ -51,6 +52,21 @@ def replay(cell: Cell, record: Record) -> None:
     MEANINGS[type(record)](cell, record)
 
 
+def foresee(cell: Cell, record: Record) -> None:
+    """Before anything is replayed: what is to come spares some work."""
+    if isinstance(record, StoreFlushed):
+        known = cell.flushed_ahead.get(record.tablet, 0)
+        cell.flushed_ahead[record.tablet] = max(known, record.store)
+    elif isinstance(record, TabletsDropped):
+        cell.flushed_ahead.update(dict.fromkeys(record.tablets, sys.maxsize))
+
+
+def _tablet(cell: Cell, assignment: TabletAssignment) -> Tablet:
+    number = assignment.tablet
+    made = cell.tablets[number] = Tablet(assignment, cell.flushed_ahead.get(number, 0))
+    return made
+
+
 def _rows_written(cell: Cell, record: RowsWritten) -> None:
     cell.tablets[record.tablet].apply_stamped(record.writes, record.stamp, record.special)
 
@@ -81,7 +97,7 @@ def _unmounted(cell: Cell, record: TabletUnmounted) -> None:
 def _mounted(cell: Cell, record: TabletMounted) -> None:
     known = cell.tablets.get(record.assignment.tablet)
     if known is None:
-        tablet = cell.tablets[record.assignment.tablet] = Tablet(record.assignment)
+        tablet = _tablet(cell, record.assignment)
         take_over(cell, tablet)
     else:
         known.mount(record.assignment)
@@ -152,7 +168,7 @@ def _restore(cell: Cell, record: Checkpoint) -> None:
     for transaction, timestamp in record.outcomes:
         cell.outcomes.put(transaction, timestamp)
     for state in record.tablets:
-        tablet = cell.tablets[state.assignment.tablet] = Tablet(state.assignment)
+        tablet = _tablet(cell, state.assignment)
         tablet.is_mounted = state.is_mounted
         tablet.retained_timestamp, tablet.newest_stamp = state.retained, state.newest_stamp
         tablet.missing = dict(state.missing)

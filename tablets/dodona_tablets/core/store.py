@@ -34,10 +34,12 @@ mask of lock groups taken by shared_write."""
 
 class DynamicStore:
     """Rows by key. `rows` is open to readers of the core; only the methods here add to it.
-    `number` is unique in its tablet and rises."""
+    `number` is unique in its tablet and rises. In replay a store may be a ghost: what is written to
+    it is in a chunk by the end of the log, and need not be made again."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, is_ghost: bool = False) -> None:
         self.number = number
+        self._is_ghost = is_ghost
         self.rows: dict[Key, Version] = {}
         self.version_count = 0
         self.min_timestamp: Timestamp = MAX_TIMESTAMP
@@ -71,6 +73,8 @@ class DynamicStore:
         marks: Marks | None = None,
     ) -> None:
         """Add versions at one timestamp; they are so long on the wire."""
+        if self._is_ghost:
+            return
         rows, tail = self.rows, self._tail
         self.has_marks = self.has_marks or bool(marks)
         for key, mask, values in writes:
@@ -88,7 +92,7 @@ class DynamicStore:
 
     def put(self, key: Key, newest: Version | None) -> None:
         """Give a row versions that came from elsewhere, besides those it may have here."""
-        if newest is None:
+        if newest is None or self._is_ghost:
             return
         known = self.rows.get(key)
         if known is None:

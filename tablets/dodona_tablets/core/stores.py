@@ -45,13 +45,19 @@ class TabletChunk:
 class Stores:
     """See the module. `layers` is what a read has to look at besides the active store."""
 
-    def __init__(self, schema: TableSchema, number: int = 1) -> None:
+    def __init__(self, schema: TableSchema, flushed_ahead: int = 0) -> None:
+        """In replay `flushed_ahead` is the number of the last store that will have been flushed
+        by the end of the log."""
         self.schema = schema
-        self.active = DynamicStore(number)
+        self._flushed_ahead = flushed_ahead
+        self.active = self._store(1)
         self.passive: list[DynamicStore] = []
         """Oldest first."""
         self.chunks: list[TabletChunk] = []
         self.layers: tuple[DynamicStore | ChunkView, ...] = ()
+
+    def _store(self, number: int) -> DynamicStore:
+        return DynamicStore(number, is_ghost=number <= self._flushed_ahead)
 
     # Changes
 
@@ -60,7 +66,7 @@ class Stores:
         rotated = self.active
         rotated.sort()
         self.passive.append(rotated)
-        self.active = DynamicStore(rotated.number + 1)
+        self.active = self._store(rotated.number + 1)
         self._arrange()
         return rotated
 
@@ -105,8 +111,8 @@ class Stores:
     ) -> None:
         """As they were, without the rows in memory: those are in chunks that are attached later."""
         self.chunks = [TabletChunk(it) for it in chunks]
-        self.passive = [DynamicStore(number) for number in unflushed]
-        self.active = DynamicStore(active)
+        self.passive = [self._store(number) for number in unflushed]
+        self.active = self._store(active)
         self._arrange()
 
     def alter(self, schema: TableSchema) -> None:

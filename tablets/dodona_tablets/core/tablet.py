@@ -47,9 +47,10 @@ class Tablet:
     """Stores and their table's schema. Served while `is_mounted`; closing and freezing refuse new
     writers, and end when the old ones have."""
 
-    def __init__(self, assignment: TabletAssignment) -> None:
+    def __init__(self, assignment: TabletAssignment, flushed_ahead: int = 0) -> None:
+        """`flushed_ahead` as `Stores` has it."""
         self.schema = TableSchema(assignment.columns)
-        self.stores = Stores(self.schema)
+        self.stores = Stores(self.schema, flushed_ahead)
         self.locks: LockTable = {}
         self.fence: Timestamp = NULL_TIMESTAMP
         self.retained_timestamp: Timestamp = MIN_TIMESTAMP

@@ -30,6 +30,8 @@ def recover(settings: NodeSettings, log: CellLog, files: ChunkFiles) -> NodeCore
     count = 0
     began = read_clock()
     gc.disable()  # millions of objects are made here, and all of them stay
+    for record in log.survey():
+        core.foresee(record)
     for record in log.read():
         core.replay(record)
         count += 1

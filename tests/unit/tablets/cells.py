@@ -123,6 +123,8 @@ class Bench:
         """A fresh process over the same log: what a restart does."""
         node = self.nodes[cell] = NodeCore(cell, f"address-{cell}", self.limits, self.mischief)
         for record in self.logs[cell]:
+            node.foresee(record)
+        for record in self.logs[cell]:
             node.replay(record)
         needed = node.chunks_needed()
         self.jobs = [job for job in self.jobs if job[0] != cell]
