@@ -90,8 +90,8 @@ class TableSettings(
     merge_rows_on_flush: bool = False
     """Whether retention takes versions already when rows are flushed, not only at compaction."""
     in_memory_mode: InMemoryMode = "none"
-    """Whether chunks are kept in memory (there `compressed` is as `uncompressed`) or mapped, so
-    that the system keeps what is used. Set while unmounted only."""
+    """Kept, and changes nothing: chunks are mapped, and the system keeps in memory what is used.
+    Set while unmounted only."""
     dynamic_store_auto_flush_period: int = 900_000
     """Rows are flushed from memory to a chunk when the oldest has been there for so long, in ms."""
     max_dynamic_store_row_count: int = 1_000_000
