@@ -11,9 +11,10 @@ from negative.planted import (
     oracle,
     reads,
     recovery,
+    stores,
 )
 
-CHAPTERS = (oracle, reads, recovery, client, durability, blind, gone, further)
+CHAPTERS = (oracle, reads, recovery, client, durability, blind, gone, stores, further)
 
 
 def _order(bug: PlantedBug | CheckedBug) -> tuple[bool, int]:

@@ -9,17 +9,6 @@ EXCUSES = (
         "a cell has one copy, and only it answers reads: there are no replicas",
     ),
     Excuse(
-        37,
-        "a flush buries what the replay needs",
-        "rows live in memory and in the log only, nothing is flushed into files yet. The other "
-        "part of the item, state that a compaction takes, is planted",
-    ),
-    Excuse(
-        39,
-        "a compaction passes over a reader whose snapshot is held on disk",
-        "there are no files whose snapshots could be held. Versions in memory are planted",
-    ),
-    Excuse(
         47,
         "a task that Spark repeats sends a batch again after newer writes",
         "batches carry no number of their load, so that none can be turned away: a repeated batch "

@@ -1,0 +1,163 @@
+"""Bugs of rows that move: from store to store, into chunks, and out of the log."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from dodona._core import effects
+from dodona.types import Key, Timestamp
+from dodona_tablets.core.flushing import Flushing
+from dodona_tablets.core.readers import Readers
+from dodona_tablets.core.store import DynamicStore
+from dodona_tablets.core.stores import Stores
+from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.truncation import Truncation
+from dodona_tablets.core.version import Version
+from negative.bug import BUSY, CheckedBug, PlantedBug, Where
+from unit.tablets import test_readers
+
+MOVING: Final[dict[str, Any]] = {"mischief_rate": 1.0}
+"""Stores are rotated and compacted, and the log is cut, between any two steps."""
+SHORT: Final[dict[str, Any]] = MOVING | {"transaction_life_s_max": 3}
+"""Besides, nothing is kept for long."""
+
+
+def forget_what_is_flushed(patch: pytest.MonkeyPatch) -> None:
+    """A flushed store goes at once, with all that conflicts are found by."""
+    drop = Flushing._drop_unneeded
+
+    def planted(self: Flushing, tablet: Tablet, _: Timestamp) -> None:
+        drop(self, tablet, self._cell.latest)
+
+    patch.setattr(Flushing, "_drop_unneeded", planted)
+
+
+def cut_what_is_in_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dodona_tablets.core.truncation._is_in_memory", lambda *_: False)
+
+
+def cut_outcomes(patch: pytest.MonkeyPatch) -> None:
+    """The log is cut although outcomes that are still asked for are told there only."""
+    ready = Truncation._is_ready
+
+    def planted(self: Truncation, waiting: Any) -> bool:
+        return ready(self, waiting._replace(newest=Timestamp(0)))
+
+    patch.setattr(Truncation, "_is_ready", planted)
+
+
+def read_the_first_store_only(patch: pytest.MonkeyPatch) -> None:
+    """Whoever finds a row in one store does not look in others: they may have newer versions, and
+    those of other columns."""
+    versions = Stores.versions
+
+    def planted(self: Stores, key: Key, at: Timestamp, wanted: int = -1) -> list[Version]:
+        layers = self.layers
+        try:
+            if any(it[0] <= at for it in _history(self.active, key)):
+                self.layers = ()
+            return versions(self, key, at, wanted)
+        finally:
+            self.layers = layers
+
+    patch.setattr(Stores, "versions", planted)
+
+
+def _history(store: DynamicStore, key: Key) -> list[Version]:
+    found: list[Version] = []
+    newest = store.rows.get(key)
+    while newest is not None:
+        found.append(newest)
+        newest = newest[3]
+    return found
+
+
+def remove_files_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Before the record that replaced them is durable."""
+    held = frozenset(it for it in effects.HELD_EFFECTS if it is not effects.RemoveChunks)
+    patch.setattr("simulator.host.HELD_EFFECTS", held)
+
+
+def write_while_it_is_flushed(patch: pytest.MonkeyPatch) -> None:
+    """A transaction that locked before a rotation writes into the store of that time: the flush
+    may have passed there."""
+    rotate: Callable[[Stores], DynamicStore] = Stores.rotate
+
+    def planted(self: Stores) -> DynamicStore:
+        rotated = rotate(self)
+        self.active.apply = _late(rotated, self.active.apply)  # type: ignore[method-assign]
+        return rotated
+
+    patch.setattr(Stores, "rotate", planted)
+
+
+def _late(rotated: DynamicStore, apply: Callable[..., None]) -> Callable[..., None]:
+    left = [2]
+
+    def planted(*arguments: Any) -> None:
+        left[0] -= 1
+        (rotated.apply if left[0] >= 0 else apply)(*arguments)
+
+    return planted
+
+
+def pass_over_readers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Readers, "oldest", lambda *_: None)
+
+
+BUGS: tuple[PlantedBug | CheckedBug, ...] = (
+    CheckedBug(
+        39,
+        "a compaction passes over a reader that registered",
+        pass_over_readers,
+        lambda _: test_readers.test_what_a_reader_sees_stays_until_it_lets_go(),
+        "test_what_a_reader_sees_stays_until_it_lets_go",
+    ),
+    PlantedBug(
+        37,
+        "a flush buries what conflicts are found by",
+        forget_what_is_flushed,
+        ("NOCONFLICT", "RWLOCK"),
+        Where("cycle", changes=BUSY | MOVING),
+    ),
+    PlantedBug(
+        37,
+        "the log is cut before chunks have its rows",
+        cut_what_is_in_memory,
+        ("DURABILITY", "CRASH", "ATOMICITY"),
+        Where(changes=SHORT, crash_count=10),
+    ),
+    PlantedBug(
+        None,
+        "the log is cut before its outcomes are forgotten",
+        cut_outcomes,
+        ("OUTCOME", "GHOST"),
+        Where(
+            changes=SHORT | {"patience_ms": 3_000, "call_timeout_us": 500_000},
+            network={"loss_rate": 0.2},
+            crash_count=30,
+        ),
+    ),
+    PlantedBug(
+        None,
+        "a read takes what the first store has of a row",
+        read_the_first_store_only,
+        ("EXT", "LATEST"),
+        Where("column_groups", changes=MOVING),
+    ),
+    PlantedBug(
+        None,
+        "files are removed before the record that replaced them is durable",
+        remove_files_at_once,
+        ("CRASH", "DURABILITY"),
+        Where(changes=SHORT, crash_count=30),
+    ),
+    PlantedBug(
+        None,
+        "a commit is written into a store that is being flushed",
+        write_while_it_is_flushed,
+        ("DURABILITY", "EXT", "CRASH", "LATEST"),
+        Where(changes=SHORT, crash_count=10),
+    ),
+)
