@@ -18,11 +18,9 @@ Knows nothing of sockets: whoever asks brings a `Replier`. Must not import a ser
 import asyncio
 import logging
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from queue import SimpleQueue
 from typing import Any, Final, Protocol, get_args
 
 import msgspec
@@ -30,8 +28,8 @@ import msgspec
 from dodona._core.codec import ONE_WAY, RequestEnvelope
 from dodona._core.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
 from dodona._core.messages import CellMessage, Failure, Reply, Request
+from dodona._io.log_thread import Log, LogThread
 from dodona._io.process import read_clock, require_assertions, stop_process
-from dodona._io.scheduling import take_short_turns
 from dodona.types import Now
 
 CELL_MESSAGES: Final = frozenset(get_args(CellMessage))
@@ -55,12 +53,6 @@ class Core(Protocol):
     def tick(self, now: Now) -> None: ...
     def next_deadline(self) -> int | None: ...
     def take_effects(self) -> list[Effect]: ...
-
-
-class Log(Protocol):
-    """Where records become durable. `append` blocks until they are, and is called from a thread."""
-
-    def append(self, records: Sequence[Any]) -> None: ...
 
 
 class RuntimeLimits(msgspec.Struct, frozen=True):
@@ -123,7 +115,8 @@ class Runtime:
     `log` may be None for a core that appends nothing. `handlers` carry out the effects other than
     appends and replies, by type; they must neither block nor raise. `stop` ends the process.
     `foresee` sees the requests of a frame just before the core does, and nothing once their effects
-    have been carried out: no other input comes between.
+    have been carried out: no other input comes between. `keep_posted` tells the core what only a
+    shell can see: it is called after each flush and before each tick.
     """
 
     def __init__(
@@ -136,6 +129,7 @@ class Runtime:
         clock: Callable[[], Now] = read_clock,
         stop: Callable[[BaseException], Any] = stop_process,
         foresee: Callable[[Sequence[RequestEnvelope]], None] | None = None,
+        keep_posted: Callable[[Now], None] = lambda _: None,
     ) -> None:
         require_assertions()
         self._core = core
@@ -145,6 +139,7 @@ class Runtime:
         self._clock = clock
         self._stop = stop
         self._foresee = foresee
+        self._keep_posted = keep_posted
         self._handle_durable: Callable[[Any, Now], None] | None = getattr(
             core, "handle_durable", None
         )
@@ -169,8 +164,7 @@ class Runtime:
         self._tail: list[Effect] | None = None
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
-        self._to_flush: SimpleQueue[list[Any] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._log_thread: LogThread | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline_us: int | None = None
         self._flush_count = self._record_count = self._flush_duration_us_max = 0
@@ -184,10 +178,7 @@ class Runtime:
         if len(os.sched_getaffinity(0)) == 1:
             self._poll_us_max = 0  # the log's thread needs the only core
         if self._log is not None:
-            self._thread = threading.Thread(
-                target=self._flush_forever, name="dodona-log", daemon=True
-            )
-            self._thread.start()
+            self._log_thread = LogThread(self._log, self._hear_of_flush)
         self._enter(_nothing, ())
 
     async def close(self) -> None:
@@ -197,9 +188,8 @@ class Runtime:
             self._timer.cancel()
         async with asyncio.timeout(self._limits.close_ms_max / 1000):
             await self._idle.wait()
-        if self._thread is not None:
-            self._to_flush.put(None)
-            self._thread.join(self._limits.close_ms_max / 1000)
+        if self._log_thread is not None:
+            self._log_thread.close(self._limits.close_ms_max)
 
     # Inputs
 
@@ -360,6 +350,7 @@ class Runtime:
     def _tick(self, now: Now) -> None:
         deadline_us = self._core.next_deadline()
         if deadline_us is not None and deadline_us <= now.instant_us:
+            self._keep_posted(now)
             self._core.tick(now)
 
     # Effects
@@ -419,27 +410,24 @@ class Runtime:
         assert self._in_flight is None, "one flush at a time"
         self._in_flight, self._gathering = batch, None
         self._flush_began_us = now.instant_us
-        self._to_flush.put(batch.records)
+        assert self._log_thread is not None
+        self._log_thread.append(batch.records)
         if self._is_polling and len(batch.records) == 1:
             self.stay_awake()
 
-    def _flush_forever(self) -> None:
-        """The worker thread: nothing here touches the core."""
-        take_short_turns()  # the disk answers it several times a flush, and everybody waits for it
-        assert self._log is not None
+    def _hear_of_flush(self, error: BaseException | None) -> None:
+        """In the log's thread: nothing here touches the core."""
         assert self._loop is not None
-        while (records := self._to_flush.get()) is not None:
-            try:
-                self._log.append(records)
-            except BaseException as error:  # noqa: BLE001 - never survive a failed append
-                self._loop.call_soon_threadsafe(self.fail, error)
-                return
+        if error is None:
             self._loop.call_soon_threadsafe(self._enter, self._finish_flush, ())
+        else:
+            self._loop.call_soon_threadsafe(self.fail, error)
 
     def _finish_flush(self, now: Now) -> None:
         batch = self._in_flight
         assert batch is not None, "a flush ended that was not begun"
         self._count_flush(batch, now)
+        self._keep_posted(now)
         self._in_flight = None
         if self._gathering is None:
             self._tail = None

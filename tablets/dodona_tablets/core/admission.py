@@ -1,8 +1,8 @@
 """Who may begin to commit here, and who never may.
 
 Owns: the checks of a transaction and of what it brings, before it takes any lock: the fence (rule 9
-of `docs/commit-protocol.md`), a transaction's life, and the bounds in number and size. Rows and
-locks are not looked at, and nothing is changed: `participant` records what is refused.
+of `docs/commit-protocol.md`), a transaction's life, the bounds in number and size, room in the log.
+Rows and locks are not looked at, and nothing is changed: `participant` records what is refused.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,21 @@ def check_transaction(
     is_full = len(cell.transactions) >= cell.limits.transactions_alive_max
     if is_full or (cell.may_misbehave and cell.mischief(Point.PRETEND_OVERLOADED)):
         raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
+    check_log(cell)
     if has_outlived(cell, transaction):
         life_s_max = cell.limits.transaction_life_s_max
         raise SnapshotTooOld(f"the transaction is older than {life_s_max} s")
+
+
+def check_log(cell: Cell) -> None:
+    """Whether there is room for what is new. Reads, and transactions that are under way, are not
+    asked. Raises Overloaded."""
+    if cell.is_log_full:
+        raise Overloaded(
+            "the log is full, all writes disabled until rows are flushed and it is truncated",
+            cell=cell.id,
+            log_fill_percent=int(100 * cell.log_fill_ratio),
+        )
 
 
 def check_parts(

@@ -47,6 +47,8 @@ class CellLimits(msgspec.Struct, frozen=True):
     """A little more than clients allow themselves: they refuse early, by an estimate."""
     transactions_alive_max: int = 100_000
     reads_waiting_max: int = 10_000
+    log_fill_ratio_max: float = 0.75
+    """A log that is fuller takes no new writes: the rest is for those that are under way."""
     ask_coordinator_after_ms: int = 1_000
     recover_after_ms: int = 2_000
     repeat_after_ms: int = 1_000
@@ -87,6 +89,8 @@ class Cell:
         self.fence: Timestamp = NULL_TIMESTAMP
         self.latest: Timestamp = NULL_TIMESTAMP
         """The largest timestamp this cell knows the oracle to have issued."""
+        self.log_fill_ratio = 0.0
+        """What the log has, in relation to what it may have, as far as the core was told."""
         self.now = Now(0, 0)
         self.chunks: dict[int, Chunk] = {}
         """The open files, by number."""
@@ -136,6 +140,11 @@ class Cell:
         assert at is not None
         assert not isinstance(at, Failure)
         return at
+
+    @property
+    def is_log_full(self) -> bool:
+        """Whether there is no room for what does not have to be logged."""
+        return self.log_fill_ratio > self.limits.log_fill_ratio_max
 
     def may_be_issued(self, timestamp: Timestamp) -> bool:
         """Whether the oracle may have issued it, as far as we know. A little behind is usual."""

@@ -35,6 +35,8 @@ OVERFLOW_RATIO: Final = 0.7
 """A store is rotated when it is so full, and refuses writes when it is full."""
 PRESSURE_RATIO: Final = 0.8
 """Of the memory that stores may take: the largest is rotated, whatever else it could still take."""
+LOG_PRESSURE_RATIO: Final = 0.5
+"""Of what the log may be filled to."""
 LOCKS_LOOKED_AT: Final = 1_000
 """Of one tablet at a tick."""
 SHRINK_ROWS: Final = 10_000
@@ -100,15 +102,17 @@ class Flushing:
         )
 
     def _relieve(self) -> None:
-        """Rotate the largest store if memory gets scarce; one at a tick, once none waits."""
+        """Rotate the largest store if memory gets scarce, one at a tick, once none waits; and all of
+        them if the log does, which has what is in no chunk."""
         cell = self._cell
-        if cell.memory_bytes < PRESSURE_RATIO * cell.limits.memory_bytes_max:
-            return
         if any(tablet.stores.unflushed for tablet in cell.tablets.values()):
             return
-        largest = max(cell.tablets.values(), key=lambda it: it.active.size_bytes, default=None)
-        if largest is not None and largest.active.rows:
-            self.rotate(largest)
+        filled = [tablet for tablet in cell.tablets.values() if tablet.active.rows]
+        if cell.log_fill_ratio > LOG_PRESSURE_RATIO * cell.limits.log_fill_ratio_max:
+            for tablet in filled:
+                self.rotate(tablet)
+        elif filled and cell.memory_bytes > PRESSURE_RATIO * cell.limits.memory_bytes_max:
+            self.rotate(max(filled, key=lambda it: it.active.size_bytes))
 
     def rotate(self, tablet: Tablet) -> None:
         """The tablet's active store takes no more writes."""

@@ -113,8 +113,11 @@ class Importing:
         return all(is_source_ready(self._cell, source) for source in wanted.sources)
 
     def ask(self) -> None:
-        """Ask for what is missing and was not asked for lately, a few pages at a time."""
+        """Ask for what is missing and was not asked for lately, a few pages at a time, if there is
+        room for them."""
         cell = self._cell
+        if cell.is_log_full:
+            return
         late_us = cell.now.instant_us - cell.limits.repeat_after_ms * 1000
         asked = {name: at for name, at in self._asked_us.items() if at > late_us}
         self._asked_us = asked

@@ -284,6 +284,12 @@ class NodeCore:
         if is_fenced and not self.cell.mischief(Point.LOSE_ASSIGNMENT):
             self._mounting.handle_assignment(assignment)
 
+    def note_log_fill(self, ratio: float, now: Now) -> None:
+        """What the log has, in relation to what it may have: if it is too much, writes are refused
+        until it is less again."""
+        self.cell.now = now
+        self.cell.log_fill_ratio = ratio
+
     def tick(self, now: Now) -> None:
         """Everything that time starts. Time ends nothing that is prepared."""
         self.cell.now = now

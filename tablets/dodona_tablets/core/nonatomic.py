@@ -13,7 +13,7 @@ from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
 from dodona._core.sizes import wire_bytes
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
 from dodona.types import TIMESTAMP_COUNTER_BITS, SpecialWrites, Timestamp, WireWrite
-from dodona_tablets.core.admission import atomicity_mismatch, check_room
+from dodona_tablets.core.admission import atomicity_mismatch, check_log, check_room
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.loading import BATCH_BYTES_MIN, Loading
 from dodona_tablets.core.records import BatchWritten, RowsWritten
@@ -75,6 +75,7 @@ class NonAtomicWrites:
             tablet.check_special(writes, special)
 
     def _check(self, tablet: Tablet, stamp: Timestamp) -> None:
+        check_log(self._cell)
         if tablet.is_atomic:
             raise atomicity_mismatch("none", "full", tablet)
         tablet.check_open()

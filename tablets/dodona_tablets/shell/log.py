@@ -22,7 +22,7 @@ from dodona._io.folder import LockedFolder, lock_folder, sync_folder
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell.log_groups import CHECKPOINT, STRUCTURAL, GroupKey, encode_group
 from dodona_tablets.shell.log_reading import read
-from dodona_tablets.shell.log_segments import FIRST_INDEX, Segment, find_segments, read_ahead
+from dodona_tablets.shell.log_segments import FIRST_INDEX, Segment, find_segments
 
 LOG_NAME: Final = "log"
 SEGMENT_BYTES_MAX: Final = 64 << 20
@@ -102,10 +102,7 @@ class CellLog:
 
     def _segments(self, index: int) -> Iterator[Segment]:
         """From the file with this group on, each open until the next is asked for."""
-        older = self._older[self._count_before(index) :]
-        ahead = [*[it.path for it in older[1:]], self._last.path]
-        for it, path in zip(older, ahead, strict=False):
-            read_ahead(path)
+        for it in self._older[self._count_before(index) :]:
             segment = Segment(it.first_index, it.path, is_last=False)
             try:
                 yield segment
@@ -189,6 +186,7 @@ class CellLog:
         return self.size_bytes() / self._bytes_max
 
     def close(self) -> None:
-        """Close and let go of the folder."""
-        self._last.close()
-        self._folder.close()
+        """Close and let go of the folder. A truncation that is under way is finished before."""
+        with self._truncation:
+            self._last.close()
+            self._folder.close()

@@ -4,8 +4,9 @@ Owns: the order of reading, where it may begin, and what it need not look at. A 
 first group is read from there. One that was truncated begins with the first checkpoint that it has:
 what comes before was left over, since a truncation takes whole files.
 
-Sums are checked by the thread that reads. To have another one do that was tried: it gained nothing
-on two cores, since each group would cost it the interpreter's lock.
+Sums are checked by the thread that reads, and the system reads ahead by itself, file after file.
+To have another thread do that was tried: it gained nothing on two cores, since each group would
+cost it the interpreter's lock.
 """
 
 from collections.abc import Iterable, Iterator

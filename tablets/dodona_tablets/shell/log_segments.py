@@ -170,12 +170,3 @@ class Segment:
         self._environment.close()
         if self._room is not None:
             self._room.close()
-
-
-def read_ahead(path: Path) -> None:
-    """Have the system read a file that will be walked soon, while something else is done."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
-    finally:
-        os.close(descriptor)

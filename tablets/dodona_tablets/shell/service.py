@@ -15,7 +15,7 @@ from fastapi import FastAPI, Response
 
 from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
 from dodona._io.endpoint import Endpoint, EndpointLimits
-from dodona._io.runtime import Runtime, RuntimeLimits
+from dodona._io.runtime import Runtime
 from dodona._io.serving import serve
 from dodona.types import CellId
 from dodona_tablets.core.node import NodeCore
@@ -35,7 +35,7 @@ _logger: Final = logging.getLogger("dodona.node")
 
 def run_node(settings: NodeSettings) -> None:
     """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
-    log = CellLog.open(settings.data_dir, settings.map_mib_max << 20)
+    log = CellLog.open(settings.data_dir, settings.log_bytes_max)
     try:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         serve(*create_app(settings, log), settings, settings.port)
@@ -47,14 +47,16 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
     """The REST pages and the data plane of a node over an open log."""
     files = ChunkFiles(settings.data_dir)
     core = recover(settings, log, files)
-    limits = RuntimeLimits(
-        waiting_count_max=settings.waiting_count_max,
-        at_once_age_ms_max=settings.async_loss_ms_max,
-        poll_us_max=settings.poll_us_max,
-    )
     links = Links(core, settings.master_url)
     handlers = links.handlers()
-    runtime = Runtime(core, log, handlers, limits=limits, foresee=links.foresee)
+    runtime = Runtime(
+        core,
+        log,
+        handlers,
+        limits=settings.runtime_limits(),
+        foresee=links.foresee,
+        keep_posted=lambda now: core.note_log_fill(log.fill_ratio(), now),
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -114,5 +116,6 @@ def _add_pages(pages: FastAPI, core: NodeCore, runtime: Runtime, log: CellLog) -
             "cell": core.statistics(),
             "runtime": runtime.statistics(),
             "log_bytes": log.size_bytes(),
+            "log_fill_ratio": log.fill_ratio(),
         }
         return Response(msgspec.json.encode(counted), media_type="application/json")

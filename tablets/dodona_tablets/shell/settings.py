@@ -10,6 +10,7 @@ from annotated_types import Ge
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from dodona._io.runtime import RuntimeLimits
 from dodona._io.settings import (
     Count,
     Milliseconds,
@@ -22,6 +23,7 @@ from dodona._io.settings import (
 from dodona_tablets.core.cell import CellLimits
 
 _DEFAULTS: Final = CellLimits()
+_RUNTIME_DEFAULTS: Final = RuntimeLimits()
 
 
 class NodeSettings(ServerSettings):
@@ -38,7 +40,7 @@ class NodeSettings(ServerSettings):
     public_url: Url | None = Field(
         None, description="where others reach this node; by default http://host:port"
     )
-    map_mib_max: Annotated[int, Ge(64)] = Field(
+    map_mib_max: Annotated[int, Ge(512)] = Field(
         65_536, description="size that the log may grow to, MiB"
     )
     memory_mib_max: Annotated[int, Ge(16)] = Field(
@@ -84,6 +86,21 @@ class NodeSettings(ServerSettings):
     def address(self) -> str:
         """Where others reach this node."""
         return public_address(self.host, self.port, self.public_url)
+
+    @property
+    def log_bytes_max(self) -> int:
+        """How large the log may become."""
+        return self.map_mib_max << 20
+
+    def runtime_limits(self) -> RuntimeLimits:
+        """The runtime's limits as set here. What waits for the log, and one frame more, fits into
+        what a full one has left (`log_fill_ratio_max`)."""
+        return RuntimeLimits(
+            waiting_count_max=self.waiting_count_max,
+            waiting_bytes_max=min(_RUNTIME_DEFAULTS.waiting_bytes_max, self.log_bytes_max // 8),
+            at_once_age_ms_max=self.async_loss_ms_max,
+            poll_us_max=self.poll_us_max,
+        )
 
     def limits(self) -> CellLimits:
         """The cell's limits as set here."""

@@ -22,11 +22,19 @@ from dodona_tablets.core.reads import Reads
 from dodona_tablets.core.records import Record
 from dodona_tablets.core.snapshot import Read
 from dodona_tablets.core.transaction import Transaction
+from dodona_tablets.shell import log
 from dodona_tablets.shell.log import CellLog
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 from unit.client import test_transaction
 from unit.oracle import test_folder, test_runtime_life
-from unit.tablets import test_compaction, test_log, test_nonatomic, test_reads
+from unit.tablets import (
+    test_compaction,
+    test_full_log,
+    test_log,
+    test_log_truncation,
+    test_nonatomic,
+    test_reads,
+)
 
 # Conflict state
 
@@ -141,6 +149,34 @@ def ignore_a_full_map(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CellLog, "append", planted)
 
 
+def let_writes_into_a_full_log(patch: pytest.MonkeyPatch) -> None:
+    for module in ("admission", "nonatomic"):
+        patch.setattr(f"dodona_tablets.core.{module}.check_log", lambda _: None)
+
+
+def check_full_log(_: Path) -> None:
+    for write in (test_full_log.commit_one, test_full_log.write_rows):
+        test_full_log.test_every_kind_of_write_is_refused_until_there_is_room(write)
+
+
+def remove_the_newest_first(patch: pytest.MonkeyPatch) -> None:
+    """Files of a log, when it is truncated: a crash in between leaves a hole."""
+
+    def planted(self: CellLog, number: int) -> None:
+        count = self._count_before(self._index_by_checkpoint[number])
+        for older in reversed(self._older[:count]):
+            older.path.unlink()
+            log.sync_folder(self._path)  # type: ignore[attr-defined]  # where a test looks
+        del self._older[:count]
+
+    patch.setattr(CellLog, "truncate_before", planted)
+
+
+def check_truncation(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        test_log_truncation.test_files_go_one_after_the_other_each_for_good(folder, patch)
+
+
 # Writes without atomicity
 
 
@@ -244,11 +280,25 @@ BUGS = (
         "test_a_full_map_is_an_error_and_what_was_there_stays",
     ),
     CheckedBug(
+        43,
+        "new writes are let in until there is no room for what is under way",
+        let_writes_into_a_full_log,
+        check_full_log,
+        "test_every_kind_of_write_is_refused_until_there_is_room",
+    ),
+    CheckedBug(
         44,
         "the name of a log that was just made is not synced",
         leave_names_to_chance,
         check_names,
         "test_all_names_that_were_made_are_durable",
+    ),
+    CheckedBug(
+        44,
+        "a truncation removes the newest files of a log first",
+        remove_the_newest_first,
+        check_truncation,
+        "test_files_go_one_after_the_other_each_for_good",
     ),
     PlantedBug(
         45,

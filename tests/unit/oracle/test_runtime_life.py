@@ -141,6 +141,35 @@ async def test_the_core_is_ticked_when_it_is_due_and_not_before() -> None:
     await runtime.close()
 
 
+async def test_the_core_is_kept_posted_after_each_flush_and_before_each_tick() -> None:
+    log, listener, core = GatedLog(), Listener(), ScriptedCore(append_and_reply)
+    events: list[str] = []
+    core.handle_durable = lambda record, now: events.append("durable")  # type: ignore[method-assign]
+    listener.reply = lambda request_id, body: events.append("answer")  # type: ignore[method-assign]
+
+    def tick(now: Now) -> None:
+        events.append("tick")
+        core.deadline_us = None
+
+    core.tick = tick  # type: ignore[method-assign]
+    runtime = Runtime(core, log, keep_posted=lambda now: events.append("posted"))
+    runtime.start()
+    runtime.handle((listener, 1), REQUEST)
+    log.gate.release()
+    async with asyncio.timeout(30):
+        while "answer" not in events:
+            await asyncio.sleep(0.001)
+    assert events == ["posted", "durable", "answer"]
+    events.clear()
+    core.deadline_us = 0
+    runtime.call(lambda now: None)
+    async with asyncio.timeout(30):
+        while not events:
+            await asyncio.sleep(0.001)
+    assert events == ["posted", "tick"]
+    await runtime.close()
+
+
 async def test_a_core_that_is_always_due_does_not_starve_the_rest() -> None:
     core = ScriptedCore()
     core.tick = lambda now: setattr(core, "tick_count", core.tick_count + 1)  # type: ignore[method-assign]

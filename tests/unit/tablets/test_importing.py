@@ -235,6 +235,18 @@ def test_rows_of_another_cell_come_in_pages_and_are_served_when_all_are_there() 
     assert reported(bench)[FIRST] == "mounted"
 
 
+def test_pages_are_asked_for_while_the_log_has_room() -> None:
+    bench = Bench(2)
+    divided(bench)
+    bench.in_flight.clear()  # the question is lost
+    bench.nodes[HERE].note_log_fill(0.9, bench.now)
+    bench.pass_time(5)
+    assert not bench.in_flight
+    bench.nodes[HERE].note_log_fill(0.1, bench.now)
+    bench.pass_time(0.2)
+    assert isinstance(page(bench)[1], AskRows)
+
+
 @pytest.mark.usefixtures("small_pages")
 def test_a_lost_page_is_asked_for_again_and_a_repeated_one_is_taken_once() -> None:
     bench = Bench(2)

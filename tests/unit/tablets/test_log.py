@@ -73,6 +73,14 @@ def test_a_log_is_not_written_while_somebody_reads_it(tmp_path: Path) -> None:
     log.close()
 
 
+def test_every_commit_is_synced_and_nothing_is_written_through_the_mapping(tmp_path: Path) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    flags = log._last._environment.flags()
+    assert (flags["sync"], flags["metasync"]) == (True, True)
+    assert (flags["writemap"], flags["map_async"]) == (False, False)
+    log.close()
+
+
 def test_a_second_opening_is_refused_and_names_the_folder(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     code = f"from dodona_tablets.shell.log import CellLog; CellLog.open({str(tmp_path)!r}, 1 << 20)"

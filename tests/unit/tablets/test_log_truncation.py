@@ -1,12 +1,13 @@
 """What a log forgets: truncation behind a checkpoint, where reading begins, and the survey."""
 
 import random
+import threading
 from pathlib import Path
 
 import pytest
 
 from dodona._io.folder import sync_folder
-from dodona.errors import DataCorrupted
+from dodona.errors import DataCorrupted, FolderInUse
 from dodona.types import Timestamp
 from dodona_tablets.core.records import Checkpoint, Record, WatermarkRaised
 from dodona_tablets.shell.log import LOG_NAME, SEGMENTS_MIN, CellLog
@@ -140,6 +141,35 @@ def test_files_go_one_after_the_other_each_for_good(
     log.truncate_before(30)
     assert len(seen[0]) > 10
     assert seen[1:] == [seen[0][count:] for count in range(1, len(seen[0]))]
+    log.close()
+
+
+def test_a_truncation_that_is_under_way_ends_before_the_folder_is_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    fill(log, range(1, 31))
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def slow(folder: Path) -> None:
+        begun.set()
+        assert may_go_on.wait(30)
+        sync_folder(folder)
+
+    monkeypatch.setattr("dodona_tablets.shell.log.sync_folder", slow)
+    truncating = threading.Thread(target=log.truncate_before, args=(30,))
+    truncating.start()
+    assert begun.wait(30)
+    log.append([rows(31)])  # it does not wait for that
+    closing = threading.Thread(target=log.close)
+    closing.start()
+    with pytest.raises(FolderInUse):
+        CellLog.open(tmp_path, BYTES_MAX)
+    may_go_on.set()
+    for thread in (truncating, closing):
+        thread.join(30)
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    assert numbers(list(log.read())) == [-30, 31]
     log.close()
 
 
