@@ -298,7 +298,7 @@ class Cores:
             case RemoveChunks():
                 self._jobs.remove(effect)
             case TruncateLog():
-                self._log.truncate_before(effect.checkpoint)
+                self._jobs.truncate(self._log, effect)
             case _:
                 raise AssertionError(f"an effect that one cell alone can't have: {effect}")
         return None

@@ -20,7 +20,7 @@ from dodona_tablets.core.version import (
     version_of,
 )
 
-LATEST = 12
+LATEST = 8
 """The newest version of any row."""
 
 SIMPLE = TableSchema.parse(
@@ -81,9 +81,9 @@ def histories(
     schemas: Sequence[TableSchema] = (SIMPLE, AGGREGATES, WIDE),
     row_count_max: int = 6,
     *,
-    is_plain: bool = False,
+    version_count_min: int = 1,
 ) -> History:
-    """Of a few rows, some with many versions; `is_plain` for writes of whole rows only."""
+    """Of a few rows, some with many versions."""
     schema = draw(st.sampled_from(list(schemas)))
     keys = st.tuples(*(st.sampled_from(_VALUES[it]) for it in schema.key_types))
     drawn = draw(st.lists(keys, min_size=1, max_size=row_count_max))
@@ -93,23 +93,23 @@ def histories(
     rows: dict[Key, list[Version]] = {}
     homes = st.integers(0, store_count - 1)
     for key in found:
-        stamps = draw(st.sets(st.integers(1, LATEST), min_size=1, max_size=5))
-        rows[key] = [_version(draw, schema, at, is_plain=is_plain) for at in sorted(stamps)]
+        stamps = draw(st.sets(st.integers(1, LATEST), min_size=version_count_min))
+        rows[key] = [_version(draw, schema, at) for at in sorted(stamps)]
         for version in rows[key]:
             stores[draw(homes)].setdefault(key, []).append(version)
     return History(schema, rows, stores)
 
 
-def _version(draw: st.DrawFn, schema: TableSchema, at: int, *, is_plain: bool) -> Version:
+def _version(draw: st.DrawFn, schema: TableSchema, at: int) -> Version:
     full = schema.full_mask
-    some = st.just(full) if is_plain else st.one_of(st.just(full), st.integers(1, full))
-    mask = DELETE_MASK if draw(st.integers(0, 4)) == 0 else draw(some)
+    some = st.one_of(st.just(DELETE_MASK), st.just(full), st.integers(1, min(full, 3)))
+    mask = draw(st.one_of(some, st.integers(1, full)))
     dice = draw(st.integers(0, 59))
     values = tuple([_value(schema.value_columns[bit], dice + bit) for bit in bits_of(mask)])
-    if is_plain or not mask or not schema.aggregate_mask:
+    if not mask or not schema.aggregate_mask:
         return version_of(Timestamp(at), mask, values)
     deltas = draw(st.sampled_from([0, full])) & mask & schema.aggregate_mask
-    shared = draw(st.integers(0, 1)) if deltas else 0
+    shared = draw(st.sampled_from([0, 0, 1]))
     return version_of(Timestamp(at), mask, values, None, deltas, shared)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dodona.types import MAX_TIMESTAMP, Key, TableSettings, Timestamp
@@ -22,11 +22,11 @@ ROWS_MAX = 100
 @st.composite
 def terms(draw: st.DrawFn) -> Terms:
     limits = TableSettings(
-        min_data_versions=draw(st.integers(0, 2)), max_data_versions=draw(st.integers(0, 3))
+        min_data_versions=draw(st.integers(0, 2)), max_data_versions=draw(st.integers(0, 4))
     )
-    retained = draw(moments)
-    major = draw(st.one_of(st.just(MAX_TIMESTAMP), moments))
-    expired = min(draw(moments), retained)
+    retained = draw(st.one_of(moments, st.integers(LATEST - 2, LATEST + 1)))
+    major = draw(st.one_of(st.just(MAX_TIMESTAMP), st.integers(0, retained)))
+    expired = draw(st.integers(0, retained))
     return Terms(Timestamp(retained), Timestamp(expired), limits, Timestamp(major))
 
 
@@ -40,7 +40,8 @@ def test_a_merge_has_all_versions_in_one_layout(history: History, slice_rows: in
     assert rows_of(history.schema, batches) == history.rows
 
 
-@given(histories(), slices, terms())
+@settings(max_examples=400)
+@given(histories(row_count_max=3, version_count_min=4), slices, terms())
 def test_retention_of_batches_is_that_of_rows(
     history: History, slice_rows: int, limits: Terms
 ) -> None:
@@ -78,7 +79,8 @@ def test_stores_compacted_in_any_order_show_a_reader_the_same(
 
 
 def _oldest(store: Batches) -> int:
-    return min([int(stamp) for batch in store for stamp in batch.column(TIMESTAMP).to_pylist()])
+    stamps: list[int] = [it for batch in store for it in batch.column(TIMESTAMP).to_pylist()]
+    return min(stamps)
 
 
 def _seen(snapshot: Snapshot, stores: list[Batches]) -> Any:

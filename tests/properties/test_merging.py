@@ -2,15 +2,19 @@
 
 from typing import Any
 
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dodona.keys import encode_key
 from dodona.types import ASYNC_LAST_COMMITTED, Key, Timestamp
+from dodona_tablets.core.chunks import vectors
 from dodona_tablets.core.chunks.merging import merged, windows
 from dodona_tablets.core.chunks.scanning import page_of, rows_of_page
 from dodona_tablets.core.chunks.visibility import Snapshot
 from dodona_tablets.core.version import chain_of, values_between
-from properties.histories import LATEST, History, between, histories, rows_of
+from properties.histories import LATEST, WIDE, History, between, histories, rows_of
 
 slices = st.integers(1, 5)
 stamps = st.one_of(st.integers(1, LATEST), st.just(ASYNC_LAST_COMMITTED))
@@ -76,3 +80,41 @@ def test_windows_have_all_versions_of_each_of_their_keys(
         found |= rows
         previous = upper if upper is not None else previous
     assert found == history.rows
+
+
+TYPES = ("string", "int64")
+keys = st.builds(
+    lambda text, number: encode_key((text, number), TYPES),
+    st.one_of(st.none(), st.binary(max_size=12)),
+    st.one_of(st.none(), st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-2, 2)),
+)
+
+
+@given(st.lists(st.lists(keys, min_size=1), min_size=1, max_size=4), st.booleans(), st.binary())
+def test_runs_of_keys_are_merged_and_equal_ones_stay_as_they_are(
+    runs: list[list[Key]], is_padded: bool, before: bytes
+) -> None:
+    """With any beginning in common; keys that are too long to be filled up too."""
+    runs = [sorted(Key(before + key) for key in run) for run in runs]
+    arrays = [pa.array([b"?", *run], pa.binary()).slice(1) for run in runs]
+    with pytest.MonkeyPatch.context() as patch:
+        if not is_padded:
+            patch.setattr(vectors, "PADDED_BYTES_MAX", 0)
+        order, starts = vectors.sorted_places(arrays)
+    together = [key for run in runs for key in run]
+    assert order.tolist() == sorted(range(len(together)), key=lambda at: together[at])
+    ordered = [together[at] for at in order]
+    assert starts.tolist() == [
+        at == 0 or ordered[at] != ordered[at - 1] for at in range(len(ordered))
+    ]
+
+
+@given(st.lists(st.integers(0, (1 << 70) - 1)), st.integers(0, 69), st.integers(0, (1 << 70) - 1))
+def test_masks_of_wide_tables_are_asked_all_at_once(masks: list[int], bit: int, some: int) -> None:
+    packed = pa.array([b"?", *map(WIDE.pack_mask, masks)], pa.binary()).slice(1)
+    words = vectors.words_of(WIDE, packed)
+    assert vectors.masks_of(WIDE, words).equals(packed)
+    assert vectors.has_bit(words, bit).tolist() == [mask >> bit & 1 == 1 for mask in masks]
+    assert vectors.has_all(words, some).tolist() == [mask & some == some for mask in masks]
+    assert vectors.has_any(words, some).tolist() == [mask & some != 0 for mask in masks]
+    assert vectors.has_any_bit(words).tolist() == [mask != 0 for mask in masks]

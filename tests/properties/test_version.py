@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dodona.schema import TableSchema
@@ -164,6 +164,13 @@ def test_what_expires_is_old_and_takes_nothing_else_with_it(
             assert after in (None, (None,))
 
 
+LAST_IS_OTHERS: list[Version] = [
+    version_of(Timestamp(at), mask, (at,) * mask.bit_count())
+    for at, mask in [(1, 1), (2, DELETE_MASK), (4, 2), (5, 2), (6, DELETE_MASK)]
+]
+
+
+@example(LAST_IS_OTHERS, 4, 0, 0, 2)
 @given(versions_of_a_row(), times, times, limits, limits)
 def test_retention_keeps_what_the_rules_say_and_no_more(
     versions: list[Version], retained: int, expired: int, least: int, most: int
@@ -299,3 +306,16 @@ def test_in_the_end_no_more_is_kept_than_of_one_store(
     assert len(in_parts) <= len(at_once)
     for at in range(retained, MOMENTS + 2):
         assert naive_read(in_parts, at, FULL) == naive_read(at_once, at, FULL)
+
+
+@pytest.mark.parametrize(
+    ("major", "left_mask"), [(MAX_TIMESTAMP, DELETE_MASK), (6, 2), (5, 3), (4, 3)]
+)
+def test_what_has_expired_stays_if_others_may_change_or_show_through_it(
+    major: int, left_mask: int
+) -> None:
+    """An aggregate may be changed by what is younger, a plain value may hide what is older."""
+    versions: list[Version] = [version_of(Timestamp(5), 3, (1, 2))]
+    limits = TableSettings(min_data_versions=0)
+    retire_all(versions, Terms(Timestamp(9), Timestamp(9), limits, Timestamp(major)), COLUMNS)
+    assert [it[1] for it in versions] == ([left_mask] if left_mask else [])

@@ -37,6 +37,7 @@ PRESSURE_RATIO: Final = 0.8
 """Of the memory that stores may take: the largest is rotated, whatever else it could still take."""
 LOG_PRESSURE_RATIO: Final = 0.5
 """Of what the log may be filled to."""
+LOG_PRESSURE_PERIOD_MS: Final = 10_000
 LOCKS_LOOKED_AT: Final = 1_000
 """Of one tablet at a tick."""
 SHRINK_ROWS: Final = 10_000
@@ -62,6 +63,7 @@ class Flushing:
         self._under_way: dict[FlushToken, int] = {}
         """By token, the number of the chunk that is made."""
         self._retry_at_us = 0
+        self._log_relieved_at_us = 0
         self._dying: list[DynamicStore] = []
         self.flushed_count = 0
         self.failed_count = 0
@@ -102,13 +104,15 @@ class Flushing:
         )
 
     def _relieve(self) -> None:
-        """Rotate the largest store if memory gets scarce, one at a tick, once none waits; and all of
-        them if the log does, which has what is in no chunk."""
-        cell = self._cell
+        """Rotate the largest store if memory gets scarce, one at a tick, once none waits; and all
+        of them from time to time while the log is: it has to keep what is in no chunk."""
+        cell, now_us = self._cell, self._cell.now.instant_us
         if any(tablet.stores.unflushed for tablet in cell.tablets.values()):
             return
         filled = [tablet for tablet in cell.tablets.values() if tablet.active.rows]
-        if cell.log_fill_ratio > LOG_PRESSURE_RATIO * cell.limits.log_fill_ratio_max:
+        is_log_filling = cell.log_fill_ratio > LOG_PRESSURE_RATIO * cell.limits.log_fill_ratio_max
+        if is_log_filling and now_us >= self._log_relieved_at_us + LOG_PRESSURE_PERIOD_MS * 1000:
+            self._log_relieved_at_us = now_us
             for tablet in filled:
                 self.rotate(tablet)
         elif filled and cell.memory_bytes > PRESSURE_RATIO * cell.limits.memory_bytes_max:

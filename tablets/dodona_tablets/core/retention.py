@@ -98,7 +98,8 @@ def _timestamp_of(version: Version) -> Timestamp:
 
 def _may_stay(only: Version, terms: Terms) -> bool:
     is_plain_write = len(only) == 4 and only[1] != DELETE_MASK
-    return is_plain_write and (terms.settings.min_data_versions > 0 or only[0] >= terms.expired)
+    oldest_kept = min(terms.expired, terms.major)
+    return is_plain_write and (terms.settings.min_data_versions > 0 or only[0] >= oldest_kept)
 
 
 def _fold_changes(
@@ -134,7 +135,7 @@ def _drop_values(
     least, most = terms.settings.min_data_versions, terms.settings.max_data_versions
     younger, seen, hidden = _Counts(), _Counts(), 0
     if most > least:
-        for version in versions[len(old) : len(old) + min(most, COUNTED_VERSIONS_MAX)]:
+        for version in versions[len(old) : len(old) + COUNTED_VERSIONS_MAX]:
             younger.add(version[1])
     has_younger = len(old) < len(versions) or terms.major < MAX_TIMESTAMP
     for version, given in zip(reversed(old), reversed(values), strict=True):

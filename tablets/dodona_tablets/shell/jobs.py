@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from dodona._core.effects import RemoveChunks, RunJob
+from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
 from dodona._core.messages import Failure
 from dodona.errors import DodonaError
 from dodona_tablets.core.chunks.jobs import (
@@ -26,6 +26,7 @@ from dodona_tablets.core.chunks.jobs import (
     batches_of,
 )
 from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.log import CellLog
 
 BATCH_THREADS: Final = 2
 """One writes while the other encodes."""
@@ -35,7 +36,7 @@ Deliver = Callable[[Any, Result], object]
 
 
 class Jobs:
-    """Carries out `RunJob` and `RemoveChunks`. Threads are made when there is something to do."""
+    """Carries out `RunJob`, `RemoveChunks` and `TruncateLog`. Threads are made when there is work."""
 
     def __init__(
         self,
@@ -61,7 +62,11 @@ class Jobs:
 
     def remove(self, effect: RemoveChunks) -> None:
         """A file that is mapped goes on to be read by whoever has it."""
-        self._threads[FlushJob].submit(self._remove, effect.numbers)
+        self._threads[FlushJob].submit(self._aside, self._remove, effect.numbers)
+
+    def truncate(self, log: CellLog, effect: TruncateLog) -> None:
+        """To unlink a long file takes time."""
+        self._threads[FlushJob].submit(self._aside, log.truncate_before, effect.checkpoint)
 
     def close(self) -> None:
         """Wait for what is under way; a compaction is given up."""
@@ -89,12 +94,15 @@ class Jobs:
             return Failure(error.kind, error.message, error.attributes)
         return None if info is None else Built(info, self._files.open(info))
 
-    def _remove(self, numbers: Iterable[int]) -> None:
+    def _aside(self, work: Callable[..., None], *arguments: Any) -> None:
         try:
-            for number in numbers:
-                self._files.remove(number)
+            work(*arguments)
         except OSError as error:
             self._fail(error)
+
+    def _remove(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._files.remove(number)
 
     def _courteous(self, batches: Iterable[Any], job: Job) -> Iterator[Any]:
         """Let others run after each batch, and go no faster than allowed."""

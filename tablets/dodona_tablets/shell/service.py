@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -71,7 +72,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
             {
                 RunJob: jobs.run,
                 RemoveChunks: jobs.remove,
-                TruncateLog: lambda effect: log.truncate_before(effect.checkpoint),
+                TruncateLog: partial(jobs.truncate, log),
             }
         )
         links.open(runtime)

@@ -151,9 +151,8 @@ class _Window:
     def _is_counted(self) -> Flags:
         """The younger versions that count: the oldest of them."""
         groups, is_young = self._versions.groups, ~self._is_old
-        most = min(self._terms.settings.max_data_versions, COUNTED_VERSIONS_MAX)
         left = groups.counts(is_young)[groups.numbers] - groups.counts_before(is_young)
-        found: Flags = is_young & (left <= most)
+        found: Flags = is_young & (left <= COUNTED_VERSIONS_MAX)
         return found
 
     def _stays(self, has_values: Flags) -> Flags:

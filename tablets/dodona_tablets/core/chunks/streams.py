@@ -33,10 +33,7 @@ def batches_of(stream: Any, expected: pa.Schema) -> list[pa.RecordBatch]:
     """
     try:
         messages = _messages(stream)
-        found = pa.ipc.read_schema(next(messages))
-        is_native = found.equals(pa.schema(list(found)))  # else its numbers are big end first
-        if found.names != expected.names or found.types != expected.types or not is_native:
-            raise SchemaViolation(f"the batch has {found}, the table has {expected}")
+        _check_columns(next(messages), expected)
         batches = []
         rows_left, bytes_left = STREAM_ROWS_MAX, STREAM_BYTES_MAX
         for message in messages:
@@ -56,14 +53,27 @@ def batches_of(stream: Any, expected: pa.Schema) -> list[pa.RecordBatch]:
     return batches
 
 
+def _check_columns(message: pa.ipc.Message, expected: pa.Schema) -> None:
+    _check_type(message, "schema")
+    found = pa.ipc.read_schema(message)
+    is_native = found.equals(pa.schema(list(found)))  # else its numbers are big end first
+    if found.names != expected.names or found.types != expected.types or not is_native:
+        raise SchemaViolation(f"the batch has {found}, the table has {expected}")
+
+
+def _check_type(message: pa.ipc.Message, expected: str) -> None:
+    """pyarrow would read any message as that which it is asked for, and crash."""
+    if message.type != expected:
+        raise InvalidRequest(f"not an Arrow IPC stream: a {message.type}, not a {expected}")
+
+
 def _messages(stream: Any) -> Iterator[pa.ipc.Message]:
     yield from pa.ipc.MessageReader.open_stream(pa.py_buffer(stream))
 
 
 def _expanded_bytes(message: pa.ipc.Message) -> int:
     """What the buffers of a record batch come to once they are not compressed."""
-    if message.type != "record batch":
-        raise InvalidRequest(f"not a stream of record batches: it has a {message.type}")
+    _check_type(message, "record batch")
     body = message.body
     metadata = memoryview(message.metadata)
     batch = _follow(metadata, _field(metadata, _follow(metadata, 0), _HEADER))
