@@ -21,6 +21,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol, get_args
 
 import msgspec
@@ -221,6 +222,12 @@ class Runtime:
     def call(self, method: Callable[..., None], *arguments: Any) -> None:
         """Another input of the core: `method(*arguments, now)`. Never refused."""
         self._enter(method, arguments)
+
+    def call_from_thread(self, method: Callable[..., None], *arguments: Any) -> None:
+        """As `call`, a moment later, for other threads; after the end of the loop nothing comes."""
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.call, method, *arguments)
 
     def call_each(self, method: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
         """As `call`, once for each, at one instant; effects are carried out behind all."""

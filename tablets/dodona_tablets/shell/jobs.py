@@ -36,7 +36,7 @@ Deliver = Callable[[Any, Result], object]
 
 
 class Jobs:
-    """Carries out `RunJob`, `RemoveChunks` and `TruncateLog`. Threads are made when there is work."""
+    """Carries out `RunJob`, `RemoveChunks`, `TruncateLog`; makes threads when there is work."""
 
     def __init__(
         self,

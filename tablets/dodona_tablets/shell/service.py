@@ -3,13 +3,12 @@
 Owns: the order of starting (recover, then serve) and of stopping (refuse, drain, close).
 """
 
-import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI, Response
@@ -18,7 +17,7 @@ from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
 from dodona._io.endpoint import Endpoint, EndpointLimits
 from dodona._io.runtime import Runtime
 from dodona._io.serving import serve
-from dodona.types import CellId
+from dodona.types import CellId, Now
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
@@ -49,7 +48,18 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
     files = ChunkFiles(settings.data_dir)
     core = recover(settings, log, files)
     links = Links(core, settings.master_url)
-    handlers = links.handlers()
+    jobs = Jobs(
+        files,
+        settings.compaction_mib_per_s_max << 20,
+        lambda token, result: runtime.call_from_thread(core.handle_job, token, result),
+        lambda error: runtime.call_from_thread(_raise, error),
+    )
+    handlers: dict[type[Any], Any] = {
+        **links.handlers(),
+        RunJob: jobs.run,
+        RemoveChunks: jobs.remove,
+        TruncateLog: partial(jobs.truncate, log),
+    }
     runtime = Runtime(
         core,
         log,
@@ -61,20 +71,6 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        call = asyncio.get_running_loop().call_soon_threadsafe
-        jobs = Jobs(
-            files,
-            settings.compaction_mib_per_s_max << 20,
-            lambda token, result: call(runtime.call, core.handle_job, token, result),
-            lambda error: call(runtime.fail, error),
-        )
-        handlers.update(
-            {
-                RunJob: jobs.run,
-                RemoveChunks: jobs.remove,
-                TruncateLog: partial(jobs.truncate, log),
-            }
-        )
         links.open(runtime)
         runtime.start()
         yield
@@ -92,6 +88,11 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
     )
     cell = CellId(settings.cell)
     return pages, Endpoint(runtime, cell=cell, limits=endpoint_limits)
+
+
+def _raise(error: BaseException, _: Now) -> None:
+    """On the core's thread: what went wrong in another ends the process."""
+    raise error
 
 
 def _add_pages(pages: FastAPI, core: NodeCore, runtime: Runtime, log: CellLog) -> None:
