@@ -227,7 +227,7 @@ def merged(schema: TableSchema, pieces: Sequence[pa.RecordBatch]) -> Versions:
     order, starts = sorted_places([piece.column(KEY) for piece in newest_first])
     versions = Versions(schema, pa.concat_batches(_alike(schema, newest_first)), order, starts)
     stamps = versions.timestamps
-    late = ~starts[1:] & (stamps[1:] >= stamps[:-1])
+    late = ~starts[1:] & (stamps[1:] > stamps[:-1])
     if late.any():
         versions = _in_order(versions, np.flatnonzero(late))
     return versions

@@ -9,8 +9,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dodona._core.arrow import array_of
@@ -24,7 +22,6 @@ from dodona_tablets.core.version import Version, bits_of
 SLICE_ROWS: Final = 4096
 SPREADS_MAX: Final = 4096
 """So many masks are remembered with what spreads their values over all columns."""
-_INTEGERS: Final = ("int64", "uint64")
 Values = tuple[Any, ...]
 
 
@@ -107,21 +104,6 @@ class _Columns:
         if not self._schema.is_wide:
             return pa.array(masks, pa.uint64())
         return pa.array(map(self._schema.pack_mask, masks), pa.binary())
-
-
-def integers_of(joined: bytes, count: int, types: Sequence[str]) -> list[npt.NDArray[Any]] | None:
-    """The key columns of so many keys, one behind the other, if all of them are integers and none
-    is null; else None."""
-    if any(it not in _INTEGERS for it in types) or len(joined) != count * len(types) * 9:
-        return None  # a null is shorter, and nothing is longer
-    cells = np.frombuffer(joined, np.uint8).reshape(count, len(types), 9)
-    columns = []
-    for place, column_type in enumerate(types):
-        bits = cells[:, place, 1:].copy().view(">u8")[:, 0].astype(np.uint64)
-        columns.append(
-            (bits ^ np.uint64(1 << 63)).view(np.int64) if column_type == "int64" else bits
-        )
-    return columns
 
 
 def _spreading(mask: int, count: int) -> Callable[[Values], Values]:

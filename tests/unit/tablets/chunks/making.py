@@ -78,6 +78,14 @@ def made_of(
     return made(batches, schema, number)
 
 
+def batches_of(
+    rows: Rows, slice_rows: int = 4096, *, has_specials: bool = False
+) -> list[pa.RecordBatch]:
+    """These rows in chunk layout."""
+    items = items_of(rows)
+    return list(batches_of_rows(SCHEMA, items, has_specials=has_specials, slice_rows=slice_rows))
+
+
 def items_of(rows: Rows) -> Iterator[tuple[Key, Version]]:
     """In key order, as a store has them: the newest version with the older ones behind it."""
     for key in sorted(rows):

@@ -13,27 +13,20 @@ from dodona_tablets.core import retention
 from dodona_tablets.core.chunks import retiring
 from dodona_tablets.core.chunks.compacting import compacted
 from dodona_tablets.core.chunks.layout import layout_of
-from dodona_tablets.core.chunks.rows import batches_of_rows, rows_of_batches
+from dodona_tablets.core.chunks.rows import rows_of_batches
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.version import Version
 from unit.tablets.chunks.making import (
     SCHEMA,
-    Rows,
     at,
+    batches_of,
     deletion,
-    items_of,
     key,
     made,
     made_of,
 )
 
-Batches = list[pa.RecordBatch]
 A, B, SUM = 1, 2, 4
-
-
-def batches(rows: Rows, slice_rows: int = 4096, *, has_specials: bool = False) -> Batches:
-    items = items_of(rows)
-    return list(batches_of_rows(SCHEMA, items, has_specials=has_specials, slice_rows=slice_rows))
 
 
 def terms(retained: int, *, expired: int = 0, major: int = MAX_TIMESTAMP, least: int = 1) -> Terms:
@@ -81,7 +74,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("limits", [None, terms(1), terms(99), terms(99, expired=99)])
 def test_rows_of_one_write_pass_as_they_are(limits: Terms | None) -> None:
-    source = batches({key(number): [at(5)] for number in range(10)}, 4)
+    source = batches_of({key(number): [at(5)] for number in range(10)}, 4)
     found = list(compacted(SCHEMA, [source], limits))
     assert len(found) == len(source)
     for new, old in zip(found, source, strict=True):
@@ -92,7 +85,7 @@ def test_rows_of_one_write_pass_as_they_are(limits: Terms | None) -> None:
 
 
 def test_what_is_young_passes_as_it_is() -> None:
-    source = batches({key(1): [deletion(7), at(6)]})
+    source = batches_of({key(1): [deletion(7), at(6)]})
     (found,) = compacted(SCHEMA, [source], terms(6))
     assert found is source[0] or found.column("a").buffers()[1].address == (
         source[0].column("a").buffers()[1].address
@@ -106,7 +99,7 @@ def test_sources_are_taken_one_batch_ahead() -> None:
     taken = []
 
     def source(stamp: int) -> Iterator[pa.RecordBatch]:
-        for batch in batches({key(number): [at(stamp)] for number in range(100)}, 10):
+        for batch in batches_of({key(number): [at(stamp)] for number in range(100)}, 10):
             taken.append(batch.num_rows)
             yield batch
 
@@ -123,27 +116,27 @@ def test_sources_are_taken_one_batch_ahead() -> None:
 def test_by_default_the_newest_old_version_stays_and_all_younger_ones() -> None:
     old = {key(1): [at(3), at(2)], key(2): [deletion(3), at(2)], key(3): [at(2)]}
     new = {key(1): [at(9), at(8), at(4)], key(2): [at(9)], key(4): [deletion(4)]}
-    found = list(compacted(SCHEMA, [batches(old), batches(new)], terms(8)))
+    found = list(compacted(SCHEMA, [batches_of(old), batches_of(new)], terms(8)))
     assert stamps(found) == {1: [9, 8, 4], 2: [9], 3: [2]}
 
 
 def test_a_deletion_stays_while_others_may_have_what_it_deletes() -> None:
     new = {key(1): [deletion(5), at(4)], key(2): [deletion(3)]}
-    assert stamps(list(compacted(SCHEMA, [batches(new)], terms(8, major=2)))) == {1: [5], 2: [3]}
-    assert stamps(list(compacted(SCHEMA, [batches(new)], terms(8, major=4)))) == {1: [5]}
-    assert stamps(list(compacted(SCHEMA, [batches(new)], terms(8, major=6)))) == {}
+    assert stamps(list(compacted(SCHEMA, [batches_of(new)], terms(8, major=2)))) == {1: [5], 2: [3]}
+    assert stamps(list(compacted(SCHEMA, [batches_of(new)], terms(8, major=4)))) == {1: [5]}
+    assert stamps(list(compacted(SCHEMA, [batches_of(new)], terms(8, major=6)))) == {}
 
 
 def test_what_expires_stays_while_it_may_hide_something() -> None:
     limits = {"expired": 7, "least": 0}
-    source = [batches({key(1): [at(5)], key(2): [at(7)]})]
+    source = [batches_of({key(1): [at(5)], key(2): [at(7)]})]
     assert stamps(list(compacted(SCHEMA, source, terms(8, **limits)))) == {2: [7]}
     assert stamps(list(compacted(SCHEMA, source, terms(8, major=3, **limits)))) == {1: [5], 2: [7]}
 
 
 def test_what_younger_changes_may_change_does_not_expire() -> None:
     rows = {key(1): [partial(9, SUM, 2.0, deltas=SUM), at(4)], key(2): [at(9), at(4)]}
-    source = batches({**rows, key(3): [at(4)]}, has_specials=True)
+    source = batches_of({**rows, key(3): [at(4)]}, has_specials=True)
     found = list(compacted(SCHEMA, [source], terms(8, expired=7, least=0)))
     assert versions_of(found)[1] == [(9, SUM, (2.0,)), (4, SUM, (0.5,))]
     assert stamps(found) == {1: [9, 4], 2: [9, 4]}
@@ -154,7 +147,7 @@ def test_what_younger_changes_may_change_does_not_expire() -> None:
 
 def test_whole_and_partial_writes_are_retired_together(by_hand: list[int]) -> None:
     rows = {key(1): [partial(5, A | B, 1, "n"), partial(4, B, "o"), at(3, b="p", c=1.5)]}
-    found = list(compacted(SCHEMA, [batches(rows)], terms(8)))
+    found = list(compacted(SCHEMA, [batches_of(rows)], terms(8)))
     assert versions_of(found) == {1: [(5, A | B, (1, "n")), (3, SUM, (1.5,))]}
     assert by_hand == []
 
@@ -167,7 +160,7 @@ def test_only_rows_with_old_changes_are_retired_alone(by_hand: list[int]) -> Non
         key(3): [partial(9, SUM, 2.0, deltas=SUM), at(4), at(3)],
         key(4): [partial(5, A, 7, shared=1), at(4)],
     }
-    found = list(compacted(SCHEMA, [batches(rows, has_specials=True)], terms(8)))
+    found = list(compacted(SCHEMA, [batches_of(rows, has_specials=True)], terms(8)))
     assert by_hand == [3]
     assert versions_of(found)[2] == [(5, SUM, (3.0,)), (4, A | B, (0, "x"))]
     assert stamps(found) == {1: [4], 2: [5, 4], 3: [9, 4], 4: [5, 4]}
@@ -179,7 +172,7 @@ def test_only_rows_with_old_changes_are_retired_alone(by_hand: list[int]) -> Non
 
 def test_changes_stay_changes_while_others_may_have_what_they_change() -> None:
     rows = {key(1): [partial(5, SUM, 2.0, deltas=SUM), at(4, c=1.0)]}
-    found = list(compacted(SCHEMA, [batches(rows, has_specials=True)], terms(8, major=3)))
+    found = list(compacted(SCHEMA, [batches_of(rows, has_specials=True)], terms(8, major=3)))
     assert stamps(found) == {1: [5, 4]}
     assert found[0].column("$delta").to_pylist() == [SUM, 0]
 
@@ -200,8 +193,8 @@ def test_versions_from_before_a_column_was_added_are_no_exception(by_hand: list[
 
 
 def test_all_batches_have_the_specialities_that_any_has() -> None:
-    plain = batches({key(1): [at(5)], key(9): [at(5)]}, 1)
-    special = batches({key(9): [partial(8, SUM, 2.0, deltas=SUM, shared=4)]}, has_specials=True)
+    plain = batches_of({key(1): [at(5)], key(9): [at(5)]}, 1)
+    special = batches_of({key(9): [partial(8, SUM, 2.0, deltas=SUM, shared=4)]}, has_specials=True)
     found = list(compacted(SCHEMA, [plain, special]))
     assert [layout_of(it.schema.names) for it in found] == ["special"] * len(found)
     whole = pa.Table.from_batches(found)
@@ -219,8 +212,8 @@ def test_what_is_compacted_can_be_written() -> None:
 
 
 def test_a_version_in_two_chunks_is_damage() -> None:
-    source = batches({key(1): [at(5)], key(2): [at(5)]})
-    other = batches({key(2): [at(6), at(5)]})
+    source = batches_of({key(1): [at(5)], key(2): [at(5)]})
+    other = batches_of({key(2): [at(6), at(5)]})
     with pytest.raises(DataCorrupted) as caught:
         list(compacted(SCHEMA, [source, other], terms(9)))
     assert caught.value.attributes == {"key": (2,), "timestamp": 5}

@@ -1,15 +1,13 @@
 """Rows in memory as batches, and back."""
 
-import itertools
 from itertools import chain
 
 import pytest
 
-from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
 from dodona.types import Timestamp
 from dodona_tablets.core.chunks.reading import versions_of
-from dodona_tablets.core.chunks.rows import batches_of_rows, integers_of, rows_of_batches
+from dodona_tablets.core.chunks.rows import batches_of_rows, rows_of_batches
 from unit.tablets.chunks.making import FULL, SCHEMA, Rows, at, deletion, items_of, key
 
 MARKED = (Timestamp(60), 0b101, (1, 0.5), None, 0b100, 0b11)
@@ -81,23 +79,3 @@ def test_a_version_has_values_for_its_mask_only(mask: int) -> None:
     for bit, name in enumerate(known):
         assert row[name] == (known[name] if mask >> bit & 1 else None)
     assert list(rows_of_batches(SCHEMA, [batch])) == [item]
-
-
-EDGES = {"int64": [-(1 << 63), -1, 0, 1, (1 << 63) - 1], "uint64": [0, 1, (1 << 64) - 1]}
-
-
-@pytest.mark.parametrize("types", [["int64"], ["uint64"], ["uint64", "int64"]])
-def test_integer_keys_are_decoded_together_as_alone(types: list[str]) -> None:
-    values = sorted(itertools.product(*[EDGES[it] for it in types]))
-    keys = [encode_key(it, types) for it in values]
-    columns = integers_of(b"".join(keys), len(keys), types)
-    assert columns is not None
-    assert list(zip(*[it.tolist() for it in columns], strict=True)) == values
-    assert [it.dtype.name for it in columns] == types
-
-
-def test_keys_with_nulls_or_other_types_are_decoded_one_by_one() -> None:
-    keys = encode_key([None], ["int64"]) + encode_key([1], ["int64"])
-    assert integers_of(keys, 2, ["int64"]) is None
-    assert integers_of(encode_key([0.5], ["double"]), 1, ["double"]) is None
-    assert integers_of(b"", 0, ["utf8"]) is None

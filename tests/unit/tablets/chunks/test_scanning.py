@@ -10,20 +10,25 @@ from dodona.keys import successor
 from dodona.schema import Column, TableSchema
 from dodona.types import ASYNC_LAST_COMMITTED, Key, Timestamp
 from dodona_tablets.core import version
-from dodona_tablets.core.chunks import visibility
+from dodona_tablets.core.chunks import merging, scanning, visibility
+from dodona_tablets.core.chunks.merging import Source, Window
 from dodona_tablets.core.chunks.rows import batches_of_rows
 from dodona_tablets.core.chunks.scanning import Page, page_of, rows_of_page
 from dodona_tablets.core.chunks.visibility import Snapshot
 from dodona_tablets.core.version import Version
-from unit.tablets.chunks.making import FULL, SCHEMA, Rows, at, deletion, items_of, key, made_of
+from unit.tablets.chunks.making import (
+    FULL,
+    SCHEMA,
+    Rows,
+    at,
+    batches_of,
+    deletion,
+    items_of,
+    key,
+    made_of,
+)
 
-Batches = list[pa.RecordBatch]
 A, SUM = 1, 4
-
-
-def batches(rows: Rows, slice_rows: int = 4096, *, has_specials: bool = False) -> Batches:
-    items = items_of(rows)
-    return list(batches_of_rows(SCHEMA, items, has_specials=has_specials, slice_rows=slice_rows))
 
 
 def written(numbers: range, timestamp: int = 1) -> Rows:
@@ -54,7 +59,7 @@ def addresses(data: Any) -> list[list[int | None]]:
 
 @pytest.mark.parametrize("wanted", [FULL, A, A | SUM, 0])
 def test_rows_of_one_version_are_not_copied(wanted: int) -> None:
-    source = batches(written(range(10)), 4)
+    source = batches_of(written(range(10)), 4)
     found = page(source, wanted=wanted)
     assert numbers_of(found) == [*range(10)]
     assert found.table.column_names == ["id", *(it.name for it in SCHEMA.columns_of(wanted))]
@@ -65,7 +70,7 @@ def test_rows_of_one_version_are_not_copied(wanted: int) -> None:
 
 
 def test_sources_side_by_side_are_not_copied() -> None:
-    first, second = batches(written(range(5))), batches(written(range(5, 9), 2))
+    first, second = batches_of(written(range(5))), batches_of(written(range(5, 9), 2))
     found = page(second, first)
     assert numbers_of(found) == [*range(9)]
     whole = pa.Table.from_batches([*first, *second])
@@ -94,12 +99,12 @@ def test_only_rows_with_changes_are_folded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(visibility, "fold", fold)
     rows = {**written(range(6)), key(2): [change(7, 2.5), at(1, c=1.0)], key(3): [at(2, a=33)]}
     rows[key(4)] = [(Timestamp(8), A, (44,), None), at(1, a=4)]
-    found = page(batches(rows, has_specials=True))
+    found = page(batches_of(rows, has_specials=True))
     assert folded == [[2.5, 1.0]]
     assert found.table.column("a").to_pylist() == [0, 1, 0, 33, 44, 5]
     assert found.table.column("sum").to_pylist() == [0.5, 0.5, 3.5, 0.5, 0.5, 0.5]
     folded.clear()
-    page(batches(rows, has_specials=True), wanted=A)
+    page(batches_of(rows, has_specials=True), wanted=A)
     assert folded == []
 
 
@@ -110,7 +115,7 @@ def test_a_small_page_looks_at_little() -> None:
     taken = []
 
     def source() -> Iterator[pa.RecordBatch]:
-        for batch in batches(written(range(40_000)), 1000):
+        for batch in batches_of(written(range(40_000)), 1000):
             taken.append(batch.num_rows)
             yield batch
 
@@ -120,7 +125,7 @@ def test_a_small_page_looks_at_little() -> None:
 
 
 def test_a_page_without_rows_says_where_to_go_on() -> None:
-    source = batches({key(number): [deletion(2), at(1)] for number in range(1000)}, 100)
+    source = batches_of({key(number): [deletion(2), at(1)] for number in range(1000)}, 100)
     snapshot = Snapshot(SCHEMA, FULL)
     found = page_of(snapshot, [source], 10, looked_at_max=300)
     assert found.table.num_rows == 0
@@ -130,17 +135,26 @@ def test_a_page_without_rows_says_where_to_go_on() -> None:
     assert page_of(snapshot, [source], 10).resume is None
 
 
-def test_a_row_that_is_written_all_the_time_is_cut_down() -> None:
-    source = batches({key(1): [at(stamp, a=stamp) for stamp in range(100, 0, -1)]}, 10)
+def test_a_row_that_is_written_all_the_time_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = batches_of({key(1): [at(stamp, a=stamp) for stamp in range(100, 0, -1)]}, 10)
     snapshot = Snapshot(SCHEMA, FULL, Timestamp(55))
     cut = [snapshot.without_hidden(snapshot.columns_of(batch)) for batch in source]
     assert [it.num_rows for it in cut] == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
+    held = []
+
+    def windows(sources: Sequence[Source], count: int) -> Iterator[Window]:
+        for window in merging.windows(sources, count):
+            held.extend([piece.num_rows for piece in window.pieces])
+            yield window
+
+    monkeypatch.setattr(scanning, "windows", windows)
     assert page_of(snapshot, [source], 10).table.column("a").to_pylist() == [55]
+    assert held == [6]
 
 
 def test_changes_hide_nothing_of_a_row_that_is_written_all_the_time() -> None:
     rows = {key(1): [*(change(stamp, 1.0) for stamp in range(50, 1, -1)), at(1, c=1.0)]}
-    found = page(batches(rows, 10, has_specials=True), newest=30)
+    found = page(batches_of(rows, 10, has_specials=True), newest=30)
     assert found.table.column("sum").to_pylist() == [30.0]
 
 
@@ -148,7 +162,7 @@ def test_changes_hide_nothing_of_a_row_that_is_written_all_the_time() -> None:
 
 
 def test_a_full_page_goes_on_behind_its_last_row() -> None:
-    source = batches(written(range(10)), 4)
+    source = batches_of(written(range(10)), 4)
     found = page(source, limit=6)
     assert numbers_of(found) == [*range(6)]
     assert found.resume == successor(key(5))
