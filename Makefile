@@ -36,8 +36,9 @@ format: $(INSTALLED) ## rewrite the code in the house style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-soak: $(INSTALLED) ## thousands of simulated clusters, 200 real kills; the summaries go into docs
+soak: $(INSTALLED) ## thousands of simulated clusters and crash images, 200 real kills; the summaries go into docs
 	$(BIN)/python -m simulator --seeds $(SOAK_SEEDS) --markdown docs/reliability.md $(ARGS)
+	$(BIN)/python -m disk_faults --images 20000 --markdown docs/reliability.md
 	$(BIN)/python -m dodona_loadtest.kills --kills 200 --markdown docs/reliability.md
 
 bench: $(INSTALLED) ## measure side by side with peers

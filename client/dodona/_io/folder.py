@@ -7,6 +7,7 @@ kernel's (flock): it ends with its process however that ends, and a stale lock f
 
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
@@ -14,6 +15,8 @@ from typing import IO, Final
 from dodona.errors import FolderInUse, InvalidRequest
 
 LOCK_NAME: Final = "dodona.lock"
+UNFINISHED_NAME: Final = "unfinished"
+"""Of what is being made. What a crash left under it goes when the next is made."""
 
 
 class LockedFolder:
@@ -64,8 +67,24 @@ def _make(folder: Path) -> None:
             sync_folder(made.parent)
 
 
+def make_whole(path: Path, make: Callable[[Path], None]) -> None:
+    """Unless it is there: the file that `make` makes. It has its name only once all of it is
+    durable: no crash leaves a part under it. One at a time in a folder. Raises what `make` does."""
+    if not path.exists():
+        unfinished = path.with_name(UNFINISHED_NAME)
+        unfinished.unlink(missing_ok=True)
+        make(unfinished)
+        _sync(unfinished)
+        unfinished.rename(path)
+    sync_folder(path.parent)
+
+
 def sync_folder(path: Path) -> None:
     """The names in this folder are durable from here on."""
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

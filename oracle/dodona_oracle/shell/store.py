@@ -1,13 +1,16 @@
 """The master's store: named values in LMDB, in a folder that one process has at a time.
 
 Owns: the files in the data folder and their format. An `append` is one transaction, durable when it
-returns. Values carry a checksum over their key and themselves, since LMDB has none.
+returns. LMDB has no checksums: values carry one over their key and themselves, and all of them
+together have a seal, so that pages which are whole but of another time are noticed as well.
 
 Whatever a commit raises is for the caller to die of: after a failed write nobody knows what the
 file holds, and a restart finds out. The one exception is a full map, which only needs to be larger.
 """
 
+import hashlib
 import logging
+import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,16 +18,22 @@ from typing import Final, Self
 
 import lmdb
 
-from dodona._io.folder import LockedFolder, lock_folder, sync_folder
-from dodona.errors import DataCorrupted, InvalidRequest
+from dodona._io.environment import open_environment
+from dodona._io.folder import LockedFolder, lock_folder
+from dodona.errors import DataCorrupted
 from dodona_oracle.core.records import Item, Put, Record, changes_of
 
-FORMAT_VERSION: Final = b"1"
+FORMAT_VERSION: Final = b"2"
+_UNSEALED_VERSION: Final = b"1"
 FILE_NAME: Final = "master.mdb"
 MAP_BYTES_FIRST: Final = 64 << 20
 MAP_BYTES_MAX: Final = 16 << 30
 
 _version_key: Final = b"format\x00version"
+_seal_key: Final = b"format\x00seal"
+_seal: Final = struct.Struct(">QQ")
+"""The transaction that wrote it, as LMDB counts them, and the sum of all values' digests."""
+_digest_bytes: Final = 8
 _checksum_bytes: Final = 4
 _logger: Final = logging.getLogger("dodona.store")
 
@@ -58,9 +67,14 @@ class MasterStore:
     def items(self) -> Iterator[Item]:
         """All that is stored. Raises DataCorrupted. Not to be mixed with `append`."""
         with self._environment.begin() as transaction:
+            total = 0
             for name, stored in transaction.cursor():
-                if name != _version_key:
+                if name not in (_version_key, _seal_key):
                     yield _decode(name, stored)
+                    total += _digest(name, stored)
+            if transaction.get(_seal_key) != _seal_of(transaction, total):
+                text = "the stored values are not those of the last transaction: pages are damaged"
+                raise DataCorrupted(text, path=str(self._folder.path))
 
     def append(self, records: Sequence[Record]) -> None:
         """Make the records durable, all or none. Blocks until they are."""
@@ -78,13 +92,21 @@ class MasterStore:
 
     def _write(self, records: Sequence[Record]) -> None:
         with self._environment.begin(write=True) as transaction:
-            for record in records:
-                for change in changes_of(record):
-                    name = change.bucket.encode() + b"\x00" + change.key
-                    if isinstance(change, Put):
-                        transaction.put(name, _checksum(name, change.value) + change.value)
-                    else:
-                        transaction.delete(name)
+            sealed = transaction.get(_seal_key)
+            if sealed is None:
+                raise DataCorrupted("the seal of the stored values is gone")
+            _, total = _seal.unpack(sealed)
+            for change in (change for record in records for change in changes_of(record)):
+                name = change.bucket.encode() + b"\x00" + change.key
+                known = transaction.get(name)
+                total -= 0 if known is None else _digest(name, known)
+                if isinstance(change, Put):
+                    stored = _checksum(name, change.value) + change.value
+                    transaction.put(name, stored)
+                    total += _digest(name, stored)
+                else:
+                    transaction.delete(name)
+            transaction.put(_seal_key, _seal_of(transaction, total))
 
     def _grow(self) -> None:
         size = self._environment.info()["map_size"]
@@ -98,8 +120,11 @@ class MasterStore:
         with self._environment.begin(write=True) as transaction:
             version = transaction.get(_version_key)
             is_new = transaction.stat()["entries"] == 0
-            if version is None and is_new:
+            if version == _UNSEALED_VERSION or (version is None and is_new):
+                stored = [(name, it) for name, it in transaction.cursor() if name != _version_key]
+                total = sum(_digest(*each) for each in stored)
                 transaction.put(_version_key, FORMAT_VERSION)
+                transaction.put(_seal_key, _seal_of(transaction, total))
             elif version != FORMAT_VERSION:
                 found = "no" if version is None else repr(version)
                 raise DataCorrupted(
@@ -112,16 +137,16 @@ def _open_environment(path: Path, map_bytes_max: int) -> lmdb.Environment:
     map_bytes = min(map_bytes_max, MAP_BYTES_FIRST)
     if path.exists():
         map_bytes = max(map_bytes, path.stat().st_size)
-    try:
-        # The folder's lock makes LMDB's own (shared memory, survivors of killed processes)
-        # superfluous: one process, and one thread at a time in it.
-        environment = lmdb.open(str(path), map_size=map_bytes, subdir=False, lock=False)
-    except lmdb.Error as error:
-        raise DataCorrupted(f"{path} can't be opened: {error}", path=str(path)) from error
-    except OSError as error:
-        raise InvalidRequest(f"{path} can't be opened: {error}", path=str(path)) from error
-    sync_folder(path.parent)
-    return environment
+    return open_environment(path, map_bytes)
+
+
+def _seal_of(transaction: lmdb.Transaction, total: int) -> bytes:
+    return _seal.pack(transaction.id(), total % (1 << 8 * _digest_bytes))
+
+
+def _digest(name: bytes, stored: bytes) -> int:
+    digest = hashlib.blake2b(name + stored, digest_size=_digest_bytes).digest()
+    return int.from_bytes(digest, "big")
 
 
 def _checksum(name: bytes, value: bytes) -> bytes:

@@ -10,7 +10,6 @@ lock file. One with a number for a name was complete, and durable, before it had
 """
 
 import os
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,25 +17,19 @@ from typing import Final, NamedTuple
 
 import lmdb
 
-from dodona._io.folder import sync_folder
+from dodona._io.environment import open_environment
 from dodona.errors import DataCorrupted
-from dodona_tablets.shell.log_groups import GroupKey, damaged, decode_key
+from dodona_tablets.shell.log_doubt import find_commit_in_doubt, read_last_of
+from dodona_tablets.shell.log_groups import GroupKey, damaged, decode_group, decode_key
 from dodona_tablets.shell.room import AHEAD_BYTES, Room
 
 FIRST_INDEX: Final = 1
 SUFFIX: Final = ".mdb"
-FORMAT: Final = 0
-"""Of LMDB's own: that of its versions 0.9."""
 
 _FIRST_NAME: Final = "data.mdb"
 """What the first file is called where it comes from a time when it was the only one."""
-_BEING_MADE: Final = "next"
 _MAP_BYTES: Final = 1 << 34
 """More than ever lies in one. The file itself is only as long as what is in it."""
-
-_COMMIT: Final = struct.Struct("=120xQ16xQ")
-"""The page at the beginning of a file that every other commit writes: how many values there are
-with it, and its own number."""
 
 Groups = Iterator[tuple[GroupKey, memoryview]]
 
@@ -59,33 +52,25 @@ class Segment:
     """An open file of a log. `append` is for the last one only."""
 
     def __init__(self, first_index: int, path: Path, *, is_last: bool) -> None:
-        """Raises DataCorrupted."""
+        """The last one is made if it is not there. Raises DataCorrupted, InvalidRequest."""
         self.path = path
         self.first_index = first_index
         self._room: Room | None = None
-        try:
-            self._check_size(1)  # of nothing, LMDB would make a new one
-            self._environment = lmdb.open(
-                str(path),
-                map_size=_MAP_BYTES if is_last else 1,  # or what it takes to map all of it
-                subdir=False,
-                lock=False,
-                readonly=not is_last,
-                create=False,
-                lib_version=FORMAT,
-            )
-        except lmdb.Error as error:
-            raise DataCorrupted(f"the log does not open: {error}", path=str(path)) from error
+        map_bytes = _MAP_BYTES if is_last else 1  # or what it takes to map all of it
+        self._environment = open_environment(path, map_bytes, is_read_only=not is_last)
         try:
             self._page_bytes: int = self._environment.stat()["psize"]
             self.size_bytes = self._used_bytes()
             """What it occupies, without the room behind it."""
             self._check_size(self.size_bytes)
-            self._check_commits()
+            in_doubt = find_commit_in_doubt(path, self._page_bytes)
             self.next_index = self._find_next_index()
             """Of the group that comes, or would come, behind those that are here."""
+            self._check_count()
             if is_last:
                 self._room = Room(path, _MAP_BYTES)
+                if in_doubt is not None:
+                    self._make_again(in_doubt)
         except BaseException:
             self._environment.close()
             raise
@@ -93,14 +78,7 @@ class Segment:
     @classmethod
     def create(cls, folder: Path, first_index: int) -> "Segment":
         """A new last file, durable with its name."""
-        made = folder / _BEING_MADE
-        made.unlink(missing_ok=True)
-        with lmdb.open(str(made), subdir=False, lock=False, lib_version=FORMAT) as environment:
-            environment.sync(True)
-        path = folder / f"{first_index:020}{SUFFIX}"
-        made.rename(path)
-        sync_folder(folder)
-        return cls(first_index, path, is_last=True)
+        return cls(first_index, folder / f"{first_index:020}{SUFFIX}", is_last=True)
 
     def _check_size(self, wanted_bytes: int) -> None:
         """To touch what is missing at the end of a mapped file would kill the process."""
@@ -109,18 +87,24 @@ class Segment:
             text = f"a file of the log has {found_bytes} bytes, and should have {wanted_bytes}"
             raise DataCorrupted(text, path=str(self.path))
 
-    def _check_commits(self) -> None:
-        """LMDB takes the commit with the higher number for the last one, and no sum covers these:
-        damage there could take the last group back. But each commit is one group's."""
-        with self.path.open("rb") as file:
-            pages = [os.pread(file.fileno(), _COMMIT.size, at) for at in (0, self._page_bytes)]
-        (even_count, even), (odd_count, odd) = [_COMMIT.unpack(page) for page in pages]
-        is_pair = abs(even - odd) == 1 or even == odd == 0
-        if not is_pair or even % 2 or even_count != even or odd_count != odd:
-            text = "the last commits to a file of the log contradict each other"
+    def _make_again(self, number: int) -> None:
+        """The commit with this number, which is in doubt."""
+        raw, value = read_last_of(self.path, self._page_bytes, number)
+        key = decode_key(raw, self.path)
+        if key.index != self.next_index:
+            raise damaged("is missing", self.path, self.next_index)
+        decode_group(key, memoryview(value), self.path)
+        self.append(key, value)
+
+    def _check_count(self) -> None:
+        """A damaged page may leave out what is behind it; the engine's own count does not. What is
+        missing before is found, with its place, by whoever walks."""
+        count, found = self._environment.stat()["entries"], self.next_index - self.first_index
+        if found < count:
+            text = f"a file of the log has {found} groups, and should have {count}"
             raise DataCorrupted(text, path=str(self.path))
 
-    def append(self, key: GroupKey, value: bytearray) -> None:
+    def append(self, key: GroupKey, value: bytes | bytearray) -> None:
         """Make a group durable."""
         assert self._room is not None, "an older file of a log is not written"
         if len(value) <= AHEAD_BYTES:  # what is larger makes the file grow: zeros come on top
@@ -152,6 +136,8 @@ class Segment:
                 expected += 1
                 if is_wanted(key):
                     yield key, cursor.value()
+        if expected != self.next_index:
+            raise damaged("is missing", self.path, expected)
 
     @contextmanager
     def _reading(self) -> Iterator["lmdb.Cursor[memoryview]"]:

@@ -128,8 +128,8 @@ def check_failed_flush(_: Path) -> None:
 
 
 def leave_names_to_chance(patch: pytest.MonkeyPatch) -> None:
-    for module in ("log", "log_segments"):
-        patch.setattr(f"dodona_tablets.shell.{module}.sync_folder", lambda _: None)
+    for module in ("dodona._io.folder", "dodona_tablets.shell.log"):
+        patch.setattr(f"{module}.sync_folder", lambda _: None)
 
 
 def check_names(folder: Path) -> None:

@@ -105,7 +105,7 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     write(tmp_path, Put("b", b"1", b"one"))
     environment = raw(tmp_path)
     with environment.begin(write=True) as transaction:
-        transaction.put(b"format\x00version", b"2")
+        transaction.put(b"format\x00version", b"9")
     environment.close()
     with pytest.raises(DataCorrupted, match="format version"):
         MasterStore.open(tmp_path)
@@ -130,4 +130,39 @@ def test_damage_is_found_before_anything_is_served(tmp_path: Path, damage: str) 
             transaction.put(b"tables", value)
     environment.close()
     with pytest.raises(DataCorrupted, match="checksum"):
+        stored(tmp_path)
+
+
+def test_a_store_of_before_there_were_seals_is_sealed(tmp_path: Path) -> None:
+    write(tmp_path, Put("b", b"1", b"one"), Put("b", b"2", b"two"))
+    environment = raw(tmp_path)
+    with environment.begin(write=True) as transaction:
+        transaction.delete(b"format\x00seal")
+        transaction.put(b"format\x00version", b"1")
+    environment.close()
+    assert stored(tmp_path) == [("b", b"1", b"one"), ("b", b"2", b"two")]
+    write(tmp_path, Remove("b", b"1"))
+    assert stored(tmp_path) == [("b", b"2", b"two")]
+
+
+@pytest.mark.parametrize("damage", ["older value", "value gone", "seal gone", "nothing"])
+def test_values_that_are_whole_but_not_the_last_are_refused(tmp_path: Path, damage: str) -> None:
+    """What damaged pages come to that were written whole, but at another time."""
+    name = b"oracle\x00ceiling"
+    write(tmp_path, Put("oracle", b"ceiling", b"1"))
+    with raw(tmp_path) as environment, environment.begin() as transaction:
+        older = transaction.get(name)
+    assert older is not None
+    write(tmp_path, Put("oracle", b"ceiling", b"2"))
+    with raw(tmp_path) as environment, environment.begin(write=True) as transaction:
+        if damage == "older value":
+            transaction.put(name, older)
+        elif damage == "value gone":
+            transaction.delete(name)
+        elif damage == "seal gone":
+            transaction.delete(b"format\x00seal")
+        else:  # but for a transaction that says nothing of it
+            transaction.put(b"format\x00version", b"3")
+            transaction.put(b"format\x00version", b"2")
+    with pytest.raises(DataCorrupted, match="not those of the last transaction"):
         stored(tmp_path)

@@ -165,6 +165,20 @@ def test_what_is_no_key_is_damage(tmp_path: Path) -> None:
     CellLog.open(tmp_path / "another", BYTES_MAX).close()
 
 
+def test_groups_that_are_missing_at_the_end_are_damage(tmp_path: Path) -> None:
+    """A leaf that says it has less than it had: LMDB goes by that, its head counts for itself."""
+    path = tmp_path / LOG_NAME / FIRST_FILE
+    write_file(path, groups_of([[record] for record in RECORDS]))
+    raw = bytearray(path.read_bytes())
+    head = 4096 * (len(RECORDS) % 2)
+    (root,) = struct.unpack_from("<Q", raw, head + 128)
+    (lower,) = struct.unpack_from("<H", raw, 4096 * root + 12)
+    struct.pack_into("<H", raw, 4096 * root + 12, lower - 2)
+    path.write_bytes(raw)
+    with pytest.raises(DataCorrupted, match="has 2 groups, and should have 3"):
+        CellLog.open(tmp_path, BYTES_MAX)
+
+
 def test_what_is_no_file_of_the_engine_is_damage(tmp_path: Path) -> None:
     path = tmp_path / LOG_NAME / FIRST_FILE
     path.parent.mkdir()
@@ -183,13 +197,14 @@ def test_a_file_that_was_never_finished_is_made_anew(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     log.append(RECORDS)
     log.close()
-    (tmp_path / LOG_NAME / "next").write_bytes(b"half of it")
+    unfinished = tmp_path / LOG_NAME / "unfinished"
+    unfinished.write_bytes(b"half of it")
     log = CellLog.open(tmp_path, BYTES_MAX)
     records = [*RECORDS, *[rows(number) for number in range(5)]]
     for record in records[len(RECORDS) :]:
         log.append([record])
     assert list(log.read()) == records
-    assert not (tmp_path / LOG_NAME / "next").exists()
+    assert not unfinished.exists()
     log.close()
 
 

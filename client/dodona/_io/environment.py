@@ -1,0 +1,85 @@
+"""LMDB environments: whole when they are opened, and as durable as they look, or refused.
+
+Owns: what LMDB leaves to its users. It makes a file in one write, which the first commit syncs: a
+crash before that leaves a file that it does not take for its own. A commit whose last write failed
+is taken back in the kernel's memory only, while the disk may have kept it. And of the two heads of
+a file it believes the newer one, whatever that says: heads have no checksum.
+
+For servers: the base install has no LMDB.
+"""
+
+import errno
+import os
+import struct
+from pathlib import Path
+from typing import Any, Final
+
+import lmdb
+
+from dodona._io.folder import make_whole
+from dodona.errors import DataCorrupted, InvalidRequest
+
+# A page's header, then magic, version, address, size, both trees, the last page, the transaction.
+_HEAD: Final = struct.Struct("=16xII120xQ")
+_MAGIC_AND_VERSION: Final = (0xBEEFC0DE, 1)
+_LMDB_FORMAT: Final = 0
+"""That of LMDB 0.9."""
+_DISK_ERRORS: Final = (
+    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM,
+    errno.ENOENT, errno.EMFILE, errno.ENFILE,
+)  # fmt: skip
+
+
+def open_environment(path: Path, map_bytes: int, *, is_read_only: bool = False) -> lmdb.Environment:
+    """Open the file, or make it. What can be read in it is durable, unless it is opened to be read
+    only. The folder is locked: nobody else has the file, and one thread at a time is in it.
+
+    Raises DataCorrupted, InvalidRequest (the disk does not let it be used).
+    """
+    try:
+        make_whole(path, lambda unfinished: _open(unfinished).close())
+        _check_heads(path)
+        environment = _open(path, map_size=map_bytes, readonly=is_read_only, create=False)
+        if not is_read_only:
+            _make_durable(environment)
+    except OSError as error:
+        raise InvalidRequest(f"{path} can't be opened: {error}", path=str(path)) from error
+    except lmdb.Error as error:
+        is_disks = getattr(error, "code", None) in _DISK_ERRORS
+        kind = InvalidRequest if is_disks else DataCorrupted
+        raise kind(f"{path} can't be opened: {error}", path=str(path)) from error
+    return environment
+
+
+def _open(path: Path, **options: Any) -> lmdb.Environment:
+    """Without LMDB's own lock: shared memory, with survivors of killed processes."""
+    return lmdb.open(str(path), subdir=False, lock=False, lib_version=_LMDB_FORMAT, **options)
+
+
+def _make_durable(environment: lmdb.Environment) -> None:
+    """All that the last process left, so that a restart relies on nothing that may go again."""
+    try:
+        environment.sync(True)
+    except BaseException:
+        environment.close()
+        raise
+
+
+def _check_heads(path: Path) -> None:
+    """Commits write the heads by turns. One that is not next to the other is damaged, and whichever
+    LMDB takes may be the wrong one. Files of other versions are LMDB's to judge."""
+    with path.open("rb") as file:
+        page_bytes = os.sysconf("SC_PAGESIZE")
+        heads = [file.read(page_bytes)[: _HEAD.size] for _ in range(2)]
+    if not heads[0]:
+        raise DataCorrupted(f"{path} is empty", path=str(path))  # LMDB would make a new one of it
+    if any(len(head) < _HEAD.size for head in heads):
+        return
+    (*first_kind, first), (*second_kind, second) = map(_HEAD.unpack, heads)
+    if not tuple(first_kind) == tuple(second_kind) == _MAGIC_AND_VERSION:
+        return
+    if abs(first - second) != 1 and (first, second) != (0, 0):
+        raise DataCorrupted(
+            f"the heads of {path} are of transactions {first} and {second}, not of two in a row",
+            path=str(path),
+        )

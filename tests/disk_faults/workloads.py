@@ -1,0 +1,200 @@
+"""What is run while its disk is watched, and how a disk that is found later is judged.
+
+Owns: the list of all workloads. Each is one process's life with one store, and can be lived again
+on what the last life left: it marks what it found, what it is about to write, and what is promised.
+To add one is to write its class and to put it into `WORKLOADS`; whatever files it makes below its
+folder are seen. Must not import: the tracer, or disks.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from disk_faults import stories
+from disk_faults.serving import ServedCell, ServedMaster
+from disk_faults.stores import FOLDER, LOG_BYTES_MAX, Mark, Wrong, read_log, read_store
+from dodona.types import Revision, Timestamp, TransactionId, TreeTransactionId
+from dodona_oracle.core.records import (
+    COMMITS,
+    Item,
+    Put,
+    Record,
+    changes_of,
+    decode_number,
+    encode_number,
+    put_commit,
+)
+from dodona_oracle.shell.store import MasterStore
+from dodona_tablets.core.records import CommittedHere
+from dodona_tablets.core.records import Record as CellRecord
+from dodona_tablets.shell.log import CellLog
+
+
+class Workload(Protocol):
+    """`folder` is the one that is watched; a store makes its own in there."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in summaries."""
+
+    def run(self, folder: Path, seed: int, mark: Mark) -> None:
+        """One life, from opening to closing. Raises what the stores raise."""
+
+    def judge(self, folder: Path, seed: int, marks: Sequence[bytes]) -> None:
+        """Open what is there after these marks. Raises Wrong, and what the stores raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What a disk must hold of a story, and may hold: for each group in order the life that wrote
+    it. Of these groups the first `must` are promised. No two lives write quite the same."""
+
+    lives: tuple[int, ...]
+    must: int
+
+    @classmethod
+    def of(cls, marks: Sequence[bytes]) -> "Promises":
+        lives: list[int] = []
+        must = 0
+        for mark in marks:
+            word, *numbers = mark.split()
+            count = int(numbers[0])
+            if word == b"found":  # what a process has read it relies on, and goes on from there
+                if not must <= count <= len(lives):
+                    raise Wrong(f"a process found {count} groups, not {must} to {len(lives)}")
+                del lives[count:]
+                must = count
+            elif word == b"write":
+                lives[count - 1 :] = [int(numbers[1])]
+            else:
+                assert word == b"durable", mark
+                must = count
+        return cls(tuple(lives), must)
+
+    def check(self, found: Sequence[int] | None) -> None:
+        """These lives' groups were found, whole; or None, something else. Raises Wrong."""
+        if found is None:
+            raise Wrong(f"what was found are no whole groups ({self.must} are promised)")
+        if len(found) < self.must:
+            raise Wrong(f"found {len(found)} groups, but {self.must} are promised")
+        if tuple(found) != self.lives[: len(found)]:
+            raise Wrong(f"found groups of {found}, but written were those of {self.lives}")
+
+
+def _live(
+    append: Callable[[Any], None], group_of: Callable[[int, int], Any], numbers: range, mark: Mark
+) -> None:
+    """Go on with a story by these groups."""
+    life = time.monotonic_ns()
+    mark(b"found %d" % (numbers.start - 1))
+    for number in numbers:
+        mark(b"write %d %d" % (number, life))
+        append(group_of(number, life))
+        mark(b"durable %d" % number)
+
+
+class CellLogStory:
+    """Groups of a cell's records, appended to its log."""
+
+    name = "log of a cell"
+
+    def run(self, folder: Path, seed: int, mark: Mark) -> None:
+        log = CellLog.open(folder / FOLDER, LOG_BYTES_MAX)
+        groups = stories.cell_groups(seed)
+        found = _lives_in(list(log.read()), groups)
+        assert found is not None, "these are no whole groups"
+        _live(
+            log.append,
+            lambda number, life: (_cell_marker(life), *groups[number - 1]),
+            range(len(found) + 1, len(groups) + 1),
+            mark,
+        )
+        log.close()
+
+    def judge(self, folder: Path, seed: int, marks: Sequence[bytes]) -> None:
+        found = _lives_in(read_log(folder), stories.cell_groups(seed))
+        Promises.of(marks).check(found)
+
+
+def _cell_marker(life: int) -> CommittedHere:
+    """A record that says who wrote the group that it begins, and means nothing."""
+    return CommittedHere(TransactionId(life), Timestamp(1), ())
+
+
+def _lives_in(records: list[CellRecord], groups: stories.CellGroups) -> list[int] | None:
+    """Of each group in these records the life; None if they are no whole groups."""
+    lives: list[int] = []
+    at = 0
+    while at < len(records) and len(lives) < len(groups):
+        first, group = records[at], groups[len(lives)]
+        end = at + 1 + len(group)
+        if not isinstance(first, CommittedHere) or records[at + 1 : end] != list(group):
+            return None
+        lives.append(first.transaction)
+        at = end
+    return lives if at == len(records) else None
+
+
+class MasterStoreStory:
+    """Groups of a master's records, put into its store."""
+
+    name = "store of a master"
+
+    def run(self, folder: Path, seed: int, mark: Mark) -> None:
+        store = MasterStore.open(folder / FOLDER)
+        groups = stories.master_groups(seed)
+        number, _ = _marked_in(store.items())
+        _live(
+            store.append,
+            lambda number, life: (*_master_markers(number, life), *groups[number - 1]),
+            range(number + 1, len(groups) + 1),
+            mark,
+        )
+        store.close()
+
+    def judge(self, folder: Path, seed: int, marks: Sequence[bytes]) -> None:
+        items = read_store(folder)
+        number, life = _marked_in(items)
+        promises = Promises.of(marks)
+        groups = stories.master_groups(seed)
+        markers = _master_markers(number, life) if number else ()
+        is_whole = items == _items_after([*groups[:number], markers])
+        promises.check([*promises.lives[: number - 1], life][:number] if is_whole else None)
+
+
+_NUMBER: Final = Revision(1)
+_LIFE: Final = Revision(2)
+
+
+def _master_markers(number: int, life: int) -> tuple[Put, Put]:
+    """Records that say which group was written last, and by whom, and mean nothing."""
+    return (
+        put_commit(_NUMBER, TreeTransactionId(number)),
+        put_commit(_LIFE, TreeTransactionId(life)),
+    )
+
+
+def _marked_in(items: Iterable[Item]) -> tuple[int, int]:
+    """The last group's number and life; zeros without any."""
+    commits = {key: decode_number(value) for bucket, key, value in items if bucket == COMMITS}
+    return commits.get(encode_number(_NUMBER), 0), commits.get(encode_number(_LIFE), 0)
+
+
+def _items_after(groups: Iterable[Sequence[Record]]) -> list[Item]:
+    values: dict[tuple[str, bytes], bytes] = {}
+    for change in (it for group in groups for record in group for it in changes_of(record)):
+        if isinstance(change, Put):
+            values[change.bucket, change.key] = change.value
+        else:
+            values.pop((change.bucket, change.key), None)
+    return sorted((*name, value) for name, value in values.items())
+
+
+WORKLOADS: Final[tuple[Workload, ...]] = (
+    CellLogStory(),
+    MasterStoreStory(),
+    ServedCell(),
+    ServedMaster(),
+)
