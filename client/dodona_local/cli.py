@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from dodona_local.backup import Manifest
 
 MASTER_URL: Final = "http://127.0.0.1:8500"
+WHAT_TO_DO: Final = (
+    "Do not start servers on it, and keep it as it is: what is damaged can't be served. Go on with "
+    "a copy of the folder from before, or with a backup (dodona restore)."
+)
 
 application = typer.Typer(
     add_completion=False,
@@ -128,7 +132,7 @@ def backup(
     with _errors_in_one_sentence():
         require_extras("server")
         from dodona_local.backup import back_up
-        from dodona_local.backup.screen import Screen
+        from dodona_local.progress_screen import Screen
 
         if data_dir is not None and not data_dir.is_dir():
             raise InvalidRequest(f"there is no embedded database in {data_dir}")
@@ -150,11 +154,34 @@ def restore(
     with _errors_in_one_sentence():
         require_extras("server")
         from dodona_local.backup import restore
-        from dodona_local.backup.screen import Screen
+        from dodona_local.progress_screen import Screen
 
         with _client(url, data_dir) as db, Screen() as screen:
             made = restore(db, path, tables or None, progress=screen)
         _say(f"{_counts(made)} restored, as of {made.time}")
+
+
+@application.command()
+def check(
+    path: Annotated[
+        Path,
+        typer.Argument(help="Folder of a cluster, an embedded database, one server, or a backup."),
+    ],
+) -> None:
+    """Read all of a folder that nobody uses, and say what is there and whether it is sound."""
+    with _errors_in_one_sentence():
+        require_extras("server")
+        from dodona_local.checking import check_folder
+        from dodona_local.progress_screen import Screen, show_table
+
+        with Screen() as screen:
+            found = check_folder(path, screen)
+        show_table(("part", "what it has", ""), [part.columns for part in found])
+        for damage in (damage for part in found for damage in part.damages):
+            _warn(f"dodona: {damage}")
+        if any(part.damages for part in found):
+            _warn(WHAT_TO_DO)
+            raise typer.Exit(1)
 
 
 def _counts(manifest: "Manifest") -> str:

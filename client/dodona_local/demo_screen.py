@@ -1,6 +1,6 @@
 """What the demonstration looks like: headings, live bars and tables, or plain lines in a pipe.
 
-Owns: every printed word's form; `rich` is used here and nowhere else. On a terminal a bar moves; in
+Owns: the form of every word that the demonstration prints. On a terminal a bar moves; in
 a pipe or a log the same step is one line when it ends, so that nothing is repeated.
 """
 

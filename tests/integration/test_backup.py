@@ -14,8 +14,8 @@ import pytest
 import dodona
 import dodona.aio
 from dodona_local.backup import back_up, restore
-from dodona_local.backup.streams import Progress
 from dodona_local.launcher import LocalCluster
+from dodona_local.progress import Progress
 
 pytestmark = pytest.mark.integration
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import lmdb
+from lmdb.verify import VerifyError, verify
 
 from dodona._io.folder import make_whole
 from dodona.errors import DataCorrupted, InvalidRequest
@@ -83,3 +84,15 @@ def _check_heads(path: Path) -> None:
             f"the heads of {path} are of transactions {first} and {second}, not of two in a row",
             path=str(path),
         )
+
+
+def verify_pages(path: Path) -> None:
+    """Look at all pages of a file that nobody has open: structure, order, what is free. Raises
+    DataCorrupted."""
+    try:
+        complaints = verify(str(path))  # type: ignore[no-untyped-call]  # it has no types
+    except VerifyError as error:
+        complaints = [str(error)]
+    if complaints:
+        text = f"{path} is damaged in {len(complaints)} places: {complaints[0]}"
+        raise DataCorrupted(text, path=str(path))

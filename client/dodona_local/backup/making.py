@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from dodona._core.arrow import arrow_schema
 from dodona._core.tables import TableInfo
+from dodona._io.folder import sync_folder
 from dodona.client import Client
 from dodona.errors import InvalidRequest, TableNotMounted, Unavailable
 from dodona.snapshot import Snapshot
@@ -31,11 +32,11 @@ from dodona_local.backup.manifest import (
     SavedTable,
     is_unfinished,
     parents_of,
-    sync_folder,
     write_manifest,
 )
 from dodona_local.backup.parts import write_parts
-from dodona_local.backup.streams import Bound, Progress, Stop, ranges_of, run_all
+from dodona_local.backup.streams import Bound, Stop, ranges_of, run_all
+from dodona_local.progress import Progress
 from dodona_oracle.core.attributes import system_names
 
 READABLE: Final = ("mounted", "frozen")

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from dodona._io.folder import sync_folder
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona.schema import Column
 from dodona.types import Atomicity, Timestamp
@@ -174,7 +175,7 @@ def is_unfinished(folder: Path) -> bool:
 
 
 def _damaged(path: Path, reason: str) -> DataCorrupted:
-    return DataCorrupted(f"{path} is damaged, {reason}: nothing was restored")
+    return DataCorrupted(f"{path} is damaged: {reason}")
 
 
 # ---- the other files
@@ -194,7 +195,7 @@ def verify_parts(folder: Path, parts: Sequence[Part], advance: Callable[[int], N
                 digest.update(block)
                 advance(len(block))
         except FileNotFoundError:
-            raise DataCorrupted(f"{path} is missing: nothing was restored") from None
+            raise DataCorrupted(f"{path} is missing") from None
         except OSError as error:
             raise DataCorrupted(f"{path} can't be read: {error.strerror}") from error
         if digest.hexdigest() != part.sha256:
@@ -205,12 +206,3 @@ def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while block := file.read(READ_BYTES):
             yield block
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names of the files in it durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -37,8 +37,9 @@ from dodona_local.backup.manifest import (
     verify_parts,
 )
 from dodona_local.backup.parts import read_part
-from dodona_local.backup.streams import Bound, Progress, Stop, ranges_of, run_all
+from dodona_local.backup.streams import Bound, Stop, ranges_of, run_all
 from dodona_local.errors import RestoreFailed
+from dodona_local.progress import Progress
 
 LOAD_ATTEMPTS_MAX: Final = 5
 """Of one file: loading it again changes nothing but its rows' timestamps."""
@@ -68,7 +69,10 @@ def restore(
         manifest = manifest.only(paths)
     _check_places(db, manifest)
     watcher.begin("verifying", sum(it.size_bytes for it in manifest.parts), "bytes")
-    verify_parts(place, manifest.parts, watcher.advance)
+    try:
+        verify_parts(place, manifest.parts, watcher.advance)
+    except DataCorrupted as error:
+        raise DataCorrupted(f"{error.message}: nothing was restored") from error
     staging = f"//restore-{db.generate_timestamp()}"
     tables = [_Staged(it, f"{staging}/{at:05}") for at, it in enumerate(manifest.tables)]
     with _removed_if_it_fails(db, staging):

@@ -17,16 +17,6 @@ Result = TypeVar("Result")
 Bound = tuple[Any, ...] | None
 
 
-class Progress:
-    """Who watches. This one looks away. `advance` may be called by any thread."""
-
-    def begin(self, name: str, total: int | None, unit: str) -> None:
-        """A step begins; the one before it has ended. None: nobody knows how much there is."""
-
-    def advance(self, count: int) -> None:
-        """So much more is done: less, where something is done again."""
-
-
 class Stopped(Exception):
     """Another stream failed, or somebody interrupted: this one's end means nothing."""
 

@@ -66,15 +66,7 @@ class MasterStore:
 
     def items(self) -> Iterator[Item]:
         """All that is stored. Raises DataCorrupted. Not to be mixed with `append`."""
-        with self._environment.begin() as transaction:
-            total = 0
-            for name, stored in transaction.cursor():
-                if name not in (_version_key, _seal_key):
-                    yield _decode(name, stored)
-                    total += _digest(name, stored)
-            if transaction.get(_seal_key) != _seal_of(transaction, total):
-                text = "the stored values are not those of the last transaction: pages are damaged"
-                raise DataCorrupted(text, path=str(self._folder.path))
+        return read_items(self._environment, self._folder.path)
 
     def append(self, records: Sequence[Record]) -> None:
         """Make the records durable, all or none. Blocks until they are."""
@@ -133,6 +125,19 @@ class MasterStore:
                 )
 
 
+def read_items(environment: lmdb.Environment, path: Path) -> Iterator[Item]:
+    """All that is stored. Raises DataCorrupted, naming `path`."""
+    with environment.begin() as transaction:
+        total = 0
+        for name, stored in transaction.cursor():
+            if name not in (_version_key, _seal_key):
+                yield _decode(name, stored, path)
+                total += _digest(name, stored)
+        if transaction.get(_seal_key) != _seal_of(transaction, total):
+            text = "the stored values are not those of the last transaction: pages are damaged"
+            raise DataCorrupted(text, path=str(path))
+
+
 def _open_environment(path: Path, map_bytes_max: int) -> lmdb.Environment:
     map_bytes = min(map_bytes_max, MAP_BYTES_FIRST)
     if path.exists():
@@ -153,9 +158,9 @@ def _checksum(name: bytes, value: bytes) -> bytes:
     return zlib.crc32(value, zlib.crc32(name)).to_bytes(_checksum_bytes, "big")
 
 
-def _decode(name: bytes, stored: bytes) -> Item:
+def _decode(name: bytes, stored: bytes, path: Path) -> Item:
     value = stored[_checksum_bytes:]
     bucket, separator, key = name.partition(b"\x00")
     if not separator or _checksum(name, value) != stored[:_checksum_bytes]:
-        raise DataCorrupted("a stored value fails its checksum", key=name)
+        raise DataCorrupted("a stored value fails its checksum", path=str(path), key=name)
     return bucket.decode(), key, value

@@ -85,8 +85,7 @@ class ChunkFiles:
     def remove_orphans(self, known: Container[int]) -> list[int]:
         """Remove the chunks that are not among the `known` ones, at a start, before anything is
         written: what a crash left behind. Returns their numbers. Raises OSError."""
-        numbers = {int(found[1]) for found in map(_NAME.fullmatch, os.listdir(self.path)) if found}
-        orphans = sorted(number for number in numbers if number not in known)
+        orphans = sorted(number for number in numbers_in(self.path) if number not in known)
         for number in orphans:
             self.remove(number)
         return orphans
@@ -101,6 +100,11 @@ class ChunkFiles:
 
     def _paths(self, number: int) -> tuple[Path, Path]:
         return _paths(self.path, number)
+
+
+def numbers_in(path: Path) -> set[int]:
+    """The numbers of the chunks in this folder, of those too that are not whole."""
+    return {int(found[1]) for found in map(_NAME.fullmatch, os.listdir(path)) if found}
 
 
 def verify_chunk(path: Path, number: int) -> ChunkInfo:

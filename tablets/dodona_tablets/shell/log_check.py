@@ -1,27 +1,37 @@
 """A look at every byte of a log that nobody has open: what an operator asks for in doubt.
 
-Owns: `verify_log`. It is slower than a recovery and trusts less: each file's pages are checked
-before the engine touches any, and groups that a recovery would pass over are decoded too. Changes
-nothing.
+Owns: `verify_log`, and reading a log without taking it. It is slower than a recovery and trusts
+less: each file's pages are checked before the engine touches any, and groups that a recovery would
+pass over are decoded too. Changes nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-from lmdb.verify import VerifyError, verify
 
-from dodona._io.folder import lock_folder
-from dodona.errors import DataCorrupted, InvalidRequest
+from dodona._io.environment import verify_pages
+from dodona.errors import DataCorrupted
+from dodona_tablets.core.records import Record
 from dodona_tablets.shell.log import LOG_NAME
 from dodona_tablets.shell.log_groups import CHECKPOINT, decode_group
-from dodona_tablets.shell.log_reading import connected
+from dodona_tablets.shell.log_reading import connected, read
 from dodona_tablets.shell.log_segments import FIRST_INDEX, Place, Segment, find_segments
+
+Begin = Callable[[str, int], Callable[[int], None]]
+"""Called when a step begins, with its name and how many bytes it has; what it returns is called as
+bytes are done, with how many."""
+
+
+def unwatched(_step: str, _total_bytes: int) -> Callable[[int], None]:
+    """Nobody wants to know how far it is."""
+    return lambda _done_bytes: None
 
 
 class LogSummary(msgspec.Struct, frozen=True):
     """What a sound log has."""
 
+    file_count: int
     first_index: int
     """Of its groups, of which some may have been left over by a truncation."""
     group_count: int
@@ -31,52 +41,46 @@ class LogSummary(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-def verify_log(path: str | Path) -> LogSummary:
-    """Check the log in this data folder: pages, order, checksums, records.
-
-    Raises DataCorrupted with the file, and with the group and the position of its bytes where they
-    are known; FolderInUse, InvalidRequest.
-    """
-    folder = Path(path)
-    if not find_segments(folder / LOG_NAME):
-        raise InvalidRequest(f"there is no log in {folder}", path=str(folder))
-    lock = lock_folder(folder)
-    try:
-        return _verify(find_segments(folder / LOG_NAME))
-    finally:
-        lock.close()
-
-
-def _verify(places: Sequence[Place]) -> LogSummary:
+def verify_log(folder: Path, begin: Begin = unwatched) -> LogSummary:
+    """Check the log in this data folder, which is there and locked: pages, order, checksums,
+    records. Raises DataCorrupted with the file, and with the group and the position of its bytes
+    where they are known."""
+    places = find_segments(folder / LOG_NAME)
+    advance = begin("log", sum(it.path.stat().st_size for it in places))
     group_count = record_count = checkpoint_count = size_bytes = 0
-    for segment in connected(_opened(places)):
+    for segment in connected(_verified(places)):
         size_bytes += segment.size_bytes
         for key, value in segment.walk(lambda _: True):
             group_count += 1
             record_count += len(decode_group(key, value, segment.path))
             checkpoint_count += bool(key.flags & CHECKPOINT)
+        advance(segment.path.stat().st_size)
     first_index = places[0].first_index
     if first_index != FIRST_INDEX and checkpoint_count == 0:
         text = "the log has neither its beginning nor a checkpoint"
         raise DataCorrupted(text, path=str(places[0].path))
-    return LogSummary(first_index, group_count, record_count, checkpoint_count, size_bytes)
+    return LogSummary(
+        len(places), first_index, group_count, record_count, checkpoint_count, size_bytes
+    )
+
+
+def read_log(folder: Path, *, is_survey: bool = False) -> Iterator[Record]:
+    """What a recovery reads, in order: see `log_reading.read`. Raises DataCorrupted."""
+    places = find_segments(folder / LOG_NAME)
+    for _, record in read(_opened(places), is_survey=is_survey):
+        yield record
+
+
+def _verified(places: Sequence[Place]) -> Iterator[Segment]:
+    for place in places:
+        verify_pages(place.path)
+        yield from _opened([place])
 
 
 def _opened(places: Sequence[Place]) -> Iterator[Segment]:
     for place in places:
-        _verify_pages(place.path)
         segment = Segment(*place, is_last=False)
         try:
             yield segment
         finally:
             segment.close()
-
-
-def _verify_pages(path: Path) -> None:
-    try:
-        complaints = verify(str(path))  # type: ignore[no-untyped-call]  # it has no types
-    except VerifyError as error:
-        complaints = [str(error)]
-    if complaints:
-        text = f"a file of the log is damaged in {len(complaints)} places: {complaints[0]}"
-        raise DataCorrupted(text, path=str(path))

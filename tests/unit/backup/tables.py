@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.ipc
 
 from dodona.client import Client
-from dodona_local.backup.streams import Progress
+from dodona_local.progress import Progress
 
 Row = dict[str, Any]
 

@@ -182,7 +182,6 @@ def test_unsound_files_are_named(folder: Path, content: bytes | None, reason: st
     with pytest.raises(DataCorrupted, match=reason) as caught:
         verify_parts(folder, MANIFEST.parts, lambda _: None)
     assert str(path) in caught.value.message
-    assert "nothing was restored" in caught.value.message
 
 
 # ---- some tables

@@ -1,7 +1,8 @@
-"""How a backup or a restore shows its progress: a bar on a terminal, nothing in a pipe."""
+"""How long work shows its progress: a bar on a terminal, nothing in a pipe."""
 
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -16,9 +17,13 @@ from rich.progress import (
 from rich.progress import (
     Progress as Bars,
 )
+from rich.table import Table
 from rich.text import Text
 
-from dodona_local.backup.streams import Progress
+from dodona_local.progress import Progress
+
+PIPE_WIDTH: Final = 120
+"""Columns to use where no terminal says how wide it is."""
 
 
 class _Count(ProgressColumn):
@@ -61,3 +66,12 @@ class Screen(Progress):
     def advance(self, count: int) -> None:
         assert self._task is not None, "a step has begun"
         self._bars.advance(self._task, count)
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """To standard output. Long texts go on in the next line."""
+    table = Table(*headings, box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(it) for it in row))
+    console = Console()
+    console.print(table, width=None if console.is_terminal else PIPE_WIDTH)

@@ -1,0 +1,129 @@
+"""`dodona check`: what a data folder has, and whether every byte of it is as it was written.
+
+Owns: which parts a folder is made of (a cluster's or an embedded database's: a master and nodes;
+one server's; a backup), and one line for each. How a part is verified is its owner's. All parts
+are looked at, whatever is wrong with one. Changes nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dodona._io.folder import LOCK_NAME, lock_folder
+from dodona.errors import DataCorrupted, InvalidRequest
+from dodona_local.backup.manifest import (
+    MANIFEST_NAME,
+    is_unfinished,
+    read_manifest,
+    verify_parts,
+)
+from dodona_local.progress import Progress
+from dodona_oracle.shell.checking import verify_master
+from dodona_oracle.shell.store import FILE_NAME
+from dodona_tablets.shell.checking import verify_cell
+from dodona_tablets.shell.log import LOG_NAME
+
+MIB: Final = 1 << 20
+
+
+class CheckedPart(NamedTuple):
+    """One part of a folder. Sound, unless there are `damages`."""
+
+    name: str
+    contents: str
+    damages: tuple[DataCorrupted, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        """For a table."""
+        return self.name, self.contents, f"{len(self.damages)} damaged" if self.damages else "sound"
+
+
+class _Part(NamedTuple):
+    """A folder, and what can be said of it. `describe` raises DataCorrupted."""
+
+    name: str
+    path: Path
+    describe: Callable[[Path, Progress], CheckedPart]
+
+
+def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPart]:
+    """Check whatever Dodona has in this folder.
+
+    Raises InvalidRequest (there is nothing of Dodona's), FolderInUse.
+    """
+    parts = list(_parts_of(path))
+    if not parts:
+        raise InvalidRequest(
+            f"there is nothing to check in {path}: no {FILE_NAME} of a master, no {LOG_NAME} of a "
+            f"node, no {MANIFEST_NAME}, and no folder with one of these",
+            path=str(path),
+        )
+    with ExitStack() as stack:
+        if parts[0].path != path and (path / LOCK_NAME).exists():
+            stack.callback(lock_folder(path).close)
+        return [_check(part, progress or Progress()) for part in parts]
+
+
+def _parts_of(path: Path) -> Iterator[_Part]:
+    folders = [path, path / "master", *sorted(path.glob("node-*"), key=_number)]
+    for folder in folders:
+        name = folder.name if folder != path else path.resolve().name
+        if (folder / FILE_NAME).exists():
+            yield _Part(name, folder, _master)
+        if (folder / LOG_NAME).is_dir():
+            yield _Part(name, folder, _cell)
+    if (path / MANIFEST_NAME).exists() or is_unfinished(path):
+        yield _Part(path.resolve().name, path, _backup)
+
+
+def _number(node: Path) -> tuple[int, str]:
+    suffix = node.name.removeprefix("node-")
+    return (int(suffix), "") if suffix.isdecimal() else (-1, suffix)
+
+
+def _check(part: _Part, progress: Progress) -> CheckedPart:
+    try:
+        return part.describe(part.path, progress)._replace(name=part.name)
+    except DataCorrupted as error:
+        return CheckedPart(part.name, "not known", (error,))
+
+
+def _master(folder: Path, progress: Progress) -> CheckedPart:
+    progress.begin("master", None, "values")
+    found = verify_master(folder)
+    return CheckedPart(
+        "",
+        f"master: {found.table_count:,} tables, {found.tablet_count:,} tablets, "
+        f"{found.cell_count:,} cells; no timestamp above {found.ceiling}",
+    )
+
+
+def _cell(folder: Path, progress: Progress) -> CheckedPart:
+    def begin(step: str, total_bytes: int) -> Callable[[int], None]:
+        progress.begin(f"{folder.name}: {step}", total_bytes, "bytes")
+        return progress.advance
+
+    found = verify_cell(folder, begin)
+    leftovers = f"; {found.leftover_count:,} that a crash left over" * bool(found.leftover_count)
+    return CheckedPart(
+        "",
+        f"cell: {found.tablet_count:,} tablets; log of {found.log.file_count:,} files, "
+        f"{found.log.group_count:,} groups, {found.log.size_bytes / MIB:,.1f} MiB; "
+        f"{found.chunk_count:,} chunks, {found.version_count:,} versions, "
+        f"{found.chunk_bytes / MIB:,.1f} MiB{leftovers}",
+        found.damages,
+    )
+
+
+def _backup(folder: Path, progress: Progress) -> CheckedPart:
+    manifest = read_manifest(folder)
+    size_bytes = sum(part.size_bytes for part in manifest.parts)
+    progress.begin("backup", size_bytes, "bytes")
+    verify_parts(folder, manifest.parts, progress.advance)
+    return CheckedPart(
+        "",
+        f"backup: {len(manifest.tables):,} tables, {manifest.row_count:,} rows, "
+        f"{size_bytes / MIB:,.1f} MiB, as of {manifest.time}",
+    )

@@ -1,0 +1,51 @@
+"""A look at every byte of a master's store that nobody has open.
+
+Owns: `verify_master`. Changes nothing.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from dodona._io.environment import open_environment, verify_pages
+from dodona._io.folder import lock_folder
+from dodona.errors import InvalidRequest
+from dodona.types import Timestamp
+from dodona_oracle.core.records import state_from_items
+from dodona_oracle.shell.store import FILE_NAME, read_items
+
+
+class MasterSummary(msgspec.Struct, frozen=True):
+    """What a sound store has."""
+
+    table_count: int
+    tablet_count: int
+    cell_count: int
+    ceiling: Timestamp
+    """No timestamp was given out above it."""
+    size_bytes: int
+
+
+def verify_master(folder: Path) -> MasterSummary:
+    """Check a master's data folder: pages, checksums, and that all values are those of the last
+    transaction and are understood.
+
+    Raises DataCorrupted, InvalidRequest (there is no store), FolderInUse.
+    """
+    path = folder / FILE_NAME
+    if not path.exists():
+        raise InvalidRequest(f"there is no master's store in {folder}", path=str(folder))
+    lock = lock_folder(folder)
+    try:
+        verify_pages(path)
+        with open_environment(path, path.stat().st_size, is_read_only=True) as environment:
+            state = state_from_items(read_items(environment, path))
+    finally:
+        lock.close()
+    return MasterSummary(
+        len(state.tables),
+        sum(len(table.tablets) for table in state.tables),
+        len(state.cells),
+        state.ceiling,
+        path.stat().st_size,
+    )

@@ -1,0 +1,94 @@
+"""A look at every byte of a cell's data folder that nobody has open: log and chunks, one by one
+and together.
+
+Owns: `verify_cell`. The log says which chunks there have to be, and what each has to be like; what
+lies there beside them is of work that a crash ended. Damage to one chunk does not keep the others
+from being looked at. Changes nothing.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from dodona._io.folder import lock_folder
+from dodona.errors import DataCorrupted, InvalidRequest
+from dodona.types import CellId
+from dodona_tablets.core.chunks.info import ChunkInfo
+from dodona_tablets.core.node import NodeCore
+from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in, verify_chunk
+from dodona_tablets.shell.log import LOG_NAME
+from dodona_tablets.shell.log_check import Begin, LogSummary, read_log, unwatched, verify_log
+from dodona_tablets.shell.log_segments import find_segments
+
+_SOME_CELL = CellId(0)
+"""What a log has does not depend on whose it is."""
+
+
+class CellSummary(msgspec.Struct, frozen=True):
+    """What a cell's folder has. Sound, unless there are `damages`."""
+
+    log: LogSummary
+    tablet_count: int
+    chunk_count: int
+    version_count: int
+    """In chunks."""
+    chunk_bytes: int
+    leftover_count: int
+    """Chunks that the log does not name: the next start removes them."""
+    damages: tuple[DataCorrupted, ...]
+    """Of chunks."""
+
+
+def verify_cell(folder: Path, begin: Begin = unwatched) -> CellSummary:
+    """Check a cell's data folder.
+
+    Raises DataCorrupted if the log is damaged, with the file, and with the group and the position
+    of its bytes where they are known; InvalidRequest (there is no log), FolderInUse.
+    """
+    if not find_segments(folder / LOG_NAME):
+        raise InvalidRequest(f"there is no log in {folder}", path=str(folder))
+    lock = lock_folder(folder)
+    try:
+        log = verify_log(folder, begin)
+        core = _replayed(folder)
+        needed = core.chunks_needed()
+        chunk_bytes = sum(info.size_bytes for info in needed.values())
+        advance = begin("chunks", chunk_bytes)
+        found = [_verify(folder / CHUNKS_NAME, info, advance) for info in needed.values()]
+        leftovers = set(numbers_in(folder / CHUNKS_NAME)) - set(needed)
+        return CellSummary(
+            log,
+            len(core.cell.tablets),
+            len(needed),
+            sum(info.row_count for info in needed.values()),
+            chunk_bytes,
+            len(leftovers),
+            tuple([it for it in found if it is not None]),
+        )
+    finally:
+        lock.close()
+
+
+def _replayed(folder: Path) -> NodeCore:
+    core = NodeCore(_SOME_CELL, "offline")
+    for record in read_log(folder, is_survey=True):
+        core.foresee(record)
+    for record in read_log(folder):
+        core.replay(record)
+    return core
+
+
+def _verify(
+    folder: Path, wanted: ChunkInfo, advance: Callable[[int], None]
+) -> DataCorrupted | None:
+    try:
+        found = verify_chunk(folder, wanted.number)
+    except DataCorrupted as error:
+        return error
+    finally:
+        advance(wanted.size_bytes)
+    if found == wanted:
+        return None
+    text = "a chunk is not the one that the log has attached"
+    return DataCorrupted(text, path=str(folder), chunk=wanted.number)
