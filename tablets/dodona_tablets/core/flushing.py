@@ -128,11 +128,7 @@ class Flushing:
         if tablet.active.rows:
             self.rotate(tablet)
         self._start()
-        if tablet.stores.unflushed:
-            return False
-        for store in list(tablet.stores.passive):
-            self._bury(tablet.stores.drop(store.number))
-        return True
+        return not tablet.stores.unflushed
 
     def drain(self) -> bool:
         """→ whether chunks have all rows of the cell; makes it so."""
@@ -194,6 +190,11 @@ class Flushing:
         return None if tablet.stores.unflushed else tablet
 
     # The end of stores
+
+    def drop_all(self, tablet: Tablet) -> None:
+        """Of a tablet that is settled, and that nobody goes on with who could meet a conflict."""
+        for store in list(tablet.stores.passive):
+            self._bury(tablet.stores.drop(store.number))
 
     def _drop_unneeded(self, tablet: Tablet, needed: Timestamp) -> None:
         stores = tablet.stores

@@ -239,6 +239,7 @@ class Mounting:
         number = tablet.assignment.tablet
         if tablet.is_closing:
             tablet.unmount()
+            self._flushing.drop_all(tablet)
             self._cell.append(TabletUnmounted(number))
             self.send_heartbeat()
         elif tablet.is_freezing:

@@ -60,6 +60,19 @@ def prepared(bench: Bench) -> tuple[Any, Any]:
     return start, max(it.timestamp for it in answers if isinstance(it, Prepared))
 
 
+def test_who_began_before_a_freeze_meets_the_conflicts_of_before_it_afterwards() -> None:
+    """Its rows are in a chunk by then, and conflicts are looked for in memory."""
+    bench = Bench()
+    loser = bench.begin()
+    bench.commit(put(1, 1))
+    bench.assign(CELL, FROZEN)
+    assert bench.nodes[CELL].cell.tablets[ATOMIC].stores.chunks
+    bench.assign(CELL, OPEN)
+    route = bench.commit_one(loser, put(1, 2))
+    bench.answer_oracle()
+    assert failure(bench.answer(route)).kind == "transaction_conflict"
+
+
 def test_a_frozen_tablet_is_read_and_not_written() -> None:
     bench = Bench()
     bench.commit(put(1, 1))
