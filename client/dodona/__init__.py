@@ -20,6 +20,7 @@ from dodona.client import Client, Transaction, connect, open
 from dodona.errors import (
     CommitOutcomeUnknown,
     DataCorrupted,
+    DiskFull,
     DodonaError,
     FolderInUse,
     InvalidRequest,
@@ -63,6 +64,7 @@ __all__ = [
     "Column",
     "CommitOutcomeUnknown",
     "DataCorrupted",
+    "DiskFull",
     "DodonaError",
     "FolderInUse",
     "InvalidRequest",

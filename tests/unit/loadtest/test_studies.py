@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -283,11 +284,20 @@ def _is_running(pid: int) -> bool:
 
 
 def test_private_memory_is_what_a_process_has_for_itself() -> None:
-    before = private_memory_bytes(os.getpid())
-    ballast = os.urandom(32 << 20)
-    grown = private_memory_bytes(os.getpid()) - before
-    assert (24 << 20) < grown < (48 << 20)
-    assert len(ballast) == 32 << 20
+    """Of a process that has done nothing else: what others here free and touch would be in it."""
+    program = "import os; ballast = os.urandom(int(input()) << 20); print(len(ballast)); input()"
+
+    def measure(ballast_mib: int) -> int:
+        with Popen([sys.executable, "-c", program], stdin=PIPE, stdout=PIPE, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(ballast_mib, file=process.stdin, flush=True)
+            assert process.stdout.readline() == f"{ballast_mib << 20}\n"
+            found = private_memory_bytes(process.pid)
+            print(file=process.stdin, flush=True)
+            return found
+
+    assert (30 << 20) < measure(32) - measure(0) < (34 << 20)
 
 
 def test_a_stopwatch_reads_both_clocks() -> None:

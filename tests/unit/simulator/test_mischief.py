@@ -16,7 +16,7 @@ from simulator.world import World
 SECONDS = 15
 SEEDS_MIN, SEEDS_MAX = 24, 96
 """Writers wait for each other in one run of a dozen."""
-DRAWS = 200
+DRAWS = 5_000
 
 
 class OneTrack(Imp):
