@@ -241,9 +241,11 @@ class Cores:
 
     def close(self) -> None:
         """Close the stores. Everything that was said to be durable is."""
-        self._jobs.close()
-        self._store.close()
-        self._log.close()
+        try:
+            self._jobs.close()
+        finally:
+            self._store.close()
+            self._log.close()
 
     def _deadline_us(self) -> int:
         master_us = self._master.next_deadline()

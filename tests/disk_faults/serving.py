@@ -7,7 +7,7 @@ seed does not fix the order of events: threads and clocks have a part in it.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -84,14 +84,9 @@ class ServedCell:
     def judge(self, folder: Path, seed: int, marks: Sequence[bytes]) -> None:
         records = read_log(folder)
         found = _numbers_in(records)
-        told = _told(marks)
-        if missing := told["had"] - found:
-            raise Wrong(f"answered, and not there: {sorted(missing)} ({len(found)} are)")
-        if alien := found - told["asked"]:
-            raise Wrong(f"there, but never asked for: {sorted(alien)}")
+        prepared = {it.transaction for it in records if isinstance(it, PreparedHere)}
         decided = {it.transaction for it in records if isinstance(it, CommitDecided)}
-        if missing := told["decided"] - decided:
-            raise Wrong(f"decided, and not there: {sorted(missing)}")
+        check_told(marks, found, prepared - decided)
 
 
 class ServedMaster:
@@ -116,6 +111,18 @@ class ServedMaster:
             raise Wrong(f"tables are there, but nobody asked for them: {sorted(alien)}")
 
 
+def check_told(marks: Iterable[bytes], found: set[int], undecided: Collection[int]) -> None:
+    """What a cell has, against what it said: of which requests there are rows, and which prepared
+    transactions have no decision. Raises Wrong."""
+    told = _told(marks)
+    if missing := told["had"] - found:
+        raise Wrong(f"answered, and not there: {sorted(missing)} ({len(found)} are)")
+    if alien := found - told["asked"]:
+        raise Wrong(f"there, but never asked for: {sorted(alien)}")
+    if missing := told["decided"].intersection(undecided):
+        raise Wrong(f"decided, and only prepared: {sorted(missing)}")
+
+
 def _told(marks: Iterable[bytes]) -> dict[str, set[int]]:
     told: dict[str, set[int]] = {"asked": set(), "had": set(), "decided": set(), "issued": set()}
     for mark in marks:
@@ -132,7 +139,7 @@ def _new_number() -> int:
 # A cell
 
 
-def _rows(number: int) -> tuple[Write, ...]:
+def rows_of(number: int) -> tuple[Write, ...]:
     """What the request of this number writes, and nobody else."""
     random = Random(number)
     keys = random.sample(range(KEYS), random.randint(1, 4))
@@ -153,13 +160,13 @@ def _numbers_in(records: Iterable[Record]) -> set[int]:
             case _:
                 continue
         number = writes[0][2][0]
-        if [tuple(it) for it in writes] != [tuple(it) for it in _rows(number)]:
+        if [tuple(it) for it in writes] != [tuple(it) for it in rows_of(number)]:
             raise Wrong(f"{record} has not the rows of request {number}")
         found.add(number)
     return found
 
 
-class _Surroundings:
+class Surroundings:
     """All that a cell needs of others: an oracle, a master, and a neighbour that hears nothing."""
 
     def __init__(self, core: NodeCore) -> None:
@@ -198,29 +205,38 @@ async def _serve_cell(log: CellLog, random: Random, mark: Mark) -> None:
     for record in records:
         core.replay(record)
     core.start(read_clock())
-    around = _Surroundings(core)
+    around = Surroundings(core)
     around.runtime = Runtime(core, log, around.handlers)
     around.runtime.start()
     await around.is_serving.wait()
     seeds = [random.randrange(1 << 32) for _ in range(CLIENTS)]
-    await asyncio.gather(*(_use_cell(around, Random(seed), mark) for seed in seeds))
+    await asyncio.gather(*(use_cell(around, Random(seed), mark) for seed in seeds))
     await around.runtime.close()
 
 
-async def _use_cell(around: _Surroundings, random: Random, mark: Mark) -> None:
-    for _ in range(REQUESTS_PER_CLIENT):
+async def use_cell(
+    around: Surroundings,
+    random: Random,
+    mark: Mark,
+    count: int = REQUESTS_PER_CLIENT,
+    pauses_s: Sequence[float] = (0.0,),
+) -> None:
+    """One client's requests. The number of each is marked as "asked", and as "had" when it is
+    answered; a transaction as "decided"."""
+    for _ in range(count):
         number = _new_number()
         mark(b"asked %d" % number)
         await random.choice((_commit, _prepare, _write))(around, number, mark)
+        await asyncio.sleep(random.choice(pauses_s))
 
 
-async def _commit(around: _Surroundings, number: int, mark: Mark) -> None:
+async def _commit(around: Surroundings, number: int, mark: Mark) -> None:
     start = TransactionId(around.timestamp())
     request = CommitOne(start, _changes(number))
     await _ask(around.runtime, request, Committed, lambda _: mark(b"had %d" % number))
 
 
-async def _prepare(around: _Surroundings, number: int, mark: Mark) -> None:
+async def _prepare(around: Surroundings, number: int, mark: Mark) -> None:
     start, cells = TransactionId(around.timestamp()), (_HERE, _ELSEWHERE)
     request = Prepare(start, cells, _changes(number))
     reply = await _ask(around.runtime, request, Prepared, lambda _: mark(b"had %d" % number))
@@ -229,13 +245,13 @@ async def _prepare(around: _Surroundings, number: int, mark: Mark) -> None:
         await _ask(around.runtime, decision, Committed, lambda _: mark(b"decided %d" % start))
 
 
-async def _write(around: _Surroundings, number: int, mark: Mark) -> None:
-    request = WriteNonAtomic(NON_ATOMIC, REVISION, around.timestamp(), True, _rows(number))
+async def _write(around: Surroundings, number: int, mark: Mark) -> None:
+    request = WriteNonAtomic(NON_ATOMIC, REVISION, around.timestamp(), True, rows_of(number))
     await _ask(around.runtime, request, Written, lambda _: mark(b"had %d" % number))
 
 
 def _changes(number: int) -> tuple[TabletModifications, ...]:
-    return (TabletModifications(ATOMIC, REVISION, _rows(number)),)
+    return (TabletModifications(ATOMIC, REVISION, rows_of(number)),)
 
 
 class _Caller:

@@ -56,7 +56,6 @@ _REFUSED_ON_DESCRIPTORS: Final = {
     326: 2,  # copy_file_range
 }
 _REFUSED_ON_PATHS: Final = {
-    76: 0,  # truncate
     86: 1,  # link
     88: 1,  # symlink
     133: 0,  # mknod
@@ -98,6 +97,7 @@ class Watch:
                 given[0], self._bytes(given[1], given[2]), given[3], given[2]
             ),
             20: lambda given: self._write(given[0], self._vector(given[1], given[2]), None),
+            76: lambda given: self._truncate(given[0], given[1]),
             74: lambda given: self._synchronise(given[0]),
             75: lambda given: self._synchronise(given[0]),
             77: lambda given: self._resize(given[0], given[1]),
@@ -188,6 +188,14 @@ class Watch:
         if name is None:
             return None
         file = self._number_behind(fd)
+        return Call("resize", name, lambda _: [Resized(file, size_bytes)])
+
+    def _truncate(self, path_address: int, size_bytes: int) -> Call | None:
+        path = self._path(_AT_FDCWD, path_address)
+        name = self._name_below(path)
+        if name is None:
+            return None
+        file = self._number_of(path)
         return Call("resize", name, lambda _: [Resized(file, size_bytes)])
 
     def _map(self, given: Arguments) -> Call | None:

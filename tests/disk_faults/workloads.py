@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from disk_faults import stories
 from disk_faults.serving import ServedCell, ServedMaster
 from disk_faults.stores import FOLDER, LOG_BYTES_MAX, Mark, Wrong, read_log, read_store
+from disk_faults.storing import StoringCell
 from dodona.types import Revision, Timestamp, TransactionId, TreeTransactionId
 from dodona_oracle.core.records import (
     COMMITS,
@@ -196,5 +197,6 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     CellLogStory(),
     MasterStoreStory(),
     ServedCell(),
+    StoringCell(),
     ServedMaster(),
 )

@@ -154,7 +154,7 @@ class Runtime:
         self._at_once_age_us_max = None if age_ms_max is None else age_ms_max * 1000
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_inside = False
-        self._is_closing = False
+        self._is_closing = self._is_closed = False
         self._failure: BaseException | None = None
         self._afterwards: list[Callable[[], None]] = []
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -183,12 +183,14 @@ class Runtime:
         self._enter(_nothing, ())
 
     async def close(self) -> None:
-        """Refuse what comes, let the log finish, end the thread. Raises TimeoutError."""
+        """Refuse what comes, let the log finish, end the thread. The core hears nothing more: there
+        is nobody to carry out what it says. Raises TimeoutError."""
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
         async with asyncio.timeout(self._limits.close_ms_max / 1000):
             await self._idle.wait()
+        self._is_closed = True
         if self._log_thread is not None:
             self._log_thread.close(self._limits.close_ms_max)
 
@@ -220,7 +222,7 @@ class Runtime:
                 replier.reply(request_id, refusal)
 
     def call(self, method: Callable[..., None], *arguments: Any) -> None:
-        """Another input of the core: `method(*arguments, now)`. Never refused."""
+        """Another input of the core: `method(*arguments, now)`. Never refused before the end."""
         self._enter(method, arguments)
 
     def call_from_thread(self, method: Callable[..., None], *arguments: Any) -> None:
@@ -288,6 +290,8 @@ class Runtime:
     # The core
 
     def _enter(self, method: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self._is_closed:
+            return
         if self._is_inside:
             self._inbox.append((method, arguments))
             return

@@ -56,6 +56,7 @@ class Jobs:
             CompactionJob: ThreadPoolExecutor(1, "dodona-compaction"),
         }
         self._is_closing = False
+        self._failure: BaseException | None = None
 
     def run(self, effect: RunJob) -> None:
         self._threads[type(effect.job)].submit(self._work, effect)
@@ -69,10 +70,13 @@ class Jobs:
         self._threads[FlushJob].submit(self._aside, log.truncate_before, effect.checkpoint)
 
     def close(self) -> None:
-        """Wait for what is under way; a compaction is given up."""
+        """Wait for what is under way; a compaction is given up. Raises what must not be survived,
+        since nobody may listen to `fail` any more."""
         self._is_closing = True
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
+        if self._failure is not None:
+            raise self._failure
 
     # In the threads
 
@@ -82,7 +86,7 @@ class Jobs:
         except _GivenUp:
             return
         except BaseException as error:  # noqa: BLE001 - what was asked for did not happen
-            self._fail(error)
+            self._end(error)
         else:
             self._deliver(effect.token, result)
 
@@ -98,7 +102,11 @@ class Jobs:
         try:
             work(*arguments)
         except OSError as error:
-            self._fail(error)
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        self._failure = error
+        self._fail(error)
 
     def _remove(self, numbers: Iterable[int]) -> None:
         for number in numbers:

@@ -198,6 +198,19 @@ async def test_closing_lets_the_log_finish_and_refuses_what_comes() -> None:
     assert [request_id for request_id, _ in listener.got] == [3, 1, 2]
 
 
+async def test_what_comes_after_the_end_is_not_heard() -> None:
+    """A thread may still be at work: what the core would say to its result, nobody would write."""
+    log, listener = GatedLog(), Listener()
+    core = ScriptedCore(append_and_reply)
+    runtime = Runtime(core, log)
+    runtime.start()
+    await runtime.close()
+    runtime.call_from_thread(core.handle, (listener, 1), GenerateTimestamps(1))
+    await settle()
+    assert listener.got == []
+    assert log.flushes == []
+
+
 async def test_closing_has_an_end() -> None:
     log = GatedLog()
     runtime = Runtime(ScriptedCore(append_and_reply), log, limits=RuntimeLimits(close_ms_max=20))
