@@ -85,7 +85,7 @@ class Disk:
     def file_duration_us(self) -> int:
         """How long it takes from now to make a file durable."""
         stalled_us = max(self._stalled_until_us - self._world.now_us, 0)
-        spent_us = int(self._random.expovariate(1 / (4 * self._options.flush_us_mean)))
+        spent_us = int(self._random.expovariate(1 / (4 * self.options.flush_us_mean)))
         return stalled_us + 200 + spent_us
 
     def leave_unfinished(self, number: int) -> None:
