@@ -33,10 +33,11 @@ BLOCK_BYTES_MAX: Final = 8 << 20
 
 Layout = Literal["batch", "plain", "special"]
 
+MARKS: Final = (TIMESTAMP, MASK, DELTA, SHARED)
 _MARKS: Final[dict[Layout, tuple[str, ...]]] = {
     "batch": (),
-    "plain": (TIMESTAMP, MASK),
-    "special": (TIMESTAMP, MASK, DELTA, SHARED),
+    "plain": MARKS[:2],
+    "special": MARKS,
 }
 
 

@@ -10,9 +10,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dodona.schema import TableSchema
-from dodona.types import Key, Timestamp
-from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, SHARED, TIMESTAMP
-from dodona_tablets.core.chunks.values import Getter, getter_of, mask_getter, numbers_of
+from dodona.types import NULL_TIMESTAMP, Key, Timestamp
+from dodona_tablets.core.chunks.layout import DELTA, KEY, MARKS, MASK, SHARED, TIMESTAMP
+from dodona_tablets.core.chunks.values import (
+    Constant,
+    Getter,
+    getter_of,
+    mask_getter,
+    numbers_of,
+)
 from dodona_tablets.core.version import Version, bits_of
 
 Plan = tuple[int, tuple[int, ...]]
@@ -41,61 +47,58 @@ class Plans(dict[int, Plan]):
 class VersionReader:
     """What reads the versions in one batch."""
 
-    __slots__ = ("_deltas", "_full", "_get", "_masks", "_plans", "_shared", "timestamps")
+    __slots__ = ("_deltas", "_get", "_masks", "_plans", "_shared", "timestamps")
 
     def __init__(
-        self, batch: pa.RecordBatch, value_types: Sequence[str], plans: Plans, *, is_migrated: bool
+        self,
+        batch: pa.RecordBatch,
+        value_types: Sequence[str],
+        plans: Plans,
+        *,
+        stamp: Timestamp = NULL_TIMESTAMP,
+        is_migrated: bool = False,
     ) -> None:
-        """`value_types` are those that the batch's value columns are read as. Shared locks of a
-        batch that is migrated are forgotten: lock groups may be others now."""
+        """`value_types` are those that the batch's value columns are read as; `stamp` is the
+        timestamp of rows that have none. Shared locks of a batch that is migrated are forgotten:
+        lock groups may be others now."""
         names = batch.schema.names
-        marks_count = sum(name.startswith("$") for name in names) - 1
-        first = batch.num_columns - marks_count - len(value_types)
+        marks = [name for name in names[1:] if name in MARKS]
+        first = len(names) - len(marks) - len(value_types)
         self._get: list[Getter] = [
             getter_of(batch.column(place), column_type)
             for place, column_type in enumerate(value_types, first)
         ]
         self._plans = plans
-        self._full = plans[(1 << len(value_types)) - 1]
-        self.timestamps: Any = ()
-        """Of each row; none in the layout of batches."""
-        self._masks: Getter = _nought
-        self._deltas: Getter = _nought
-        self._shared: Getter = _nought
-        if TIMESTAMP in names:
+        full_mask = (1 << len(value_types)) - 1
+        self.timestamps: Any = Constant(stamp)
+        """Of each row."""
+        self._masks: Getter = Constant(full_mask).__getitem__
+        self._deltas: Getter | None = None
+        self._shared: Getter = Constant(0).__getitem__
+        if TIMESTAMP in marks:
             self.timestamps = numbers_of(batch.column(TIMESTAMP), "Q")
             self._masks = mask_getter(batch.column(MASK))
-        if SHARED in names:
+        if SHARED in marks:
             self._deltas = mask_getter(batch.column(DELTA))
-        if SHARED in names and not is_migrated:
+        if SHARED in marks and not is_migrated:
             self._shared = mask_getter(batch.column(SHARED))
 
-    def stamped(self, row: int, stamp: Timestamp) -> Version:
-        """The version of a row in the layout of batches."""
-        get = self._get
-        mask, columns = self._full
-        return stamp, mask, tuple([get[column](row) for column in columns]), None
-
     def version(self, row: int) -> Version:
-        """The version of a row that has a timestamp, without the older ones."""
+        """The version of a row, without the older ones."""
         get = self._get
         mask, columns = self._plans[self._masks(row)]
         values = tuple([get[column](row) for column in columns])
-        if self._deltas is not _nought:
+        if self._deltas is not None:
             deltas, shared = self._deltas(row), self._shared(row)
             if deltas or shared:
                 return self.timestamps[row], mask, values, None, self._plans[deltas][0], shared
         return self.timestamps[row], mask, values, None
 
 
-def _nought(row: int) -> int:
-    return 0
-
-
 def versions_of(schema: TableSchema, batch: pa.RecordBatch) -> Iterator[tuple[Key, Version]]:
     """Each row of a batch that has timestamps: its key, and its version without the older ones."""
     types = [column.type for column in schema.value_columns]
-    reader = VersionReader(batch, types, Plans(range(len(types))), is_migrated=False)
+    reader = VersionReader(batch, types, Plans(range(len(types))))
     key_at = getter_of(batch.column(KEY), "string")
     for row in range(batch.num_rows):
         yield Key(key_at(row)), reader.version(row)

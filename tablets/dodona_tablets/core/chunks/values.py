@@ -85,6 +85,16 @@ def _bytes_getter(array: pa.Array, column_type: str) -> Getter:
     return {"string": get_bytes, "utf8": get_text, "any": get_any}[column_type]
 
 
+class Constant:
+    """Numbers that are all the same."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __getitem__(self, row: int) -> int:
+        return self._number
+
+
 def _nothing(row: int) -> None:
     return None
 

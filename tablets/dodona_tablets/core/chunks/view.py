@@ -74,8 +74,6 @@ class ChunkView:
         row = block.find(key)
         if row < 0:
             return []
-        if not self._has_timestamps:
-            return [reader.stamped(row, self.attached.stamp)]
         if block.is_alone(row) and reader.timestamps[row] <= timestamp:
             return [reader.version(row)]
         return self._versions_from(place, row, timestamp, wanted)
@@ -84,7 +82,11 @@ class ChunkView:
         block = self.chunk.block(place)
         mapping = self._mapping
         reader = VersionReader(
-            block.batch, mapping.value_types, mapping.plans, is_migrated=mapping.is_needed
+            block.batch,
+            mapping.value_types,
+            mapping.plans,
+            stamp=self.attached.stamp,
+            is_migrated=mapping.is_needed,
         )
         self._opened[place] = block, reader
         return block, reader
