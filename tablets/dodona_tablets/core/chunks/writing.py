@@ -185,9 +185,9 @@ def _fitting_rows(batch: pa.RecordBatch) -> int:
     count: int = min(batch.num_rows, BLOCK_ROWS_MAX)
     if batch.slice(0, count).nbytes <= BLOCK_BYTES_MAX:
         return count
-    sizes = range(1, count)
-    too_many = bisect_right(sizes, BLOCK_BYTES_MAX, key=lambda it: batch.slice(0, it).nbytes)
-    return max(1, too_many)
+    counts = range(1, count)
+    fitting = bisect_right(counts, BLOCK_BYTES_MAX, key=lambda it: batch.slice(0, it).nbytes)
+    return max(1, fitting)
 
 
 def _is_half_full(block: pa.RecordBatch) -> bool:
