@@ -144,7 +144,7 @@ class Cores:
         self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._jobs = Jobs(files, COMPACTION_BYTES_PER_S, self._deliver, self._fail)
         self._node.start(read_clock())
-        self._node.note_log_fill(log.fill_ratio(), read_clock())
+        self._node.note_log(log.size_bytes(), log.fill_ratio(), read_clock())
         self._master_outbox = _Outbox(self._master, store, self._master.handle_durable)
         self._node_outbox = _Outbox(self._node, log)
         self._is_flushing = False
@@ -184,7 +184,7 @@ class Cores:
         is_about_tables = any(target == MASTER for target, _, _ in requests)
         if now.instant_us >= self._deadline_us() or is_about_tables:
             self._master.tick(now)
-            self._node.note_log_fill(self._log.fill_ratio(), now)
+            self._node.note_log(self._log.size_bytes(), self._log.fill_ratio(), now)
             self._node.tick(now)
             self._settle(now)
         for target, body, deliver in requests:
@@ -215,7 +215,7 @@ class Cores:
         """Answer those who waited for the flush."""
         now = read_clock()
         self._is_flushing = False
-        self._node.note_log_fill(self._log.fill_ratio(), now)
+        self._node.note_log(self._log.size_bytes(), self._log.fill_ratio(), now)
         for effect in [*self._master_outbox.end(now), *self._node_outbox.end(now)]:
             self._carry_out(effect, now)
         self._settle(now)

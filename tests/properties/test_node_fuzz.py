@@ -287,16 +287,12 @@ class Fuzz(Bench):
                 number,
                 tablet.assignment,
                 tablet.retained_timestamp,
-                [(key, row.versions) for key, row in walk(tablet) if row.versions],
-                [key for key, row in walk(tablet) if row.holders],
+                tablet.dump(),
+                sorted([key for key, locks in tablet.locks.items() if locks.holders]),
             )
             for number, tablet in core.tablets.items()
         ]
         return msgspec.msgpack.encode(known)
-
-
-def walk(tablet: Any) -> Any:
-    return tablet.store.walk(Key(b""), KEY_MAX)
 
 
 def as_on_disk(record: Record) -> Record:

@@ -64,7 +64,6 @@ class Cells(Bench):
     """Cells without any tablet, and crashes that take back what was not done yet."""
 
     def add(self, cell: CellId) -> None:
-        self.logs.setdefault(cell, [])
         self.start(cell)
 
     def crash_under(self, cell: CellId, assignment: Assignment) -> None:

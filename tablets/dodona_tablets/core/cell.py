@@ -89,6 +89,7 @@ class Cell:
         self.fence: Timestamp = NULL_TIMESTAMP
         self.latest: Timestamp = NULL_TIMESTAMP
         """The largest timestamp this cell knows the oracle to have issued."""
+        self.log_bytes = 0
         self.log_fill_ratio = 0.0
         """What the log has, in relation to what it may have, as far as the core was told."""
         self.now = Now(0, 0)

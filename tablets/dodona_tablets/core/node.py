@@ -72,8 +72,8 @@ from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.truncation import Truncation
 
 TICK_MS: Final = 100
-DRAIN_RECORDS_MIN: Final = 10_000
-"""So many records are read at a start in no time: fewer are left as they are."""
+DRAIN_LOG_BYTES_MIN: Final = 4 << 20
+"""So much of a log is read at a start in no time: a shorter one is left as it is."""
 CELL_FENCE: Final = "cell fence"
 ORACLE_TIME: Final = "oracle time"
 
@@ -192,14 +192,17 @@ class NodeCore:
         to read. To be called until `is_drained`, or for as long as there is time."""
         self.cell.now = now
         self.cell.is_draining = True
-        is_worth_it = self.cell.record_count > DRAIN_RECORDS_MIN
-        self.is_drained = not is_worth_it or self._flushing.drain()
+        self.is_drained = not self._is_worth_draining or self._flushing.drain()
 
     def finish(self, now: Now) -> None:
         """The last words before a clean stop."""
         self.cell.now = now
-        if self.is_serving and self.cell.record_count > DRAIN_RECORDS_MIN:
+        if self.is_serving and self._is_worth_draining:
             self._truncation.finish()
+
+    @property
+    def _is_worth_draining(self) -> bool:
+        return self.cell.log_bytes > DRAIN_LOG_BYTES_MIN
 
     @property
     def is_serving(self) -> bool:
@@ -284,11 +287,12 @@ class NodeCore:
         if is_fenced and not self.cell.mischief(Point.LOSE_ASSIGNMENT):
             self._mounting.handle_assignment(assignment)
 
-    def note_log_fill(self, ratio: float, now: Now) -> None:
-        """What the log has, in relation to what it may have: if it is too much, writes are refused
-        until it is less again."""
+    def note_log(self, size_bytes: int, fill_ratio: float, now: Now) -> None:
+        """What the log has, and in relation to what it may have: if it is too much, writes are
+        refused until it is less again."""
         self.cell.now = now
-        self.cell.log_fill_ratio = ratio
+        self.cell.log_bytes = size_bytes
+        self.cell.log_fill_ratio = fill_ratio
 
     def tick(self, now: Now) -> None:
         """Everything that time starts. Time ends nothing that is prepared."""

@@ -40,7 +40,7 @@ def recover(settings: NodeSettings, log: CellLog, files: ChunkFiles) -> NodeCore
     gc.freeze()
     now = read_clock()
     core.start(now)
-    core.note_log_fill(log.fill_ratio(), now)
+    core.note_log(log.size_bytes(), log.fill_ratio(), now)
     seconds = (now.instant_us - began.instant_us) / 1e6
     _logger.info("cell %d: %d records replayed in %.2f s", settings.cell, count, seconds)
     return core

@@ -66,7 +66,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
         handlers,
         limits=settings.runtime_limits(),
         foresee=links.foresee,
-        keep_posted=lambda now: core.note_log_fill(log.fill_ratio(), now),
+        keep_posted=lambda now: core.note_log(log.size_bytes(), log.fill_ratio(), now),
     )
 
     @asynccontextmanager

@@ -4,6 +4,7 @@ Owns: `Bench`, one or more `NodeCore`s with one table spread over them, and shor
 tests do with them. Knows the cores' public inputs and effects only (and dumps of their state).
 """
 
+from collections import defaultdict
 from typing import Any
 
 import msgspec
@@ -93,9 +94,9 @@ class Bench:
         self.limits = limits
         self.mischief = mischief
         self.nodes: dict[CellId, NodeCore] = {}
-        self.logs: dict[CellId, list[Record]] = {}
+        self.logs: defaultdict[CellId, list[Record]] = defaultdict(list)
         """What a restart finds."""
-        self.appended: dict[CellId, list[Record]] = {}
+        self.appended: defaultdict[CellId, list[Record]] = defaultdict(list)
         """All that was ever written there."""
         self.replies: dict[Any, list[Reply]] = {}
         self.asked: list[tuple[CellId, Any]] = []
@@ -104,16 +105,13 @@ class Bench:
         self.jobs: list[tuple[CellId, RunJob]] = []
         self.holds_jobs = False
         """Whether long work stays under way until `finish_jobs`."""
-        self.files: dict[CellId, dict[int, Chunk]] = {}
+        self.files: defaultdict[CellId, dict[int, Chunk]] = defaultdict(dict)
         self.revision = Revision(0)
         """The last that was given out."""
         for index in range(count):
             self.add(CellId(index))
 
     def add(self, cell: CellId) -> None:
-        self.logs.setdefault(cell, [])
-        self.appended.setdefault(cell, [])
-        self.files.setdefault(cell, {})
         self.start(cell)
         self.assign(cell, [])  # it joins
         self.assign(cell, self.tables)

@@ -32,7 +32,7 @@ FULL = CellLimits().log_fill_ratio_max + 0.01
 
 
 def fill(bench: Bench, ratio: float = FULL, cell: int = 0) -> None:
-    bench.nodes[CellId(cell)].note_log_fill(ratio, bench.now)
+    bench.nodes[CellId(cell)].note_log(0, ratio, bench.now)
 
 
 def commit_one(bench: Bench) -> object:

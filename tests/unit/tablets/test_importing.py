@@ -239,10 +239,10 @@ def test_pages_are_asked_for_while_the_log_has_room() -> None:
     bench = Bench(2)
     divided(bench)
     bench.in_flight.clear()  # the question is lost
-    bench.nodes[HERE].note_log_fill(0.9, bench.now)
+    bench.nodes[HERE].note_log(0, 0.9, bench.now)
     bench.pass_time(5)
     assert not bench.in_flight
-    bench.nodes[HERE].note_log_fill(0.1, bench.now)
+    bench.nodes[HERE].note_log(0, 0.1, bench.now)
     bench.pass_time(0.2)
     assert isinstance(page(bench)[1], AskRows)
 

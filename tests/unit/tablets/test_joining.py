@@ -12,9 +12,6 @@ class Empty(Bench):
     """Cells that were started, and heard nothing of the master yet."""
 
     def add(self, cell: CellId) -> None:
-        self.logs.setdefault(cell, [])
-        self.appended.setdefault(cell, [])
-        self.files.setdefault(cell, {})
         self.start(cell)
 
 

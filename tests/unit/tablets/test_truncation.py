@@ -5,6 +5,7 @@ import pytest
 from dodona._core.messages import Committed
 from dodona.types import CellId, TableSettings
 from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.node import DRAIN_LOG_BYTES_MIN
 from dodona_tablets.core.records import Checkpoint, CommittedHere
 from unit.tablets.cells import ATOMIC, Bench, put
 
@@ -93,11 +94,10 @@ def test_a_decision_that_is_not_delivered_lives_on_too() -> None:
     assert bench.read(1, cell=1) == bench.read(1) == (7, None)
 
 
-def test_a_clean_stop_leaves_little_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dodona_tablets.core.node.DRAIN_RECORDS_MIN", 5)
-    bench = Bench(limits=CellLimits())
-    stamps = [bench.commit(put(number, number)) for number in range(20)]
+def stop(bench: Bench, log_bytes: int) -> None:
+    """Cleanly, with a log of that length."""
     node = bench.nodes[CELL]
+    node.note_log(log_bytes, 0.1, bench.now)
     for _ in range(2):
         node.drain(bench.now)
         bench.carry_out(CELL)
@@ -106,11 +106,27 @@ def test_a_clean_stop_leaves_little_to_read(monkeypatch: pytest.MonkeyPatch) -> 
     assert refused.kind == "unavailable"  # type: ignore[union-attr]
     node.finish(bench.now)
     bench.carry_out(CELL)
+
+
+def test_a_clean_stop_leaves_little_to_read() -> None:
+    bench = Bench(limits=CellLimits())
+    stamps = [bench.commit(put(number, number)) for number in range(20)]
+    stop(bench, DRAIN_LOG_BYTES_MIN + 1)
     assert len(bench.logs[CELL]) == 1
     bench.start(CELL)
     assert bench.read(7) == (7, None)
     outcomes = dict(bench.nodes[CELL].cell.outcomes.items())
     assert sorted(outcomes.values()) == stamps  # type: ignore[type-var]
+
+
+def test_a_clean_stop_leaves_a_short_log_as_it_is() -> None:
+    bench = Bench(limits=CellLimits())
+    bench.commit(put(7, 7))
+    before = [*bench.logs[CELL]]
+    stop(bench, DRAIN_LOG_BYTES_MIN)
+    assert bench.logs[CELL] == before
+    bench.start(CELL)
+    assert bench.read(7) == (7, None)
 
 
 def test_a_restart_goes_on_from_any_checkpoint_that_a_cut_reached() -> None:
