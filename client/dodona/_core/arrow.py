@@ -6,7 +6,7 @@ pyarrow is imported on first use: the light client works without it.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -77,12 +77,18 @@ def array_of(column: Column, data: Sequence[Any]) -> Any:
 
 
 def stream_of(batch: Any) -> bytes:
-    """A record batch, or a table, as an IPC stream."""
+    """A record batch, or a table, as an IPC stream: memory just as long as it, filled once."""
     pyarrow = _pyarrow()
-    sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+    measured = pyarrow.MockOutputStream()
+    _write_stream(measured, batch)
+    stream = bytearray(measured.size())
+    _write_stream(pyarrow.FixedSizeBufferWriter(pyarrow.py_buffer(stream)), batch)
+    return cast("bytes", stream)  # nobody changes it: a copy would take as long as all of this
+
+
+def _write_stream(sink: Any, batch: Any) -> None:
+    with sink, _pyarrow().ipc.new_stream(sink, batch.schema) as writer:
         writer.write(batch)
-    return bytes(sink.getvalue())
 
 
 def table_of(stream: bytes) -> Any:

@@ -31,13 +31,15 @@ from dodona.types import (
     timestamp_from_unix_us,
 )
 
-MESSAGE_BYTES: Final = 32 << 20
+MESSAGE_BYTES: Final = 16 << 20
 """Of Arrow data in one message, about, and half as much again at the most: a frame takes 64 MiB.
-A single row may be longer. A message becomes a chunk of its tablet: the fewer, the better."""
+A single row may be longer. A message becomes a chunk of its tablet: the fewer, the better. But a
+tablet writes one while the next is on its way, and memory of more than 32 MiB is made anew by the
+system, page by page, each time that a program asks for it."""
 MESSAGE_ROWS_MAX: Final = 1 << 20
 PART_BYTES_FIRST: Final = 16 << 20
 PART_BYTES_MIN: Final = 1 << 20
-PART_BYTES_MAX: Final = 4 * MESSAGE_BYTES
+PART_BYTES_MAX: Final = 8 * MESSAGE_BYTES
 PART_ROWS_MAX: Final = 4 * MESSAGE_ROWS_MAX
 PART_MS: Final = 2_000
 """What a part is to take. It is far less than a call waits for its answer, since the last message

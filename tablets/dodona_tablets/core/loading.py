@@ -23,7 +23,7 @@ from dodona_tablets.core.tablet import Tablet
 
 BATCH_BYTES_MIN: Final = 256 << 10
 """A batch that is shorter does not get a chunk."""
-BATCHES_MAX: Final = 16
+BATCHES_MAX: Final = 32
 """Under way at once in one cell: each is in memory until it is in a file."""
 
 

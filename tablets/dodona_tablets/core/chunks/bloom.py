@@ -5,10 +5,12 @@ sets five bits of one 64-bit word: with 12 bits a key, one absent key in a hundr
 Filters are stored: no constant here may ever change without a new version of the index.
 
 The hash is the key as a number, little end first, modulo a prime. Of many keys at once, sums over
-the bytes, each times its power of 256, give the same. Multiples of a number stay multiples of one,
-so the remainder is squared modulo a larger prime, which puts no two of them together.
+words of eight bytes, each times its power of 2⁶⁴, give the same. Multiples of a number stay
+multiples of one, so the remainder is squared modulo a larger prime, which puts no two of them
+together.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -17,23 +19,14 @@ import numpy.typing as npt
 Bits = npt.NDArray[np.uint64]
 
 KEY_BITS: Final = 12
-_PRIME: Final = (1 << 30) - 35
+_PRIME_BITS: Final = 30
+_PRIME_GAP: Final = 35
+_PRIME: Final = (1 << _PRIME_BITS) - _PRIME_GAP
 _SQUARES_PRIME: Final = (1 << 31) - 1
 """Above twice the other: squares of two different remainders differ."""
-_STEP_BYTES: Final = 1 << 16
-"""Of keys hashed at once: what is computed with stays in the processor's cache."""
+_WORD_BYTES: Final = 8
+_WORD_FACTOR: Final = (1 << 64) % _PRIME
 _MASK_COUNT: Final = 1 << 12
-
-
-def _powers(base: int) -> Bits:
-    """The powers of a number modulo the prime, for each byte of a step."""
-    powers = np.ones(_STEP_BYTES, np.uint64)
-    known = 1
-    while known < _STEP_BYTES:
-        step = np.uint64(pow(base, known, _PRIME))
-        powers[known : 2 * known] = powers[:known] * step % np.uint64(_PRIME)
-        known *= 2
-    return powers
 
 
 def _mixed(numbers: Bits) -> Bits:
@@ -44,8 +37,7 @@ def _mixed(numbers: Bits) -> Bits:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-_POWERS: Final = _powers(256)
-_INVERSE_POWERS: Final = _powers(pow(256, -1, _PRIME))
+_WORD_MASKS: Final = np.array([(1 << 8 * it) - 1 for it in range(_WORD_BYTES + 1)], np.uint64)
 _DRAWN: Final = _mixed(np.arange(1, 5 * _MASK_COUNT + 1, dtype=np.uint64)) & np.uint64(63)
 _MASKS: Final[Bits] = np.bitwise_or.reduce((np.uint64(1) << _DRAWN).reshape(_MASK_COUNT, 5), axis=1)
 _PLAIN_MASKS: Final[list[int]] = _MASKS.tolist()
@@ -59,31 +51,54 @@ def hash_key(key: bytes) -> int:
 
 def hash_keys(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> Bits:
     """The hash of each key of an Arrow binary array: key i is data[offsets[i]:offsets[i + 1]]."""
-    count = len(offsets) - 1
-    remainders = np.empty(count, np.uint64)
-    row = 0
-    while row < count:
-        limit = int(offsets[row]) + _STEP_BYTES
-        end = int(np.searchsorted(offsets, limit, side="right")) - 1
-        if end > row:
-            remainders[row:end] = _remainders(offsets[row : end + 1], data)
-        else:  # a key that is longer than a step
-            end = row + 1
-            key = data[offsets[row] : offsets[end]].tobytes()
-            remainders[row] = int.from_bytes(key, "little") % _PRIME
-        row = end
+    lengths = offsets[1:] - offsets[:-1]
+    longest = int(lengths.max(initial=0))
+    data = np.concatenate((data[offsets[0] : offsets[-1]], np.zeros(_WORD_BYTES, "u1")))
+    if (lengths == longest).all():
+        found = _words_of_even(data, len(lengths), longest)
+    else:
+        found = _words_of_any(data, offsets[:-1] - offsets[0], lengths)
+    sums = np.zeros(len(lengths), np.uint64)
+    factor = 1
+    for rows, words in found:
+        remainders = _folded(words)
+        if factor > 1:
+            remainders = _folded(_folded(remainders) * np.uint64(factor))
+        sums[rows] += remainders
+        factor = factor * _WORD_FACTOR % _PRIME
+    remainders = sums % np.uint64(_PRIME)
     return remainders * remainders % np.uint64(_SQUARES_PRIME)
 
 
-def _remainders(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> Bits:
-    part = data[offsets[0] : offsets[-1]]
-    sums = np.zeros(len(part) + 1, np.uint64)
-    np.cumsum(part * _POWERS[: len(part)], out=sums[1:])
-    starts = offsets - offsets[0]
-    ends = sums[starts]
-    remainders: Bits = (ends[1:] - ends[:-1]) % np.uint64(_PRIME)
-    remainders *= _INVERSE_POWERS[np.minimum(starts[:-1], _STEP_BYTES - 1)]
-    return remainders % np.uint64(_PRIME)
+Words = Iterator[tuple[Any, Bits]]
+"""The first eight bytes of keys as numbers, then the next, and so on; and which keys have some."""
+
+
+def _words_of_even(data: npt.NDArray[np.uint8], count: int, length: int) -> Words:
+    """Of keys that are equally long."""
+    for at in range(0, length, _WORD_BYTES):
+        words = np.ndarray(count, "<u8", data, at, (length,))
+        yield slice(None), words & _WORD_MASKS[min(length - at, _WORD_BYTES)]
+
+
+def _words_of_any(data: npt.NDArray[np.uint8], starts: Any, lengths: Any) -> Words:
+    windows = np.ndarray(len(data) - _WORD_BYTES + 1, "<u8", data, 0, (1,))
+    rows = lengths.nonzero()[0]
+    at = 0
+    while rows.size:
+        words = windows[starts[rows] + at]
+        yield rows, words & _WORD_MASKS[np.minimum(lengths[rows] - at, _WORD_BYTES)]
+        at += _WORD_BYTES
+        rows = rows[lengths[rows] > at]
+
+
+def _folded(numbers: Bits) -> Bits:
+    """Smaller numbers that are the same modulo the prime: below 2⁴⁰, of such ones below 2³¹."""
+    above = numbers >> np.uint64(_PRIME_BITS)
+    numbers = numbers & np.uint64((1 << _PRIME_BITS) - 1)
+    above *= np.uint64(_PRIME_GAP)
+    numbers += above
+    return numbers
 
 
 def bloom_of(hashes: Bits) -> bytes:
