@@ -62,7 +62,8 @@ class SessionLimits(msgspec.Struct, frozen=True):
     attempts_max: int = ATTEMPTS_MAX
     transaction: TransactionLimits = TransactionLimits()
     keys_per_request_max: int = 10_000
-    rows_per_page_max: int = 10_000
+    rows_per_page_max: int = 65_536
+    """A tablet gives fewer where each costs it more."""
     requests_in_flight_max: int = 16
     query: QueryLimits = QueryLimits()
     outcomes_remembered_max: int = 10_000

@@ -24,7 +24,10 @@ from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
 from dodona_tablets.core.version import Values
 
-SCAN_ROWS_MAX: Final = 100_000
+COLUMN_ROWS_MAX: Final = 65_536
+"""In a page that is made column by column: everybody else waits for some ms."""
+WALKED_ROWS_MAX: Final = 10_000
+"""That are looked at one by one for a page, which takes as long."""
 PAGE_BYTES_MAX: Final = 24 << 20
 """Of columns: a page of longer rows has fewer of them, so that it fits into a frame."""
 
@@ -63,8 +66,11 @@ def _blocker(
     return blocker_of_keys(tablet, locked, look.groups, look.at)
 
 
-def _count_max(request: Scan | ScanArrow) -> int:
-    return min(max(request.row_count_max, 1), SCAN_ROWS_MAX)
+def _count_max(request: Scan | ScanArrow, tablet: Tablet) -> int:
+    walked_count = sum([len(it) for it in tablet.stores.in_memory])
+    by_columns = type(request) is ScanArrow and walked_count <= WALKED_ROWS_MAX
+    wanted = max(request.row_count_max, 1)
+    return min(wanted, COLUMN_ROWS_MAX if by_columns else WALKED_ROWS_MAX)
 
 
 def _rows(
@@ -73,7 +79,7 @@ def _rows(
     """Row by row, of the active store."""
     keys: list[Key] = []
     found: list[Values] = []
-    count_max, values_of = _count_max(request), look.values
+    count_max, values_of = _count_max(request, tablet), look.values
     for key, newest in tablet.active.walk(request.lower, request.upper):
         values = values_of(newest)
         if values is not None:
@@ -96,7 +102,7 @@ def _page(tablet: Tablet, request: Scan | ScanArrow, look: Look) -> tuple[Snapsh
         return layer.batches(request.lower, request.upper)
 
     sources = [source(layer) for layer in (stores.active, *stores.layers)]
-    return snapshot, _cut(page_of(snapshot, sources, _count_max(request)))
+    return snapshot, _cut(page_of(snapshot, sources, _count_max(request, tablet)))
 
 
 def _cut(page: Page) -> Page:

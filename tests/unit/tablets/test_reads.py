@@ -1,8 +1,9 @@
 """Reads: what they see, what they wait for, and when they are refused."""
 
+import pyarrow as pa
 import pytest
 
-from dodona._core.arrow import table_of
+from dodona._core.arrow import arrow_schema, stream_of, table_of
 from dodona._core.messages import (
     ArrowPage,
     Failure,
@@ -14,6 +15,7 @@ from dodona._core.messages import (
     ScanArrow,
     ScanPage,
     VersionedRows,
+    WriteArrow,
 )
 from dodona.errors import SnapshotTooOld
 from dodona.types import (
@@ -23,10 +25,23 @@ from dodona.types import (
     MAX_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     Key,
+    TabletId,
     Timestamp,
 )
 from dodona_tablets.core import snapshot
-from unit.tablets.cells import ATOMIC, REVISION, SECOND, Bench, delete, key, put, update
+from dodona_tablets.core.scans import COLUMN_ROWS_MAX, WALKED_ROWS_MAX
+from unit.tablets.cells import (
+    ATOMIC,
+    NON_ATOMIC,
+    REVISION,
+    SCHEMA,
+    SECOND,
+    Bench,
+    delete,
+    key,
+    put,
+    update,
+)
 
 
 def kind(reply: object) -> str:
@@ -199,6 +214,28 @@ def test_a_scan_as_arrow_has_the_key_columns_and_those_asked_for() -> None:
     page = bench.answer(bench.ask(empty))
     assert isinstance(page, ArrowPage)
     assert table_of(page.batch).num_rows == 0
+
+
+def test_a_page_is_longer_where_its_rows_are_not_looked_at_one_by_one() -> None:
+    bench = Bench()
+    count = COLUMN_ROWS_MAX + 10
+    columns = {"id": range(count), "a": range(count), "b": [b"x"] * count}
+    stream = stream_of(pa.record_batch(columns, schema=arrow_schema(SCHEMA)))
+    stamp = Timestamp(bench.oracle)
+    assert bench.answer(bench.ask(WriteArrow(NON_ATOMIC, REVISION, stamp, True, stream)))
+    bench.commit(*[put(number, number) for number in range(WALKED_ROWS_MAX + 10)])
+
+    def count_in(kind: type[Scan] | type[ScanArrow], tablet: TabletId) -> int:
+        page = bench.answer(
+            bench.ask(kind(tablet, REVISION, SYNC_LAST_COMMITTED, KEY_MIN, KEY_MAX, 3, count))
+        )
+        assert isinstance(page, ArrowPage | ScanPage)
+        assert page.resume is not None
+        return page.row_count if isinstance(page, ArrowPage) else len(page.keys)
+
+    assert count_in(ScanArrow, NON_ATOMIC) == COLUMN_ROWS_MAX
+    assert count_in(Scan, NON_ATOMIC) == WALKED_ROWS_MAX
+    assert count_in(ScanArrow, ATOMIC) == count_in(Scan, ATOMIC) == WALKED_ROWS_MAX
 
 
 def test_a_stale_route_is_told_so() -> None:
