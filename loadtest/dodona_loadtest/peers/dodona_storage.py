@@ -201,6 +201,7 @@ class DodonaWorker(Worker):
     async def start_pinging(self, kind: PingKind, path: str, rows: Rows) -> None:
         """Single lookups, or single commits, until `stop_pinging`."""
         operation = self._lookup(path, rows, 1) if kind == "lookup" else self._commit(path, rows)
+        await operation()  # it connects, as the other contender's clients have by now
         self._pinger = Pinger(operation, (TransactionConflict,))
         self._pinger.start()
 

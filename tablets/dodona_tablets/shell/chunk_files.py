@@ -30,7 +30,7 @@ from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.writing import write_chunk
 
 CHUNKS_NAME: Final = "chunks"
-SYNC_BYTES: Final = 16 << 20
+SYNC_BYTES: Final = 2 << 20
 """Written between two syncs: so much at most is in the way of the log's next sync."""
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
