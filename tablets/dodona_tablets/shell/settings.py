@@ -35,7 +35,7 @@ class NodeSettings(ServerSettings):
         description="the cell's number: the same for as long as its data lives"
     )
     port: Port = Field(8502, description="port for the data plane and for health checks")
-    data_dir: Path = Field(description="folder of the cell's log")
+    data_dir: Path = Field(description="folder of the cell's log and chunks")
     master_url: Url = Field("http://127.0.0.1:8500", description="where the master is")
     public_url: Url | None = Field(
         None, description="where others reach this node; by default http://host:port"
