@@ -9,7 +9,8 @@ from negative.bug import PlantedBug
 
 
 def check_no_conflicts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.participant.check_row", lambda *_: None)
+    for check in ("check_versions", "check_locks"):
+        patch.setattr(f"dodona_tablets.core.participant.{check}", lambda *_: None)
 
 
 class Hoarding(Batcher[Route]):
