@@ -203,7 +203,7 @@ BUGS = (
         "a decision to abort overrides what is prepared or recorded",
         abort_by_force,
         ("GHOST", "DURABILITY", "ATOMICITY"),
-        Where(changes=PATIENT, network=LOSSY),
+        Where(changes=BUSY | PATIENT, network=LOSSY),
     ),
     PlantedBug(
         26,
