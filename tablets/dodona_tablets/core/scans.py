@@ -22,7 +22,7 @@ from dodona_tablets.core.snapshot import Look, blocker_of_keys
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
-from dodona_tablets.core.version import Values
+from dodona_tablets.core.version import Values, Version, chain_of, versions_until
 
 COLUMN_ROWS_MAX: Final = 65_536
 """In a page that is made column by column: everybody else waits for some ms."""
@@ -97,12 +97,22 @@ def _page(tablet: Tablet, request: Scan | ScanArrow, look: Look) -> tuple[Snapsh
 
     def source(layer: DynamicStore | ChunkView) -> Iterator[pa.RecordBatch]:
         if isinstance(layer, DynamicStore):
-            rows = layer.walk(request.lower, request.upper)
+            rows = _in_sight(layer.walk(request.lower, request.upper), look)
             return batches_of_rows(schema, rows, has_specials=layer.has_marks)
         return layer.batches(request.lower, request.upper)
 
     sources = [source(layer) for layer in (stores.active, *stores.layers)]
     return snapshot, _cut(page_of(snapshot, sources, _count_max(request, tablet)))
+
+
+def _in_sight(rows: Iterator[tuple[Key, Version]], look: Look) -> Iterator[tuple[Key, Version]]:
+    """Each row with the versions that matter: one that is written all the time has thousands."""
+    wanted = look.wanted or -1
+    for key, newest in rows:
+        if newest[3] is None:
+            yield key, newest
+        elif (chain := chain_of(versions_until(newest, look.at, wanted))) is not None:
+            yield key, chain
 
 
 def _cut(page: Page) -> Page:

@@ -26,7 +26,7 @@ from dodona_tablets.core.chunks.reading import versions_of
 from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.migration import Migration
 from dodona_tablets.core.store import DynamicStore
-from dodona_tablets.core.version import Version, delta_mask_of, history
+from dodona_tablets.core.version import Version, history, is_last, versions_until
 
 
 class TabletChunk:
@@ -135,13 +135,13 @@ class Stores:
     def versions(self, key: Key, at: Timestamp, wanted: int = -1) -> list[Version]:
         """The versions of a row at or below a timestamp, newest first: all of them, or so many
         that no older one says anything of the wanted columns."""
-        found = _at_most(self.active.rows.get(key), at, wanted)
+        found = versions_until(self.active.rows.get(key), at, wanted)
         sources = 1 if found else 0
         for layer in self.layers:
             if layer.min_timestamp > at or (found and _is_settled(found, layer, wanted)):
                 continue
             if isinstance(layer, DynamicStore):
-                more = _at_most(layer.rows.get(key), at, wanted)
+                more = versions_until(layer.rows.get(key), at, wanted)
             else:
                 more = layer.versions(key, at, None if wanted < 0 else wanted)
             if more:
@@ -219,27 +219,8 @@ class Stores:
         return self.active.size_bytes + sum([it.size_bytes for it in self.passive])
 
 
-def _at_most(newest: Version | None, at: Timestamp, wanted: int) -> list[Version]:
-    found: list[Version] = []
-    while newest is not None:
-        if newest[0] <= at:
-            found.append(newest)
-            if _is_last(newest, wanted):
-                break
-        newest = newest[3]
-    return found
-
-
-def _is_last(version: Version, wanted: int) -> bool:
-    """Whether nothing older says anything of the wanted columns. Never for all columns ever: -1."""
-    if wanted < 0:
-        return False
-    mask = version[1]
-    return not mask or (mask & wanted == wanted and not delta_mask_of(version) & wanted)
-
-
 def _is_settled(found: list[Version], layer: DynamicStore | ChunkView, wanted: int) -> bool:
-    return layer.max_timestamp < found[-1][0] and _is_last(found[-1], wanted)
+    return layer.max_timestamp < found[-1][0] and is_last(found[-1], wanted)
 
 
 def _walk(

@@ -94,6 +94,27 @@ def _united(first: Version, second: Version) -> Version:
     return version_of(first[0], mask, tuple([values[bit][0] for bit in bits]), None, deltas, shared)
 
 
+def versions_until(newest: Version | None, at: Timestamp, wanted: int) -> list[Version]:
+    """Of a chain the versions at or below a timestamp, newest first, up to the first behind which
+    nothing says anything of the wanted columns."""
+    found: list[Version] = []
+    while newest is not None:
+        if newest[0] <= at:
+            found.append(newest)
+            if is_last(newest, wanted):
+                break
+        newest = newest[3]
+    return found
+
+
+def is_last(version: Version, wanted: int) -> bool:
+    """Whether nothing older says anything of the wanted columns. Never for all columns ever: -1."""
+    if wanted < 0:
+        return False
+    mask = version[1]
+    return not mask or (mask & wanted == wanted and not delta_mask_of(version) & wanted)
+
+
 def values_at(
     newest: Version | None, timestamp: Timestamp, wanted: int, full: int
 ) -> Values | None:
