@@ -8,7 +8,7 @@ Invariants:
 - A store that is being flushed is passive: it does not change. Its chunk is durable before the
   record that attaches it is written, and that record before anybody reads the chunk.
 - A flushed store stays until no transaction could come that would have to meet what is in it:
-  conflicts are looked for in memory only.
+  conflicts are looked for in memory only. A table without atomicity has none.
 """
 
 from itertools import islice
@@ -199,7 +199,7 @@ class Flushing:
     def _drop_unneeded(self, tablet: Tablet, needed: Timestamp) -> None:
         stores = tablet.stores
         for store in [it for it in stores.passive if it.is_flushed]:
-            if store.max_timestamp <= needed:
+            if not tablet.is_atomic or store.max_timestamp <= needed:
                 self._bury(stores.drop(store.number))
 
     def _forget_locks(self, tablet: Tablet, needed: Timestamp) -> None:

@@ -3,14 +3,14 @@
 import pytest
 
 from dodona._core.effects import RunJob
-from dodona._core.messages import Failure
+from dodona._core.messages import Failure, WriteNonAtomic, Written
 from dodona.errors import Overloaded, TransactionConflict
 from dodona.types import CellId, TableSettings, Timestamp, TransactionId
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.flushing import FlushToken
 from dodona_tablets.core.records import StoreFlushed, StoreRotated
 from dodona_tablets.core.stores import Stores
-from unit.tablets.cells import ATOMIC, SECOND, Bench, put
+from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, key, put
 
 CELL = CellId(0)
 SOON = TableSettings(dynamic_store_auto_flush_period=1_000)
@@ -103,6 +103,17 @@ def test_conflicts_are_found_while_a_transaction_could_come_that_has_them() -> N
     reply = bench.try_commit(put(1, 2), start=early)
     assert isinstance(reply, Failure)
     assert reply.kind == TransactionConflict.kind
+
+
+def test_without_atomicity_a_flush_gives_back_the_memory_at_once() -> None:
+    bench = Bench(settings=SOON)
+    write = WriteNonAtomic(NON_ATOMIC, REVISION, Timestamp(bench.oracle), True, (put(1, 5),))
+    assert isinstance(bench.answer(bench.ask(write)), Written)
+    let_time_pass(bench, 3)
+    assert records(bench) == [StoreRotated, StoreFlushed]
+    tablet = bench.nodes[CELL].cell.tablets[NON_ATOMIC]
+    assert tablet.stores.memory_bytes == 0
+    assert [row for row, _ in tablet.dump()] == [key(1)]
 
 
 def test_a_prepared_transaction_commits_into_the_store_of_its_commit() -> None:

@@ -1,0 +1,139 @@
+"""Long work in threads: how fast it goes, and what its end is."""
+
+import errno
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dodona._core.effects import RunJob
+from dodona._core.messages import Failure
+from dodona.errors import DiskFull
+from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, TableSettings, Timestamp
+from dodona_tablets.core.chunks.jobs import Built, CompactionJob, FlushJob, batches_of
+from dodona_tablets.core.retention import Terms
+from dodona_tablets.core.store import DynamicStore
+from dodona_tablets.shell import jobs
+from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.jobs import Jobs
+from unit.tablets.chunks.making import SCHEMA, at, key, made_of
+
+BYTES_PER_S = 1_000
+ROWS = 9_000
+TERMS = Terms(MIN_TIMESTAMP, MIN_TIMESTAMP, TableSettings(), Timestamp(MAX_TIMESTAMP))
+
+
+def compaction(number: int = 9) -> CompactionJob:
+    chunks = [
+        made_of({key(row): [at(7)] for row in rows}, number=place)
+        for place, rows in enumerate((range(ROWS // 2), range(ROWS // 2, ROWS)))
+    ]
+    return CompactionJob(number, SCHEMA, tuple([it.view() for it in chunks]), TERMS)
+
+
+def flush(number: int = 8) -> FlushJob:
+    store = DynamicStore(1)
+    for row in range(ROWS):
+        store.put(key(row), at(7))
+    return FlushJob(number, SCHEMA, store, None)
+
+
+class Worker:
+    """Jobs by a clock that only sleeping moves."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.slept_s = 0.0
+        self.ended: list[Any] = []
+        self._has_ended = threading.Event()
+        clock = SimpleNamespace(monotonic=lambda: self.slept_s, sleep=self._sleep)
+        monkeypatch.setattr(jobs, "time", clock)
+        self.files = ChunkFiles(folder)
+        self.jobs = Jobs(self.files, BYTES_PER_S, self._deliver, self._fail)
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept_s += seconds
+
+    def _deliver(self, token: Any, result: Any) -> None:
+        self.ended.append((token, result))
+        self._has_ended.set()
+
+    def _fail(self, error: BaseException) -> None:
+        self.ended.append(error)
+        self._has_ended.set()
+
+    def end_of(self, job: CompactionJob | FlushJob) -> Any:
+        self._has_ended.clear()
+        self.jobs.run(RunJob("token", job))
+        assert self._has_ended.wait(30)
+        return self.ended[-1]
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    made = Worker(tmp_path, monkeypatch)
+    yield made
+    with suppress(OSError):  # one that a test has seen
+        made.jobs.close()
+
+
+def test_a_compaction_goes_no_faster_than_it_may(worker: Worker) -> None:
+    job = compaction()
+    token, result = worker.end_of(job)
+    assert (token, type(result)) == ("token", Built)
+    size_bytes = sum(batch.nbytes for batch in batches_of(job))
+    assert worker.slept_s == pytest.approx(size_bytes / BYTES_PER_S)
+
+
+def test_a_flush_waits_for_nothing(worker: Worker) -> None:
+    _, result = worker.end_of(flush())
+    assert result.info.row_count == ROWS
+    assert worker.slept_s == 0
+
+
+def test_a_full_disk_is_an_answer(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise DiskFull("no space for a chunk")
+
+    monkeypatch.setattr(worker.files, "write", refuse)
+    _, result = worker.end_of(flush())
+    assert isinstance(result, Failure)
+    assert result.kind == DiskFull.kind
+
+
+def test_a_disk_that_fails_is_told_to_the_core_and_again_at_the_end(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(worker.files, "write", fail)
+    assert isinstance(worker.end_of(flush()), OSError)
+    with pytest.raises(OSError, match="input/output error"):
+        worker.jobs.close()
+
+
+def test_a_compaction_is_given_up_at_the_end(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_waiting, may_go_on = threading.Event(), threading.Event()
+
+    def sleep(_: float) -> None:
+        is_waiting.set()
+        assert may_go_on.wait(30)
+
+    monkeypatch.setattr("dodona_tablets.shell.jobs.time.sleep", sleep)
+    worker.jobs.run(RunJob("token", compaction()))
+    assert is_waiting.wait(30)
+    closing = threading.Thread(target=worker.jobs.close)
+    closing.start()
+    while not worker.jobs._is_closing:
+        time.sleep(0.001)
+    may_go_on.set()
+    closing.join(30)
+    assert worker.ended == []
+    assert list(worker.files.path.iterdir()) == []
