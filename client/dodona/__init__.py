@@ -10,27 +10,40 @@ network library and no server: `connect` and `open` load what they need.
 
 import logging
 
+from dodona._core.loads.records import LoadRecord, LoadRecovery
+from dodona._core.loads.ticket import LoadTicket, Published
 from dodona._core.outcomes import Outcome
 from dodona._core.rows import Rows
+from dodona._core.senders import StagedBatch
 from dodona._core.tables import TableInfo, TabletInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.versions import VersionedRow, VersionedValue
 from dodona.catalog import MasterTransaction
+from dodona.changes import Changes
 from dodona.client import Client, Transaction, connect, open
 from dodona.errors import (
     CommitOutcomeUnknown,
+    ConcurrentAppend,
+    ConcurrentDeleteDelete,
+    ConcurrentDeleteRead,
+    ConcurrentTransaction,
     DataCorrupted,
     DiskFull,
     DodonaError,
+    DuplicateKey,
     FolderInUse,
     InvalidRequest,
     InvalidTabletState,
     LimitExceeded,
+    LoadEnded,
+    MetadataChanged,
     NodeExists,
     NodeLocked,
     NodeNotFound,
     Overloaded,
+    ProtocolChanged,
     RowBlocked,
+    RowNotFound,
     SchemaViolation,
     SnapshotTooOld,
     TableExists,
@@ -43,6 +56,7 @@ from dodona.errors import (
     TransactionNotFound,
     Unavailable,
 )
+from dodona.loads import Load, Loads
 from dodona.schema import Column, TableSchema
 from dodona.snapshot import Snapshot
 from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
@@ -60,27 +74,44 @@ __all__ = [
     "MAX_TIMESTAMP",
     "MIN_TIMESTAMP",
     "SYNC_LAST_COMMITTED",
+    "Changes",
     "Client",
     "Column",
     "CommitOutcomeUnknown",
+    "ConcurrentAppend",
+    "ConcurrentDeleteDelete",
+    "ConcurrentDeleteRead",
+    "ConcurrentTransaction",
     "DataCorrupted",
     "DiskFull",
     "DodonaError",
+    "DuplicateKey",
     "FolderInUse",
     "InvalidRequest",
     "InvalidTabletState",
     "LimitExceeded",
+    "Load",
+    "LoadEnded",
+    "LoadRecord",
+    "LoadRecovery",
+    "LoadTicket",
+    "Loads",
     "MasterTransaction",
+    "MetadataChanged",
     "NodeExists",
     "NodeLocked",
     "NodeNotFound",
     "Outcome",
     "Overloaded",
+    "ProtocolChanged",
+    "Published",
     "RowBlocked",
+    "RowNotFound",
     "Rows",
     "SchemaViolation",
     "Snapshot",
     "SnapshotTooOld",
+    "StagedBatch",
     "TableExists",
     "TableInfo",
     "TableNotFound",

@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 from dodona._core import steps
 from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
+from dodona._core.holding import LEASE_MS, Hold
 from dodona._core.outcomes import Outcome
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
 from dodona._core.rows import Rows
@@ -30,8 +31,11 @@ from dodona._io.sessions import (
     load_embedded,
     new_session,
 )
-from dodona.aio_catalog import AsyncCatalog, AsyncDriver
+from dodona.aio_catalog import AsyncDriver
 from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
+from dodona.aio_changes import AsyncChangeReader
+from dodona.aio_changes import AsyncChanges as AsyncChanges
+from dodona.aio_loads import AsyncLoads
 from dodona.aio_snapshot import AsyncSnapshot as AsyncSnapshot
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import (
@@ -41,6 +45,7 @@ from dodona.types import (
     CellId,
     Durability,
     LockType,
+    ReaderId,
     Timestamp,
     TransactionId,
 )
@@ -78,13 +83,16 @@ async def open(
     return AsyncClient(driver, session, folder)
 
 
-class AsyncClient(AsyncCatalog):
+class AsyncClient(AsyncChangeReader):
     """As `dodona.Client`. Make it with `await dodona.aio.connect` or `await dodona.aio.open`."""
 
     def __init__(self, driver: AsyncDriver, session: Session, place: str) -> None:
         super().__init__(driver, AsyncPinger(driver.run, session.pings), session.catalog)
         self._session = session
         self._holder = AsyncPinger(driver.run, session.holds)
+        self._keeper = AsyncPinger(driver.run, session.leases)
+        self.loads = AsyncLoads(driver.run, session, self._keeper)
+        """Bulk loads."""
         self._place = place
 
     def __repr__(self) -> str:
@@ -105,6 +113,7 @@ class AsyncClient(AsyncCatalog):
         """Let go of all connections. Calls that are under way fail."""
         await self._pinger.close()
         await self._holder.close()
+        await self._keeper.close()
         await self._driver.close()
 
     # ---- timestamps
@@ -168,13 +177,20 @@ class AsyncClient(AsyncCatalog):
         return await self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
 
     def hold_snapshot(
-        self, paths: Iterable[str], timestamp: Timestamp | None = None
+        self,
+        paths: Iterable[str],
+        timestamp: Timestamp | None = None,
+        lease_ms: int = LEASE_MS,
+        reader: ReaderId | None = None,
     ) -> "Beginning[AsyncSnapshot]":
         """As `dodona.Client.hold_snapshot`: `async with` it, or await it."""
-        return Beginning(partial(self._begin_hold, paths, timestamp))
+        hold = self._session.hold_snapshot
+        return Beginning(
+            partial(self._begin_hold, partial(hold, paths, timestamp, lease_ms, reader))
+        )
 
-    async def _begin_hold(self, paths: Iterable[str], timestamp: Timestamp | None) -> AsyncSnapshot:
-        hold = await self._run(self._session.hold_snapshot(paths, timestamp))
+    async def _begin_hold(self, begin: Callable[[], steps.Protocol[Hold]]) -> AsyncSnapshot:
+        hold = await self._run(begin())
         self._holder.watch(hold)
         return AsyncSnapshot(self._run, self._session, hold)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, TypeVar
 from dodona._core import steps
 from dodona._core.holding import Hold
 from dodona._core.session import Session
-from dodona.types import Timestamp
+from dodona.types import ReaderId, Timestamp
 
 Result = TypeVar("Result")
 
@@ -34,6 +34,11 @@ class AsyncSnapshot:
     def timestamp(self) -> Timestamp:
         """As `dodona.Snapshot.timestamp`."""
         return self._hold.timestamp
+
+    @property
+    def reader(self) -> ReaderId:
+        """As `dodona.Snapshot.reader`."""
+        return self._hold.reader
 
     def __repr__(self) -> str:
         return f"<dodona.aio.AsyncSnapshot {self.timestamp}>"
@@ -66,6 +71,16 @@ class AsyncSnapshot:
             page = await self._run(pages.next())
             for batch in page.to_batches():
                 yield batch
+
+    async def split(
+        self,
+        path: str,
+        rows_per_part: int,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """As `dodona.Snapshot.split`."""
+        return await self._run(self._session.split(path, rows_per_part, lower, upper))
 
     async def check(self) -> None:
         """As `dodona.Snapshot.check`."""

@@ -6,12 +6,12 @@ Every method is one line over a protocol of the session, which its driver runs. 
 by any number of threads, a transaction by one at a time.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dodona._core import steps
 from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
+from dodona._core.holding import LEASE_MS
 from dodona._core.outcomes import Outcome
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
 from dodona._core.rows import Rows
@@ -19,6 +19,7 @@ from dodona._core.session import Session
 from dodona._core.transaction import TransactionBuffer, TransactionState
 from dodona._core.versions import VersionedRow
 from dodona._io.pinger import Pinger
+from dodona._io.running import answer, finished
 from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
     FolderPath,
@@ -27,8 +28,10 @@ from dodona._io.sessions import (
     load_embedded,
     new_session,
 )
-from dodona.catalog import Catalog, Driver
+from dodona.catalog import Driver
+from dodona.changes import ChangeReader
 from dodona.errors import DodonaError, InvalidRequest
+from dodona.loads import Loads
 from dodona.snapshot import Snapshot
 from dodona.types import (
     NULL_TIMESTAMP,
@@ -37,6 +40,7 @@ from dodona.types import (
     CellId,
     Durability,
     LockType,
+    ReaderId,
     Timestamp,
     TransactionId,
 )
@@ -84,13 +88,16 @@ def open(
     return Client(load_embedded().open_blocking(folder, session.routing), session, folder)
 
 
-class Client(Catalog):
+class Client(ChangeReader):
     """A cluster, or an embedded database. Make it with `dodona.connect` or `dodona.open`."""
 
     def __init__(self, driver: Driver, session: Session, place: str) -> None:
         super().__init__(driver, Pinger(driver.run, session.pings), session.catalog)
         self._session = session
         self._holder = Pinger(driver.run, session.holds)
+        self._keeper = Pinger(driver.run, session.leases)
+        self.loads = Loads(driver.run, session, self._keeper)
+        """Bulk loads."""
         self._place = place
 
     def __repr__(self) -> str:
@@ -108,11 +115,11 @@ class Client(Catalog):
         self.close()
 
     def close(self) -> None:
-        """Let go of all connections. Calls that are under way fail, later ones raise
-        InvalidRequest. Repeating it is harmless."""
+        """Let go of all connections. Calls under way fail, later ones raise InvalidRequest."""
         self._driver.close()
         self._pinger.close()
         self._holder.close()
+        self._keeper.close()
 
     # ---- timestamps
 
@@ -184,17 +191,24 @@ class Client(Catalog):
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Any:
-        """As `select`, as a `pyarrow.Table`: for many rows. Columns of type any hold
-        MessagePack."""
+        """As `select`, as a `pyarrow.Table`. Columns of type any hold MessagePack."""
         read = self._session.read_arrow
         return self._run(read(path, lower, upper, columns, timestamp, retention_timestamp))
 
-    def hold_snapshot(self, paths: Iterable[str], timestamp: Timestamp | None = None) -> Snapshot:
+    def hold_snapshot(
+        self,
+        paths: Iterable[str],
+        timestamp: Timestamp | None = None,
+        lease_ms: int = LEASE_MS,
+        reader: ReaderId | None = None,
+    ) -> Snapshot:
         """Keep what these tables show at a timestamp, a fresh one unless given, until the end of
         the `with` block: old versions that are seen there stay meanwhile, however long it takes.
-        Raises SnapshotTooOld if some have gone already; TableNotFound, TableNotMounted,
-        InvalidRequest, Overloaded (1,000 readers of a cell), Unavailable. ("Long reads")"""
-        hold = self._run(self._session.hold_snapshot(paths, timestamp))
+        Without renewals, `lease_ms`, an hour at most. With another's `reader`, and its timestamp
+        and tables, this is the other's snapshot. Raises SnapshotTooOld if some have gone already;
+        TableNotFound, TableNotMounted, InvalidRequest, Overloaded (1,000 readers of a cell),
+        Unavailable. ("Long reads")"""
+        hold = self._run(self._session.hold_snapshot(paths, timestamp, lease_ms, reader))
         self._holder.watch(hold)
         return Snapshot(self._run, self._session, hold)
 
@@ -214,7 +228,7 @@ class Client(Catalog):
         InvalidRequest with DuckDB's message, or without the sql extra; TableNotFound,
         LimitExceeded (`SessionLimits.query`), and what `select` raises.
         """
-        return _answer(self._run, self._session, sql, timestamp, None)
+        return answer(self._run, self._session, sql, timestamp, None)
 
     # ---- writes
 
@@ -292,7 +306,7 @@ class Client(Catalog):
             transaction, results = None, []
             try:
                 with self.begin() as transaction:
-                    results.append(_finished(function(transaction)))
+                    results.append(finished(function(transaction)))
                 return results[0]
             except DodonaError as error:
                 buffer = None if transaction is None else transaction._buffer
@@ -418,7 +432,7 @@ class Transaction:
 
     def query(self, sql: str) -> Any:
         """As `Client.query`, at the transaction's start."""
-        return _answer(self._run, self._session, sql, self._buffer.read_timestamp(), self._buffer)
+        return answer(self._run, self._session, sql, self._buffer.read_timestamp(), self._buffer)
 
     def insert_rows(
         self,
@@ -467,25 +481,3 @@ class Transaction:
     def abort(self) -> None:
         """Drop what is buffered. Raises TransactionClosed once it is committed."""
         self._buffer.abort()
-
-
-def _finished(result: Result) -> Result:
-    """What a function returned, unless it only began. Raises InvalidRequest."""
-    if isinstance(result, Coroutine):
-        result.close()
-        raise InvalidRequest("an async function runs in the transactions of `dodona.aio` only")
-    return result
-
-
-def _answer(
-    run: Callable[[steps.Protocol[Any]], Any],
-    session: Session,
-    sql: str,
-    timestamp: Timestamp,
-    buffer: TransactionBuffer | None,
-) -> Any:
-    """The movements of a query, of which two compute and two ask."""
-    query = run(session.prepare_query(sql, timestamp))
-    query.plan()
-    run(session.fetch_query(query, buffer))
-    return query.answer()

@@ -48,6 +48,55 @@ class TransactionConflict(TransactionAborted):
     kind, code, status, action = "transaction_conflict", 1700, 409, "rerun"
 
 
+class ConcurrentAppend(TransactionConflict):
+    """A row that a load changes was changed, or one in a range that it replaces was written, after
+    the load's start timestamp. Run the whole load again."""
+
+    kind, code, status, action = "concurrent_append", 11106, 409, "rerun"
+
+
+class ConcurrentDeleteRead(TransactionConflict):
+    """A row that a load relies on, as it updates it or replaces its range, was deleted after the
+    load's start timestamp. Run the whole load again."""
+
+    kind, code, status, action = "concurrent_delete_read", 11107, 409, "rerun"
+
+
+class ConcurrentDeleteDelete(TransactionConflict):
+    """A row that a load deletes was deleted by somebody else after the load's start timestamp. Run
+    the whole load again: it will find the row gone, which is no error."""
+
+    kind, code, status, action = "concurrent_delete_delete", 11108, 409, "rerun"
+
+
+class MetadataChanged(TransactionConflict):
+    """The table's schema or attributes were changed while a load was under way. Run the whole load
+    again, with rows that fit the table as it is now."""
+
+    kind, code, status, action = "metadata_changed", 11109, 409, "rerun"
+
+
+class ConcurrentTransaction(TransactionConflict):
+    """Two loads record one version of one application at the same time. Run the whole load again:
+    it is skipped if the other one made it. One query must not run twice with one checkpoint."""
+
+    kind, code, status, action = "concurrent_transaction", 11110, 409, "rerun"
+
+
+class ProtocolChanged(TransactionConflict):
+    """The table was removed and made anew, replaced or resharded while a load was under way. Run
+    the whole load again, if it is meant for the table that is there now."""
+
+    kind, code, status, action = "protocol_changed", 11111, 409, "rerun"
+
+
+class LoadEnded(TransactionAborted):
+    """The bulk load is over: published, aborted, or its lease expired. What was staged of it and
+    not published is gone. Run the whole load again."""
+
+    kind, code, status, action = "load_ended", 11114, 409, "rerun"
+
+
 class CommitOutcomeUnknown(DodonaError):
     """The commit may or may not have happened. Ask `outcome(transaction)` before anything else."""
 
@@ -160,6 +209,18 @@ class LimitExceeded(InvalidRequest):
     """A stated limit (rows, bytes, timestamps) was passed. Split the work."""
 
     kind, code, status, action = "limit_exceeded", 1717, 413, "fix"
+
+
+class DuplicateKey(InvalidRequest):
+    """A key comes twice where it may come once, or its row is there already. Fix the rows."""
+
+    kind, code, status, action = "duplicate_key", 306, 409, "fix"
+
+
+class RowNotFound(InvalidRequest):
+    """A row that is to be updated is not there. Fix the rows, or write them whole."""
+
+    kind, code, status, action = "row_not_found", 11105, 404, "fix"
 
 
 class TransactionClosed(InvalidRequest):

@@ -395,6 +395,10 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         """The key column values of an encoded key."""
         return decode_key(key, self.key_types)
 
+    def named_key(self, key: Key) -> dict[str, Any]:
+        """The values of an encoded key by the names of their columns, as errors give them."""
+        return dict(zip(self.key_names, self.decode_key(key), strict=True))
+
 
 def _parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
     """Its fields are checked even if it is a Column: that one takes what it is given."""

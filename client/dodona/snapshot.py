@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, TypeVar
 from dodona._core import steps
 from dodona._core.holding import Hold
 from dodona._core.session import Session
-from dodona.types import Timestamp
+from dodona.types import ReaderId, Timestamp
 
 Result = TypeVar("Result")
 
@@ -35,6 +35,11 @@ class Snapshot:
     def timestamp(self) -> Timestamp:
         """To be given to reads."""
         return self._hold.timestamp
+
+    @property
+    def reader(self) -> ReaderId:
+        """To be given to `Client.hold_snapshot` by processes that share the work."""
+        return self._hold.reader
 
     def __repr__(self) -> str:
         return f"<dodona.Snapshot {self.timestamp}>"
@@ -68,6 +73,18 @@ class Snapshot:
         while not pages.is_over:
             yield from self._run(pages.next()).to_batches()
 
+    def split(
+        self,
+        path: str,
+        rows_per_part: int,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """Where to cut lower ≤ key < upper into parts of about so many rows at most, none of them
+        in two tablets: the keys at which the second part and those behind it begin, rising. Raises
+        what reads raise."""
+        return self._run(self._session.split(path, rows_per_part, lower, upper))
+
     def check(self) -> None:
         """That it was held from its beginning until now, so that whatever was read is of one
         moment. The end of a block does so too. Raises SnapshotTooOld, if the cells that keep it
@@ -75,5 +92,5 @@ class Snapshot:
         self._session.check_hold(self._hold)
 
     def release(self) -> None:
-        """Let go of it. Repeating it is harmless."""
+        """Let go of it, for all who share it. Repeating it is harmless."""
         self._run(self._session.release_hold(self._hold))

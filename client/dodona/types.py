@@ -20,6 +20,9 @@ TreeTransactionId = NewType("TreeTransactionId", int)
 ReaderId = NewType("ReaderId", int)
 """Names somebody who holds a snapshot: a timestamp that nobody else was given."""
 
+LoadId = NewType("LoadId", int)
+"""Names a bulk load: its start timestamp."""
+
 CellId = NewType("CellId", int)
 TabletId = NewType("TabletId", int)
 ClusterId = NewType("ClusterId", int)
@@ -50,8 +53,14 @@ Atomicity = Literal["full", "none"]
 Durability = Literal["sync", "async"]
 LockType = Literal["shared_weak", "shared_strong", "exclusive", "shared_write"]
 InMemoryMode = Literal["none", "compressed", "uncompressed"]
+BatchKind = Literal["write", "update", "delete"]
+"""What the rows of a bulk batch do: set all value columns, set some of them, or delete."""
+LoadMode = Literal["upsert", "insert", "update", "delete"]
+"""What a bulk load asks of the rows it finds: nothing, that there are none, that all are there, and
+nothing again, as it deletes them."""
 
 NO_TREE_TRANSACTION: Final = TreeTransactionId(0)
+NO_LOAD: Final = LoadId(0)
 
 Write = tuple[Key, int, tuple[Any, ...]]
 """(key, mask of the value columns set, their values in column order); mask 0 deletes the row."""

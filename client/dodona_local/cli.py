@@ -4,9 +4,12 @@ Owns: the commands and their texts. What they do is elsewhere and is imported on
 runs, so that `--help` is quick and a missing extra is named instead of shown as a traceback.
 """
 
+import enum
 import importlib.metadata
 import importlib.util
+import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from dodona._io.sessions import hide_password
 from dodona.errors import DodonaError, InvalidRequest
-from dodona.types import Timestamp
+from dodona.types import LoadId, Timestamp
 from dodona_local.errors import ExtraMissing
 
 try:
@@ -30,8 +33,18 @@ PACKAGES_BY_EXTRA: Final = {
 }
 
 if TYPE_CHECKING:
+    import types
+
     import dodona
     from dodona_local.backup import Manifest
+
+
+class Format(enum.StrEnum):
+    """How a list is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
 
 MASTER_URL: Final = "http://127.0.0.1:8500"
 WHAT_TO_DO: Final = (
@@ -111,6 +124,7 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="An embedded database's folder, instead of a cluster.", show_default=False),
 ]
+Form = Annotated[Format, typer.Option("--format", help="For people, or for programs.")]
 Tables = Annotated[
     list[str] | None,
     typer.Argument(help="Their paths. Without any: all.", metavar="TABLES", show_default=False),
@@ -134,9 +148,7 @@ def backup(
         from dodona_local.backup import back_up
         from dodona_local.progress_screen import Screen
 
-        if data_dir is not None and not data_dir.is_dir():
-            raise InvalidRequest(f"there is no embedded database in {data_dir}")
-        with _client(url, data_dir) as db, Screen() as screen:
+        with _client(url, data_dir, is_made=False) as db, Screen() as screen:
             source = str(data_dir or hide_password(url))
             at = None if timestamp is None else Timestamp(timestamp)
             made = back_up(db, path, tables or None, at, source=source, progress=screen)
@@ -156,7 +168,7 @@ def restore(
         from dodona_local.backup import restore
         from dodona_local.progress_screen import Screen
 
-        with _client(url, data_dir) as db, Screen() as screen:
+        with _client(url, data_dir, is_made=True) as db, Screen() as screen:
             made = restore(db, path, tables or None, progress=screen)
         _say(f"{_counts(made)} restored, as of {made.time}")
 
@@ -184,16 +196,74 @@ def check(
             raise typer.Exit(1)
 
 
+loads = typer.Typer(no_args_is_help=True, help="Bulk loads: what became of them, and clearing up.")
+application.add_typer(loads, name="loads")
+
+
+@loads.command("list")
+def list_loads(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
+    """The atomic loads of the last thirty days, oldest first."""
+    with _loads_of(url, data_dir) as (screen, db):
+        screen.show_loads(db.loads.list_loads(), form)
+
+
+@loads.command()
+def recoveries(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
+    """What was made of loads whose owners died, oldest first."""
+    with _loads_of(url, data_dir) as (screen, db):
+        screen.show_recoveries(db.loads.list_recoveries(), form)
+
+
+@loads.command()
+def recover(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
+    """Clear up behind loads whose lease has ended: what was published stays, the rest is aborted.
+    Loads that begin do so by themselves."""
+    with _loads_of(url, data_dir) as (screen, db):
+        owner = f"dodona loads recover, process {os.getpid()} of {socket.gethostname()}"
+        screen.show_recoveries(db.loads.recover(owner), form)
+
+
+@loads.command()
+def abort(
+    load: Annotated[int, typer.Argument(min=1, help="As `list` shows it.", metavar="ID")],
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+    form: Form = Format.TABLE,
+) -> None:
+    """Give a load up, whoever is at it. What was published stays so; then the exit code is 1."""
+    with _loads_of(url, data_dir) as (screen, db):
+        published = db.loads.abort(LoadId(load), "it was aborted by dodona loads abort")
+        screen.show_end(load, published, form)
+        if published is not None:
+            raise typer.Exit(1)
+
+
+@contextmanager
+def _loads_of(
+    url: str, data_dir: Path | None
+) -> Iterator[tuple["types.ModuleType", "dodona.Client"]]:
+    """How they are shown, and whose they are."""
+    with _errors_in_one_sentence():
+        require_extras("server")
+        from dodona_local import loads_screen
+
+        with _client(url, data_dir, is_made=False) as db:
+            yield loads_screen, db
+
+
 def _counts(manifest: "Manifest") -> str:
     count = len(manifest.tables)
     return f"{count:,} table{'s' if count > 1 else ''} with {manifest.row_count:,} rows"
 
 
 @contextmanager
-def _client(url: str, data_dir: Path | None) -> Iterator["dodona.Client"]:
-    """Of an embedded database, if a folder is named. SIGTERM ends what is done there in order."""
+def _client(url: str, data_dir: Path | None, *, is_made: bool) -> Iterator["dodona.Client"]:
+    """Of an embedded database, if a folder is named, which may be made. SIGTERM ends what is done
+    there in order."""
     import dodona
 
+    if data_dir is not None and not is_made and not data_dir.is_dir():
+        raise InvalidRequest(f"there is no embedded database in {data_dir}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with dodona.connect(url) if data_dir is None else dodona.open(data_dir) as db:
         yield db

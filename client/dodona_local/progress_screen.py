@@ -69,9 +69,13 @@ class Screen(Progress):
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """To standard output. Long texts go on in the next line."""
-    table = Table(*headings, box=None, padding=(0, 2, 0, 0), header_style="bold")
+    """To standard output. Long texts go on in the next line, but for the first: it is a name."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=not place, overflow="fold")
     for row in rows:
         table.add_row(*(Text(it) for it in row))
     console = Console()
-    console.print(table, width=None if console.is_terminal else PIPE_WIDTH)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    console.print(table)

@@ -302,6 +302,7 @@ class Simulated(Backend):
         session = client._session
         client._pinger = _VirtualPinger(self, client, session.pings)
         client._holder = _VirtualPinger(self, client, session.holds)
+        client.loads._keeper = client._keeper = _VirtualPinger(self, client, session.leases)
         return client
 
     def start(self, client: Client, protocol: steps.Protocol[Result]) -> Started[Result]:

@@ -45,7 +45,7 @@ class Stepwise(Generic[Result]):
             self.advance()
 
     def is_about_to_send(self, kind: type[Request]) -> bool:
-        assert self.step is not None, f"it is over, and no {kind.__name__} was sent"
+        assert self.step is not None, f"over, and no {kind.__name__} was sent: {self._error!r}"
         return any(isinstance(body, kind) for _, body in requests_of(self.step))
 
     def result(self) -> Result:

@@ -1,5 +1,6 @@
 """A snapshot that is held stays readable, whatever happens to cells and tables meanwhile."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -66,6 +67,22 @@ def test_a_timestamp_can_be_given(db: Client, make_table: MakeTable) -> None:
     with db.hold_snapshot([path], at) as snapshot:
         assert snapshot.timestamp == at
         assert _rows(snapshot, path) == BEFORE
+
+
+def test_a_snapshot_is_cut_into_parts_and_shared(db: Client, make_table: MakeTable) -> None:
+    path = _prepare(db, make_table)
+    with db.hold_snapshot([path], lease_ms=600_000) as snapshot:
+        _write(db, path, 2)
+        cuts = snapshot.split(path, 2)
+        assert cuts == sorted(cuts)
+        assert {(3,), (6,)} < set(cuts), "no part goes over the end of a tablet"
+        share = db.hold_snapshot([path], snapshot.timestamp, reader=snapshot.reader)
+        assert (share.reader, share.timestamp) == (snapshot.reader, snapshot.timestamp)
+        parts = [_rows(share, path, *ends) for ends in pairwise([None, *cuts, None])]
+        assert [row for part in parts for row in part] == BEFORE
+        assert max(len(part) for part in parts) == 2
+        assert snapshot.split(path, 100, [1], [2]) == []
+        assert snapshot.split(path, 100, [1], [4]) == [(3,)]
 
 
 def test_tables_without_atomicity_are_read_at_their_newest(

@@ -47,7 +47,7 @@ WIDE = TableSchema.parse(
     ]
 )
 
-_VALUES: dict[str, list[Any]] = {
+VALUES: dict[str, list[Any]] = {
     "int64": [None, 0, 1, -7, (1 << 63) - 1, -(1 << 63)],
     "uint64": [None, 0, 1, 255, (1 << 64) - 1],
     "double": [None, 0.0, -1.5, 1e300],
@@ -85,7 +85,7 @@ def histories(
 ) -> History:
     """Of a few rows, some with many versions."""
     schema = draw(st.sampled_from(list(schemas)))
-    keys = st.tuples(*(st.sampled_from(_VALUES[it]) for it in schema.key_types))
+    keys = st.tuples(*(st.sampled_from(VALUES[it]) for it in schema.key_types))
     drawn = draw(st.lists(keys, min_size=1, max_size=row_count_max))
     found = sorted({encode_key(values, schema.key_types) for values in drawn})
     store_count = draw(st.integers(1, 4))
@@ -114,7 +114,7 @@ def _version(draw: st.DrawFn, schema: TableSchema, at: int) -> Version:
 
 
 def _value(column: Column, dice: int) -> Any:
-    pool = _VALUES[column.type]
+    pool = VALUES[column.type]
     return pool[dice % len(pool)]
 
 

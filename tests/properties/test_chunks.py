@@ -12,9 +12,12 @@ from dodona.keys import successor
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Key, Timestamp
 from dodona_tablets.core.chunks.checking import check_chunk
+from dodona_tablets.core.chunks.compacting import compacted
 from dodona_tablets.core.chunks.reading import versions_of
 from dodona_tablets.core.chunks.rows import batches_of_rows, rows_of_batches
+from dodona_tablets.core.chunks.scanning import page_of, rows_of_page
 from dodona_tablets.core.chunks.view import ChunkView
+from dodona_tablets.core.chunks.visibility import Snapshot
 from dodona_tablets.core.version import Version, bits_of
 from unit.tablets.chunks.making import Made, Rows, items_of, made, small_blocks
 
@@ -252,29 +255,39 @@ def test_a_chunk_follows_its_table(case: Case, data: st.DataObject) -> None:
         assert same(view.versions(key, SYNC_LAST_COMMITTED), expected if key in inside else [])
 
 
-# Chunks of batches
+# Chunks whose rows have the stamp that they are attached with
 
 
-def batch_layout(schema: TableSchema, rows: Rows) -> Iterator[pa.RecordBatch]:
-    marks = {"$timestamp", "$mask"}
+def unstamped(schema: TableSchema, rows: Rows, left_out: set[str]) -> Iterator[pa.RecordBatch]:
     for batch in batches_of_rows(schema, items_of(rows), slice_rows=3):
-        yield batch.select([it for it in batch.schema.names if it not in marks])
+        yield batch.select([it for it in batch.schema.names if it not in left_out])
+
+
+@st.composite
+def loads(draw: st.DrawFn, schema: TableSchema, stamp: Timestamp) -> tuple[Rows, Made]:
+    """Rows with one version each, and a chunk of them: in layout `batch`, or with masks."""
+    has_masks = draw(st.booleans())
+    chosen = masks(schema) if has_masks else st.just(schema.full_mask)
+    rows: dict[Key, list[Version]] = {}
+    for key in draw(st.sets(keys_of(schema), min_size=1, max_size=9)):
+        mask = draw(chosen)
+        types = [schema.value_columns[bit].type for bit in bits_of(mask)]
+        rows[key] = [(stamp, mask, tuple([draw(st.none() | VALUES[it]) for it in types]), None)]
+    left_out = {"$timestamp"} if has_masks else {"$timestamp", "$mask"}
+    with small_blocks(draw(st.integers(1, 5))):
+        return rows, made(unstamped(schema, rows, left_out), schema)
 
 
 @EXAMPLES
 @given(schemas(), st.data())
-def test_a_chunk_of_a_batch_answers_as_a_dictionary_does(
+def test_a_chunk_without_timestamps_answers_as_a_dictionary_does(
     schema: TableSchema, data: st.DataObject
 ) -> None:
-    types = [it.type for it in schema.value_columns]
     stamp = Timestamp(data.draw(st.integers(1, LATEST)))
-    rows: dict[Key, list[Version]] = {}
-    for key in data.draw(st.sets(keys_of(schema), min_size=1, max_size=9)):
-        values = tuple([data.draw(st.none() | VALUES[it]) for it in types])
-        rows[key] = [(stamp, schema.full_mask, values, None)]
-    with small_blocks(data.draw(st.integers(1, 5))):
-        chunk = made(batch_layout(schema, rows), schema)
+    rows, chunk = data.draw(loads(schema, stamp))
     check_chunk(chunk.open())
+    assert not chunk.info.has_timestamps
+    assert chunk.info.garbage_count == sum(not row[0][1] for row in rows.values())
     new = data.draw(st.just(schema) | alterations(schema))
     expected = altered(schema, new, rows)
     view = chunk.view(new, stamp)
@@ -284,3 +297,28 @@ def test_a_chunk_of_a_batch_answers_as_a_dictionary_does(
     for key in (*expected, *data.draw(st.lists(keys_of(new), max_size=4))):
         assert same(view.versions(key, stamp), expected.get(key, []))
         assert view.versions(key, Timestamp(stamp - 1)) == []
+
+
+@EXAMPLES
+@given(cases(), st.data())
+def test_a_load_over_other_rows_is_as_if_each_was_written_at_its_stamp(
+    case: Case, data: st.DataObject
+) -> None:
+    """Whoever reads sees the same, and compaction leaves the same, of today's columns too."""
+    stamp = Timestamp(LATEST + 1)
+    loaded, chunk = data.draw(loads(case.schema, stamp))
+    new = data.draw(st.just(case.schema) | alterations(case.schema))
+    views = [chunk.view(new, stamp), case.chunk.view(new)]
+    together = {
+        key: [*loaded.get(key, []), *case.rows.get(key, [])] for key in {*loaded, *case.rows}
+    }
+    rows = altered(case.schema, new, together)
+    compact = list(compacted(new, [it.batches(KEY_MIN, KEY_MAX) for it in views]))
+    assert same(list(rows_of_batches(new, compact)), list(items_of(rows)))
+    wanted = data.draw(masks(new))
+    at = Timestamp(data.draw(st.integers(LATEST - 5, LATEST + 2)))
+    snapshot = Snapshot(new, wanted, at)
+    one_by_one = batches_of_rows(new, items_of(rows), has_specials=case.has_specials)
+    page = page_of(snapshot, [it.batches(KEY_MIN, KEY_MAX) for it in views], 100)
+    expected = page_of(snapshot, [one_by_one], 100)
+    assert same(rows_of_page(snapshot, page), rows_of_page(snapshot, expected))

@@ -21,6 +21,7 @@ from dodona._core.codec import decode_requests, encode_frame
 from dodona._core.messages import (
     AskOutcome,
     CommitOne,
+    CountVersions,
     DataRequest,
     Decide,
     HoldSnapshot,
@@ -30,6 +31,8 @@ from dodona._core.messages import (
     RowLock,
     Scan,
     ScanArrow,
+    ScanVersions,
+    SplitTablet,
     TabletAssignment,
     TabletModifications,
     WriteArrow,
@@ -195,7 +198,14 @@ class Client:
         keys = self._some(self._key, 3)
         limits = self._random.choice(KEYS), self._of([KEY_MAX], KEYS)
         count = self._of([1, 2, 1000], ODD_NUMBERS)
-        match self._random.randrange(5):
+        match self._random.randrange(8):
+            case 7:
+                rest = self._of([0, BASE + 30], ODD_TIMESTAMPS)
+                return ScanVersions(tablet, revision, oldest, at, *limits, mask, count, rest)
+            case 6:
+                return CountVersions(tablet, revision, oldest, at, *limits)
+            case 5:
+                return SplitTablet(tablet, revision, *limits, count)
             case 4:
                 tablets = self._some(self._tablet, 3)
                 lease_ms = self._of([60_000, 5_000, 0], ODD_NUMBERS)

@@ -3,7 +3,8 @@
 The machine writes, changes aggregates and deletes in an atomic and a non-atomic table, keeps some
 transactions prepared for long, rotates, flushes, compacts and cuts the log between any two steps,
 lets time pass and restarts the cell. Whoever may read sees what the model says, whoever reads below
-the retained timestamp is refused, and a restart changes nothing.
+the retained timestamp is refused, and a restart changes nothing. Whoever reads on and on what has
+changed is given every version once.
 """
 
 from typing import Any
@@ -18,13 +19,17 @@ from hypothesis.stateful import (
     rule,
 )
 
+from dodona._core.arrow import table_of
 from dodona._core.messages import (
+    ArrowPage,
     CommitOne,
     Committed,
+    CountVersions,
     Failure,
     Lookup,
     Prepare,
     Prepared,
+    ScanVersions,
     TabletModifications,
     WriteNonAtomic,
     Written,
@@ -32,6 +37,9 @@ from dodona._core.messages import (
 from dodona._core.mischief import Point
 from dodona.schema import TableSchema
 from dodona.types import (
+    KEY_MAX,
+    KEY_MIN,
+    NULL_TIMESTAMP,
     CellId,
     SpecialWrites,
     TableSettings,
@@ -64,6 +72,8 @@ changes = st.fixed_dictionaries(
 Change = dict[str, int]
 Entry = tuple[int, Change | None, bool]
 """When, what (None deleted it), and whether its sum is a change."""
+Fed = tuple[int, int, Change | None, bool]
+"""A row, and an entry of it."""
 
 
 POINTS = (Point.ROTATE_EARLY, Point.COMPACT_EARLY, Point.CHECKPOINT_EARLY)
@@ -81,11 +91,13 @@ class StoresMachine(RuleBasedStateMachine):
         mischief = self.points.__contains__
         self.bench = Bench(2, schema=SCHEMA, settings=allowed, mischief=mischief)
         self.bench.holds_jobs = True
+        self.shown = self.bench.nodes[CELL].cell.tablets[NON_ATOMIC].fence - 1
         self.model: dict[tuple[TabletId, int], list[Entry]] = {
             (tablet, row): [] for tablet in TABLETS for row in range(3)
         }
         self.prepared: list[tuple[TransactionId, Timestamp, int, Entry]] = []
         self.asked: list[tuple[object, TransactionId, int, Entry]] = []
+        self.fed: dict[TabletId, tuple[int, list[Fed]]] = dict.fromkeys(TABLETS, (1, []))
 
     def parts(self, row: int, change: Change, is_delta: bool) -> tuple[Write, SpecialWrites | None]:
         key = SCHEMA.key_of({"id": row})
@@ -134,13 +146,14 @@ class StoresMachine(RuleBasedStateMachine):
 
     @rule(row=rows, change=changes, is_delta=st.booleans(), behind_s=st.integers(0, 59))
     def write(self, row: int, change: Change, is_delta: bool, behind_s: int) -> None:
-        """Its stamp is raised above the tablet's last one, were that gone or not."""
+        """Its stamp is raised above the tablet's last one, were that gone or not, and above what
+        was shown."""
         write, special = self.parts(row, change, is_delta)
         self.bench.oracle += 1
         stamp = Timestamp(self.bench.nodes[CELL].cell.latest - behind_s * SECOND)
         known = self.model[NON_ATOMIC, row]
         entries = [it for at in range(3) for it in self.model[NON_ATOMIC, at]]
-        at = max([stamp, *(entry[0] + 1 for entry in entries)])
+        at = max([stamp, self.shown + 1, *(entry[0] + 1 for entry in entries)])
         request = WriteNonAtomic(NON_ATOMIC, REVISION, stamp, True, (write,), special)
         assert self.bench.answer(self.bench.ask(request)) == Written(1, Timestamp(at))
         known.append((at, change or None, is_delta and "sum" in change))
@@ -180,6 +193,7 @@ class StoresMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         before = self.everything()
         self.bench.start(CELL)
+        self.shown = self.bench.nodes[CELL].cell.tablets[NON_ATOMIC].fence - 1
         self.asked.clear()
         assert self.everything() == before
 
@@ -211,19 +225,80 @@ class StoresMachine(RuleBasedStateMachine):
             assert any(on == row and below <= at for _, below, on, _ in self.prepared)
         else:
             assert reply.rows[0] == self.seen(tablet, row, at)  # type: ignore[union-attr]
+            if tablet == NON_ATOMIC:
+                self.shown = max(self.shown, at)
+
+    @rule(tablet=st.sampled_from(TABLETS), ago_s=st.integers(0, 100), count=st.integers(1, 9))
+    def go_on(self, tablet: TabletId, ago_s: int, count: int) -> None:
+        """Read what has changed since the last time, page by page."""
+        cell = self.bench.nodes[CELL].cell
+        since, known = self.fed[tablet]
+        at = Timestamp(max(cell.latest - ago_s * SECOND, since))
+        found = self.changes_of(tablet, Timestamp(since), at, count)
+        everything = sorted(
+            (row, *entry) for row in range(3) for entry in self.model[tablet, row] if entry[0] <= at
+        )
+        if isinstance(found, Failure):
+            retained = cell.tablets[tablet].retained_timestamp
+            assert found.kind == "snapshot_too_old"
+            assert since < retained
+            kept = [entry for entry in everything if entry[1] <= retained]
+            self.fed[tablet] = retained, kept
+        elif found is None:
+            assert any(below <= at for _, below, _, _ in self.prepared)
+        else:
+            known = known + found
+            assert sorted(known) == everything
+            self.fed[tablet] = at, known
+            if tablet == NON_ATOMIC:
+                self.shown = max(self.shown, at)
+
+    def changes_of(
+        self, tablet: TabletId, since: Timestamp, at: Timestamp, count: int
+    ) -> list[Fed] | Failure | None:
+        found: list[Fed] = []
+        lower, lower_at = KEY_MIN, NULL_TIMESTAMP
+        while True:
+            rest = lower, KEY_MAX, FULL, count, lower_at
+            page = self.bench.answer(
+                self.bench.ask(ScanVersions(tablet, REVISION, since, at, *rest))
+            )
+            if page is None or isinstance(page, Failure):
+                return page
+            assert isinstance(page, ArrowPage)
+            rows = table_of(page.batch).to_pylist()
+            assert len(rows) <= count
+            found += map(fed_of, rows)
+            if page.resume is None:
+                counting = CountVersions(tablet, REVISION, since, at, KEY_MIN, KEY_MAX)
+                counts = self.bench.answer(self.bench.ask(counting))
+                assert isinstance(counts, ArrowPage)
+                assert sum(table_of(counts.batch).column(1).to_pylist()) == len(found)
+                return found
+            lower, lower_at = page.resume, page.resume_timestamp
+
+    @rule(tablet=st.sampled_from(TABLETS), count=st.integers(1, 9))
+    def begin_anew(self, tablet: TabletId, count: int) -> None:
+        """Whatever is left of all changes comes to what a reader sees."""
+        at = self.bench.nodes[CELL].cell.latest
+        found = self.changes_of(tablet, NULL_TIMESTAMP, at, count)
+        if isinstance(found, list):
+            left = {row: [it[1:] for it in found if it[0] == row] for row in range(3)}
+            assert all(self.seen(tablet, row, at) == folded(left[row], at) for row in range(3))
+            self.fed[tablet] = (
+                at,
+                sorted(
+                    (row, *entry)
+                    for row in range(3)
+                    for entry in self.model[tablet, row]
+                    if entry[0] <= at
+                ),
+            )
+            if tablet == NON_ATOMIC:
+                self.shown = max(self.shown, at)
 
     def seen(self, tablet: TabletId, row: int, at: int) -> tuple[Any, ...] | None:
-        values: dict[str, int] | None = None
-        for stamp, change, is_delta in sorted(self.model[tablet, row], key=lambda it: it[0]):
-            if stamp > at:
-                break
-            if change is None:
-                values = None
-                continue
-            values = values or {}
-            total = values.get("sum", 0) + change.get("sum", 0)
-            values |= change | ({"sum": total} if is_delta else {})
-        return None if values is None else (values.get("a"), values.get("b"), values.get("sum"))
+        return folded(self.model[tablet, row], at)
 
     @invariant()
     def nothing_goes_that_a_transaction_may_need(self) -> None:
@@ -232,6 +307,30 @@ class StoresMachine(RuleBasedStateMachine):
             assert tablet.retained_timestamp <= max(cell.latest - HOLD_BACK_S * SECOND, 1)
             assert all(tablet.retained_timestamp < start for start, *_ in self.prepared)
             tablet.stores.check()
+
+
+def folded(entries: list[Entry], at: int) -> tuple[Any, ...] | None:
+    """The values that a reader sees."""
+    values: dict[str, int] | None = None
+    for stamp, change, is_delta in sorted(entries, key=lambda it: it[0]):
+        if stamp > at:
+            break
+        if change is None:
+            values = None
+            continue
+        values = values or {}
+        total = values.get("sum", 0) + change.get("sum", 0)
+        values |= change | ({"sum": total} if is_delta else {})
+    return None if values is None else (values.get("a"), values.get("b"), values.get("sum"))
+
+
+def fed_of(row: dict[str, Any]) -> Fed:
+    change = {
+        column.name: row[column.name]
+        for bit, column in enumerate(SCHEMA.value_columns)
+        if row["$mask"] >> bit & 1
+    }
+    return row["id"], row["$timestamp"], change or None, row["$delta"] != 0
 
 
 TestStores = StoresMachine.TestCase

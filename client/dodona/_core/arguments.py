@@ -6,7 +6,8 @@ and the REST interface can show them; they travel as MessagePack. How long they 
 names there are, is the master's to say.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import tee
 from math import isfinite
 from typing import Any, Final
 
@@ -17,6 +18,26 @@ from dodona.errors import InvalidRequest
 DEPTH_MAX: Final = 32
 INTEGER_MIN: Final = -(1 << 63)
 INTEGER_MAX: Final = (1 << 64) - 1
+
+
+Row = Mapping[str, Any]
+
+
+def repeatable(rows: Iterable[Row]) -> Iterable[Row]:
+    """The same, to be gone through again. Of what can be gone through but once, as much is kept as
+    was taken."""
+    if type(rows) is not list and isinstance(rows, Iterator):  # the second question is slow
+        return _Kept(rows)
+    return rows
+
+
+class _Kept:
+    def __init__(self, rows: Iterator[Row]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Row]:
+        given, self._rows = tee(self._rows)
+        return given
 
 
 def check_path(path: str) -> str:

@@ -1,31 +1,45 @@
-"""Bulk writes of Arrow data to tables of `atomicity=none`, without a Python object for each row.
+"""Rows in bulk, as Arrow data, without a Python object for each: written at once, or for a load.
 
 Owns: fitting a user's columns to the table's (order, types, absent ones), putting rows in the order
 of their keys, dividing them among tablets, and the size of what travels in one message.
 The data may be longer than memory: it is taken part by part, and one part is under way at a time.
-Of rows with one key the last one wins. Within a part the others are left out before it is divided,
-so that no two messages have a key in common, and it does not matter which of them comes first;
-the next part is sent when all of the last one is written. What may be repeated is as in `writing`.
+Of rows with one key that are written at once the last one wins. Within a part the others are left
+out before it is divided, so that no two messages have a key in common, and it does not matter which
+of them comes first; the next part is sent when all of the last one is written. What may be repeated
+is as in `writing`. Of what a load publishes no key comes twice: in a part that is refused here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any, ClassVar, Final
 
-from dodona._core.arguments import check_number
+from dodona._core.arguments import INTEGER_MAX, check_number
 from dodona._core.arrow import arrow_schema, check_lengths, stream_of
 from dodona._core.arrow_keys import cut_at, encode_keys, in_order
-from dodona._core.context import Context, expect, was_never_sent
-from dodona._core.fan_out import Job, fan_out, may_write_again
-from dodona._core.messages import Failure, Reply, Tablet, WriteArrow, Written
+from dodona._core.committing import check_mode
+from dodona._core.context import Context
+from dodona._core.fan_out import Job, fan_out
+from dodona._core.messages import (
+    DataRequest,
+    Failure,
+    Reply,
+    Tablet,
+)
 from dodona._core.routing import TableRoute
+from dodona._core.senders import Sender, StagedBatch, Stager, Writer
 from dodona._core.steps import Protocol
-from dodona._core.writing import NO_TABLET, Account
-from dodona.errors import DodonaError, InvalidRequest, SchemaViolation
+from dodona._core.writing import NO_TABLET
+from dodona.errors import DodonaError, DuplicateKey, InvalidRequest, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
+    NO_LOAD,
+    Atomicity,
+    BatchKind,
     Durability,
+    Key,
+    LoadId,
     TabletId,
     Timestamp,
     timestamp_from_unix_us,
@@ -40,6 +54,9 @@ MESSAGE_ROWS_MAX: Final = 1 << 20
 PART_BYTES_FIRST: Final = 16 << 20
 PART_BYTES_MIN: Final = 1 << 20
 PART_BYTES_MAX: Final = 8 * MESSAGE_BYTES
+LOAD_PART_BYTES_MAX: Final = 2 * MESSAGE_BYTES
+"""Of a load, which many processes of a machine may bring at once: each needs four times as much
+memory."""
 PART_ROWS_MAX: Final = 4 * MESSAGE_ROWS_MAX
 PART_MS: Final = 2_000
 """What a part is to take. It is far less than a call waits for its answer, since the last message
@@ -48,7 +65,13 @@ SAMPLE_ROWS: Final = 1024
 
 
 def write_arrow(
-    context: Context, path: str, data: Any, durability: Durability, stamp: Timestamp | None
+    context: Context,
+    path: str,
+    data: Any,
+    durability: Durability,
+    stamp: Timestamp | None,
+    load: LoadId = NO_LOAD,
+    kind: BatchKind = "write",
 ) -> Protocol[int]:
     """Write a `pyarrow.Table`, a record batch, or any iterable of these. → how many rows it had.
 
@@ -61,21 +84,61 @@ def write_arrow(
         raise InvalidRequest(f'Durability must be "sync" or "async", not {durability!r}')
     if stamp is not None:
         check_number(stamp, "stamp", MIN_TIMESTAMP, MAX_TIMESTAMP)
+
+    def sender() -> Sender:
+        now = stamp or timestamp_from_unix_us(context.unix_us())
+        return Writer(now, durability == "sync", load, kind)
+
+    part_bytes_max = LOAD_PART_BYTES_MAX if load else PART_BYTES_MAX
+    return send_parts(context, path, "none", data, kind, sender, part_bytes_max)
+
+
+def stage_arrow(
+    context: Context,
+    path: str,
+    data: Any,
+    load: LoadId,
+    kind: BatchKind,
+    partition: int,
+    attempt: int,
+) -> Protocol[list[StagedBatch]]:
+    """As `write_arrow`, for a load that publishes them later: a row is of the key columns alone to
+    delete it, and has some others or all to be updated or written. → what is staged, which is
+    nothing that counts before `publish` is given it. Raises DuplicateKey where that shows here."""
+    for name, number in (("partition", partition), ("attempt", attempt)):
+        check_number(number, name, 0, INTEGER_MAX >> 1)
+    call = yield from context.generate_timestamp()
+    stager = Stager(path, load, kind, (partition, attempt), call, context.mischief)
+    yield from send_parts(context, path, "full", data, kind, lambda: stager, is_exact=True)
+    return stager.staged
+
+
+def send_parts(
+    context: Context,
+    path: str,
+    atomicity: Atomicity,
+    data: Any,
+    kind: BatchKind,
+    sender: Callable[[], Sender],
+    part_bytes_max: int = PART_BYTES_MAX,
+    *,
+    is_exact: bool = False,
+) -> Protocol[int]:
+    """Bring data to the tablets of a table, part by part, each with a sender. → how many rows.
+    If it is exact, no key may come twice in a part; else the last row of each is taken."""
     route = yield from context.route(path)
-    if route.atomicity != "none":
-        text = f'Invalid atomicity mode: "none" instead of "{route.atomicity}"'
-        raise InvalidRequest(text, table=path)
     arrow_schema(route.schema)  # says what to install where pyarrow is missing
-    pace = _Pace()
+    pace = _Pace(part_bytes_max)
     row_count = 0
     try:
-        for part in _parts(route.schema, data, pace):
+        batches = _batches(data)
+        first = list(islice(batches, 1))
+        route = yield from _suited(context, route, atomicity, first, kind)
+        for part in _parts(route.schema, chain(first, batches), pace, kind):
             began_us = context.instant_us()
-            now = stamp or timestamp_from_unix_us(context.unix_us())
-            batch, keys = _in_order(route.schema, part, row_count)
-            account = Account()
-            job = _BatchJob(batch, keys, now, durability == "sync", account)
-            yield from _write_part(context, route, job, account)
+            batch, keys = _in_order(route.schema, part, row_count, is_exact=is_exact)
+            job = _BatchJob(batch, keys, sender())
+            yield from _send_part(context, route, job)
             row_count += part.num_rows
             pace.learn((context.instant_us() - began_us) // 1000)
     except DodonaError as error:
@@ -84,11 +147,26 @@ def write_arrow(
     return row_count
 
 
-def _write_part(context: Context, route: TableRoute, job: Job, account: Account) -> Protocol[None]:
+def _suited(
+    context: Context, route: TableRoute, atomicity: Atomicity, first: list[Any], kind: BatchKind
+) -> Protocol[TableRoute]:
+    """The route, or a fresh one if what comes first does not suit: others may have altered the
+    table. Raises InvalidRequest if its atomicity is another."""
     try:
-        yield from fan_out(context, [(route, job)])
+        check_mode(route, atomicity)
+        for batch in first:
+            _fit(route.schema, batch.slice(0, 0), kind)
+    except InvalidRequest:
+        route = yield from context.fresh_route(route.path)
+        check_mode(route, atomicity)
+    return route
+
+
+def _send_part(context: Context, route: TableRoute, job: "_BatchJob") -> Protocol[None]:
+    try:
+        yield from fan_out(context, [(route, job)], is_bulk=True)
     except DodonaError as error:
-        error.attributes.update(account.attributes())
+        error.attributes.update(job.sender.attributes())
         raise
 
 
@@ -96,45 +174,46 @@ class _Pace:
     """How much of the data makes a part: little at first, then what takes about `PART_MS`, however
     slow the link and busy the cells are."""
 
-    def __init__(self) -> None:
+    def __init__(self, size_bytes_max: int) -> None:
         self.size_bytes = PART_BYTES_FIRST
+        self._size_bytes_max = size_bytes_max
 
     def learn(self, took_ms: int) -> None:
         if took_ms > PART_MS:
             self.size_bytes = max(self.size_bytes // 2, PART_BYTES_MIN)
         elif 2 * took_ms <= PART_MS:
-            self.size_bytes = min(self.size_bytes * 2, PART_BYTES_MAX)
+            self.size_bytes = min(self.size_bytes * 2, self._size_bytes_max)
 
 
 # ---- from the user's data to batches that fit the table
 
 
-def _parts(schema: TableSchema, data: Any, pace: _Pace) -> Iterator[Any]:
+def _parts(schema: TableSchema, data: Iterable[Any], pace: _Pace, kind: BatchKind) -> Iterator[Any]:
     """Join small batches and cut large ones. → record batches that fit the table."""
     gathered: list[Any] = []
     size_bytes, row_count = pace.size_bytes, PART_ROWS_MAX
-    for batch in _batches(data):
+    for batch in data:
         while batch.num_rows:
-            head = _head(schema, batch, size_bytes, row_count)
+            head = _head(schema, batch, size_bytes, row_count, kind)
             gathered.append(head)
             batch = batch.slice(head.num_rows)
             size_bytes -= head.nbytes
             row_count -= head.num_rows
             if batch.num_rows or size_bytes <= 0 or row_count <= 0:
                 yield _joined(gathered)
-                gathered, size_bytes, row_count = [], pace.size_bytes, PART_ROWS_MAX
+                size_bytes, row_count = pace.size_bytes, PART_ROWS_MAX
     if gathered:
         yield _joined(gathered)
 
 
-def _head(schema: TableSchema, batch: Any, size_bytes: int, row_count: int) -> Any:
+def _head(schema: TableSchema, batch: Any, size_bytes: int, row_count: int, kind: BatchKind) -> Any:
     """The first rows of a batch, fitted to the table: about as many as there is room for, at least
     one. How long they are comes out by fitting some, since types may change and columns come."""
     row_count = min(row_count, batch.num_rows)
-    head = _fit(schema, batch.slice(0, min(SAMPLE_ROWS, row_count)))
+    head = _fit(schema, batch.slice(0, min(SAMPLE_ROWS, row_count)), kind)
     row_count = max(min(row_count, head.num_rows * size_bytes // max(head.nbytes, 1)), 1)
     if row_count > head.num_rows:
-        head = _fit(schema, batch.slice(0, row_count))
+        head = _fit(schema, batch.slice(0, row_count), kind)
     else:
         head = head.slice(0, row_count)
     while head.num_rows > 1 and head.nbytes > 2 * size_bytes:  # longer rows came later
@@ -143,20 +222,36 @@ def _head(schema: TableSchema, batch: Any, size_bytes: int, row_count: int) -> A
 
 
 def _joined(batches: list[Any]) -> Any:
+    """→ one batch. The list is empty then: nothing is in memory twice while that is sent."""
     import pyarrow
 
-    return batches[0] if len(batches) == 1 else pyarrow.concat_batches(batches)
+    joined = batches[0] if len(batches) == 1 else pyarrow.concat_batches(batches)
+    batches.clear()
+    return joined
 
 
-def _in_order(schema: TableSchema, part: Any, first_row: int) -> tuple[Any, Any]:
+def _in_order(schema: TableSchema, part: Any, first_row: int, *, is_exact: bool) -> tuple[Any, Any]:
     """→ the part in the order of its keys, the last row of each, and these keys. What is in order
-    already is not copied. Raises SchemaViolation with the place of a row in all of the data."""
+    already is not copied. Raises SchemaViolation with the place of a row in all of the data;
+    DuplicateKey."""
     try:
-        rows, keys = in_order(encode_keys(schema, part))
+        given = encode_keys(schema, part)
     except SchemaViolation as error:
         error.attributes["row_index"] += first_row
         raise
+    rows, keys = in_order(given)
+    if is_exact and len(keys) < len(given):
+        raise _repeated(schema, given)
     return part if rows is None else part.take(rows), keys
+
+
+def _repeated(schema: TableSchema, keys: Any) -> DuplicateKey:
+    import pyarrow.compute
+
+    counted = keys.value_counts()
+    is_repeated = pyarrow.compute.greater(counted.field("counts"), 1)
+    key = schema.named_key(Key(counted.field("values").filter(is_repeated)[0].as_py()))
+    return DuplicateKey(f"the key {key} is written twice by one load", key=key)
 
 
 def _batches(data: Any) -> Iterator[Any]:
@@ -178,13 +273,14 @@ def _batches(data: Any) -> Iterator[Any]:
 
 def _not_arrow(data: Any) -> InvalidRequest:
     return InvalidRequest(
-        "write_arrow takes a pyarrow.Table, a RecordBatch or an iterable of these, "
+        "rows in bulk are a pyarrow.Table, a RecordBatch or an iterable of these, "
         f"not {type(data).__name__}"
     )
 
 
-def _fit(schema: TableSchema, batch: Any) -> Any:
-    """The batch with all columns of the table, in its order and types. Raises SchemaViolation."""
+def _fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
+    """The batch with all columns of the table, in its order and types; with the key columns only
+    to delete rows, and those that are given to update them. Raises SchemaViolation."""
     import pyarrow
 
     names = batch.schema.names
@@ -194,12 +290,19 @@ def _fit(schema: TableSchema, batch: Any) -> Any:
     strangers = sorted(name for name in names if name not in known)
     if strangers:
         raise SchemaViolation("no such column", columns=strangers)
-    if all(column.name not in names for column in schema.value_columns):
+    is_given = [column.name in names for column in schema.value_columns]
+    if kind != "delete" and not any(is_given):
         raise SchemaViolation("at least one column that is not a key must be given")
-    wanted = arrow_schema(schema)
-    arrays = [
-        _fit_column(column, wanted.field(column.name).type, batch) for column in schema.columns
+    if kind == "delete" and any(is_given):
+        raise SchemaViolation("rows are deleted by their key columns alone", columns=names)
+    columns = [
+        it
+        for it in schema.columns
+        if kind == "write" or it.sort_order is not None or it.name in names
     ]
+    fields = arrow_schema(schema)
+    wanted = pyarrow.schema([fields.field(column.name) for column in columns])
+    arrays = [_fit_column(column, wanted.field(column.name).type, batch) for column in columns]
     return pyarrow.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
@@ -271,23 +374,16 @@ class _BatchJob:
     """Rows of one part in the order of their keys: all of them, or one message to one tablet."""
 
     is_write: ClassVar[bool] = True
-    __slots__ = ("_account", "_batch", "_is_durable", "_keys", "_stamp", "_tablet")
+    __slots__ = ("_batch", "_keys", "_place", "_tablet", "sender")
 
     def __init__(
-        self,
-        batch: Any,
-        keys: Any,
-        stamp: Timestamp,
-        is_durable: bool,
-        account: Account,
-        tablet: TabletId = NO_TABLET,
+        self, batch: Any, keys: Any, sender: Sender, tablet: TabletId = NO_TABLET, place: int = 0
     ) -> None:
         self._batch = batch
         self._keys = keys
-        self._stamp = stamp
-        self._is_durable = is_durable
-        self._account = account
+        self.sender = sender
         self._tablet = tablet
+        self._place = place
 
     def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
         return [
@@ -297,21 +393,18 @@ class _BatchJob:
         ]
 
     def _part(self, tablet: Tablet, start: int, end: int) -> "_BatchJob":
-        self._account.expect(tablet.tablet)
+        place = self.sender.expect(tablet.tablet)
         batch, keys = (it.slice(start, end - start) for it in (self._batch, self._keys))
-        return _BatchJob(batch, keys, self._stamp, self._is_durable, self._account, tablet.tablet)
+        return _BatchJob(batch, keys, self.sender, tablet.tablet, place)
 
-    def request(self, tablet: Tablet) -> WriteArrow:
-        stream = stream_of(self._batch)
-        return WriteArrow(tablet.tablet, tablet.revision, self._stamp, self._is_durable, stream)
+    def request(self, tablet: Tablet) -> DataRequest:
+        return self.sender.request(tablet, stream_of(self._batch), self._place)
 
-    def accept(self, reply: Reply) -> None:
-        self._account.apply(self._tablet, expect(reply, Written))
+    def accept(self, reply: Reply) -> "_BatchJob | None":
+        return None if self.sender.accept(self._tablet, reply) else self
 
     def refuse(self, failure: Failure) -> bool:
-        if failure.kind == "unavailable" and not was_never_sent(failure):
-            self._account.lose(self._tablet)
-        return may_write_again(failure)
+        return self.sender.refuse(self._tablet, failure)
 
 
 def _messages(batch: Any, start: int, end: int) -> Iterator[tuple[int, int]]:

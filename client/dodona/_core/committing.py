@@ -31,7 +31,7 @@ from dodona._core.messages import (
     TabletModifications,
 )
 from dodona._core.mischief import Point
-from dodona._core.parts import modifications_of
+from dodona._core.parts import modifications_of, publications_of
 from dodona._core.retry import Patience
 from dodona._core.routing import TableRoute, is_served
 from dodona._core.steps import Calls, Post, Protocol
@@ -121,24 +121,37 @@ def routes_of(
         route = context.routing.find(path)
         if route is None:
             route = yield from context.route(path, patience)
+        elif route.atomicity != transaction.atomicity:  # it may be another table by now
+            route = yield from context.fresh_route(path, patience)
         check_table(route, buffer, transaction.atomicity)
+        routes.append(route)
+    for path in transaction.publications:
+        route = yield from context.route(path, patience)
         routes.append(route)
     return routes
 
 
 def check_table(route: TableRoute, buffer: TableBuffer, atomicity: Atomicity) -> None:
     """That the rows were made for this table, and may be written in this mode."""
+    check_mode(route, atomicity)
+    check_schema(route.path, buffer, route.schema)
+
+
+def check_mode(route: TableRoute, atomicity: Atomicity) -> None:
+    """Raises InvalidRequest if the table is not written in this mode."""
     if route.atomicity != atomicity:
         text = f'Invalid atomicity mode: "{atomicity}" instead of "{route.atomicity}"'
         raise InvalidRequest(text, table=route.path)
-    check_schema(route.path, buffer, route.schema)
 
 
 def _group(context: Context, transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
     """Rows by tablet, tablets by cell, the coordinator's first. Raises TableNotMounted."""
     groups: Groups = {}
-    for route, buffer in zip(routes, transaction.tables.values(), strict=True):
-        for tablet, part in modifications_of(route, buffer):
+    count = len(transaction.tables)
+    parts = list(map(modifications_of, routes[:count], transaction.tables.values()))
+    parts += map(publications_of, routes[count:], transaction.publications.values())
+    for route, modified in zip(routes, parts, strict=True):
+        for tablet, part in modified:
             if not is_served(tablet, is_write=True):
                 raise not_mounted(route, tablet, is_write=True)
             assert tablet.cell is not None

@@ -34,10 +34,15 @@ from dodona.types import Timestamp, TransactionId
 
 RETRY_MS_MAX: Final = 10_000
 ATTEMPTS_MAX: Final = 64
+BULK_WAIT_MS_MAX: Final = 45_000
+"""Less than a client's stamp may be late: behind a hundred writers it is soon anybody's turn."""
+BULK_PAUSE_MS_MAX: Final = 2_000
+"""Each attempt sends all of a message again."""
 POLL_MS_MAX: Final = 100
 STALE_ROUTE_KINDS: Final = ("tablet_moved", "table_not_mounted")
 
 Wanted = TypeVar("Wanted")
+Result = TypeVar("Result")
 
 
 Acknowledgement = Literal["decided", "prepared"]
@@ -60,6 +65,8 @@ class SessionLimits(msgspec.Struct, frozen=True):
     retry_ms_max: int = RETRY_MS_MAX
     """How long one operation is tried again before its caller sees the error."""
     attempts_max: int = ATTEMPTS_MAX
+    bulk_wait_ms_max: int = BULK_WAIT_MS_MAX
+    """The same of bulk data that a busy cell has no room for."""
     transaction: TransactionLimits = TransactionLimits()
     keys_per_request_max: int = 10_000
     rows_per_page_max: int = 65_536
@@ -101,6 +108,17 @@ class Context:
             self.dice,
             duration_ms=limits.retry_ms_max,
             attempts_max=limits.attempts_max,
+        )
+
+    def patience_with_full(self) -> Patience:
+        """As `patience`, of bulk data with cells that are full: writers are meant to be faster than
+        cells, and wait."""
+        return Patience(
+            self.instant_us,
+            self.dice,
+            duration_ms=self.limits.bulk_wait_ms_max,
+            attempts_max=self.limits.bulk_wait_ms_max,
+            pause_ms_max=BULK_PAUSE_MS_MAX,
         )
 
     def polling(self, duration_ms: int) -> Patience:
@@ -187,6 +205,35 @@ class Context:
             GetTable(path), Table, patience or self.patience()
         )
         return self.routing.learn(table)
+
+    def fresh_route(self, path: str, patience: Patience | None = None) -> Protocol[TableRoute]:
+        """As `route`, as the master has it now."""
+        self.routing.forget(path)
+        return self.route(path, patience)
+
+    def unless_stale(self, path: str, attempt: Callable[[], Protocol[Result]]) -> Protocol[Result]:
+        """Attempt what needs the table's schema and has no effect where it is refused. By a schema
+        that was known from before nothing is refused for good: others may have altered the table,
+        or made it anew, and no cell has said so yet."""
+        known = self.routing.find(path)
+        try:
+            return (yield from attempt())
+        except InvalidRequest as error:
+            if known is None:
+                raise
+            yield from self.other_route(known, error)
+        return (yield from attempt())
+
+    def other_route(self, known: TableRoute, error: InvalidRequest) -> Protocol[TableRoute]:
+        """The table's route, if its schema or atomicity is another by now. Raises `error`, with
+        which something was refused, if it is not, or the master can't be asked."""
+        (reply,) = yield Calls(((MASTER, GetTable(known.path)),))
+        if isinstance(reply, Failure) and reply.kind == Unavailable.kind:
+            raise error
+        fresh = self.routing.learn(expect(reply, Table))
+        if fresh.schema == known.schema and fresh.atomicity == known.atomicity:
+            raise error
+        return fresh
 
     def find_cells(self) -> Protocol[None]:
         """Learn where cells are now, if the master can be reached: one attempt."""

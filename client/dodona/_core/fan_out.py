@@ -14,7 +14,7 @@ from dodona._core.retry import Patience
 from dodona._core.routing import TableRoute, is_served
 from dodona._core.steps import Calls
 from dodona._core.steps import Protocol as Steps
-from dodona.errors import DodonaError, Unavailable
+from dodona.errors import DodonaError, Overloaded, Unavailable
 
 READ_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "unavailable", "overloaded"})
 WRITE_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "overloaded"})
@@ -54,23 +54,30 @@ def may_write_again(failure: Failure) -> bool:
     return failure.kind in WRITE_AGAIN_KINDS or was_never_sent(failure)
 
 
-def fan_out(context: Context, jobs: Iterable[tuple[TableRoute, Job]]) -> Steps[None]:
+def fan_out(
+    context: Context, jobs: Iterable[tuple[TableRoute, Job]], *, is_bulk: bool = False
+) -> Steps[None]:
     """Do a job for each table, made for the schema of this route. Raises the first error that
-    can't be waited out."""
+    can't be waited out: bulk data waits longer for a cell that is full."""
     parts: list[Part] = []
     for route, job in jobs:
         fresh = yield from _fresh(context, route, None)
         parts += _divide(fresh, job)
     patience: Patience | None = None
+    patience_with_full: Patience | None = None
     while parts:
         wave = parts[: context.limits.requests_in_flight_max]
         undone, stale, error = yield from _do_wave(wave)
         parts = [*undone, *parts[len(wave) :]]
         if error is not None:
-            patience = patience or context.patience()
             is_write = any(job.is_write for _, _, job in parts)
-            yield from context.recover_route(stale, error, patience, is_write=is_write)
-            parts = yield from _divide_again(context, parts, patience)
+            if is_bulk and isinstance(error, Overloaded):
+                patience_with_full = patience_with_full or context.patience_with_full()
+                bounds = patience_with_full
+            else:
+                bounds = patience = patience or context.patience()
+            yield from context.recover_route(stale, error, bounds, is_write=is_write)
+            parts = yield from _divide_again(context, parts, bounds)
 
 
 def _fresh(context: Context, route: TableRoute, patience: Patience | None) -> Steps[TableRoute]:

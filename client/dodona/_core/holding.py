@@ -30,6 +30,9 @@ from dodona.errors import (
 from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, CellId, ReaderId, TabletId, Timestamp
 
 LEASE_MS: Final = 60_000
+"""Unless another is asked for: what cells wait for a renewal of where a tablet was moved to."""
+RENEWAL_MS_MAX: Final = LEASE_MS // 4
+"""However long the lease is: so a tablet that moves is held where it is before anything goes."""
 ROUNDS_PER_LEASE: Final = 4
 """So many in a row have to fail before what is held may go."""
 AGAIN_MS: Final = 1_000
@@ -51,16 +54,23 @@ class Hold:
         "due_us",
         "is_fresh",
         "is_open",
+        "lease_ms",
         "reader",
         "routes",
         "timestamp",
     )
 
     def __init__(
-        self, reader: ReaderId, timestamp: Timestamp, paths: Iterable[str], is_fresh: bool
+        self,
+        reader: ReaderId,
+        timestamp: Timestamp,
+        paths: Iterable[str],
+        is_fresh: bool,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         self.reader = reader
         self.timestamp = timestamp
+        self.lease_ms = lease_ms
         self.is_fresh = is_fresh
         """Whether the timestamp was made for it: then non-atomic tables are read at their newest,
         since their stamps may be ahead of the oracle."""
@@ -82,7 +92,7 @@ class Hold:
         """A round that began then has been answered by all."""
         self._notice_gap(now_us)
         self._firm_until_us = began_us + lease_ms * 1000 * (MARGIN - 1) // MARGIN
-        self.due_us = began_us + lease_ms * 1000 // ROUNDS_PER_LEASE
+        self.due_us = began_us + min(lease_ms * 1000 // ROUNDS_PER_LEASE, RENEWAL_MS_MAX * 1000)
 
     def lose(self, reason: str) -> None:
         """Something of it may have gone."""
@@ -124,13 +134,13 @@ class _Round:
         """One for each cell, in a stable order."""
         hold = self._hold
         return [
-            (cell, HoldSnapshot(hold.reader, hold.timestamp, tuple(tablets), LEASE_MS))
+            (cell, HoldSnapshot(hold.reader, hold.timestamp, tuple(tablets), hold.lease_ms))
             for cell, tablets in self._by_cell.items()
         ]
 
     def judge(self, replies: Iterable[Reply], now_us: int) -> DodonaError | None:
         """→ why it was not complete, if it was not: the worst of what was answered."""
-        lease_ms = LEASE_MS
+        lease_ms = self._hold.lease_ms
         for (cell, tablets), reply in zip(self._by_cell.items(), replies, strict=True):
             if isinstance(reply, SnapshotHeld):
                 lease_ms = min(lease_ms, reply.lease_ms)
@@ -160,15 +170,26 @@ def _refusal_of(reply: Reply) -> DodonaError:
 
 
 def begin_hold(
-    context: Context, paths: Iterable[str], timestamp: Timestamp | None
+    context: Context,
+    paths: Iterable[str],
+    timestamp: Timestamp | None,
+    lease_ms: int = LEASE_MS,
+    reader: ReaderId | None = None,
 ) -> Protocol[Hold]:
-    """Register with all cells concerned. Raises SnapshotTooOld, TableNotFound, TableNotMounted,
-    Overloaded, Unavailable, InvalidRequest."""
+    """Register with all cells concerned, or renew what another process holds as `reader`. Raises
+    SnapshotTooOld, TableNotFound, TableNotMounted, Overloaded, Unavailable, InvalidRequest."""
     checked = _check_paths(paths)
+    check_number(lease_ms, "lease_ms", 1)
     if timestamp is not None:
         check_number(timestamp, "timestamp", MIN_TIMESTAMP, MAX_TIMESTAMP)
-    fresh = yield from context.generate_timestamp()
-    hold = Hold(ReaderId(fresh), timestamp or fresh, checked, timestamp is None)
+    if reader is None:
+        fresh = yield from context.generate_timestamp()
+        hold = Hold(ReaderId(fresh), timestamp or fresh, checked, timestamp is None, lease_ms)
+    else:
+        check_number(reader, "reader", MIN_TIMESTAMP, MAX_TIMESTAMP)
+        if timestamp is None:
+            raise InvalidRequest("whoever shares a reader's snapshot says at which timestamp")
+        hold = Hold(reader, timestamp, checked, False, lease_ms)
     patience = context.patience()
     try:
         while (error := (yield from _register(context, hold))) is not None:
@@ -176,7 +197,8 @@ def begin_hold(
                 raise error
             yield from wait_or_raise(patience, error)
     except DodonaError:
-        yield from end_hold(hold)
+        if reader is None:  # what others hold too is not ours to let go of
+            yield from end_hold(hold)
         raise
     return hold
 

@@ -104,6 +104,16 @@ class Point(enum.Enum):
     CHECKPOINT_EARLY = enum.auto()
     """A checkpoint may be made at any time; the log is cut there only once it may be."""
 
+    # A tablet node: bulk loads
+
+    EXPIRE_LOAD_EARLY = enum.auto()
+    """A load is closed although its lease goes on: its owner may be gone at any time, and whoever
+    brings or publishes something of it is told that it is over."""
+    CLOSE_LOAD_LATE = enum.auto()
+    """Nobody is told that a load is over before it is, and the next tick closes it."""
+    FORGET_SEAL = enum.auto()
+    """Seals are in memory only: what was forgotten, or is too old, is made again."""
+
     # The oracle
 
     RAISE_CEILING_LITTLE = enum.auto()
@@ -149,6 +159,17 @@ class Point(enum.Enum):
     instant: each p is asked for under its own cell's locks (rule 1)."""
     PREFER_LAST_COORDINATOR = enum.auto()
     """Any participant may be the first one: all are told who it is."""
+    LOSE_STAGED = enum.auto()
+    """A batch is sent again although it is staged: the cell knows it by its place."""
+    LOSE_SEALED = enum.auto()
+    """A tablet's seal is as if its answer had timed out: it is made again."""
+    SEAL_TWICE = enum.auto()
+    """A copy of the request comes behind its answer: a load with two seals is published by the
+    newer one, or sealed anew."""
+    LOSE_PUBLISHED = enum.auto()
+    """An owner is told that nobody knows whether its load was published: its record does."""
+    LEAVE_LOAD_OPEN = enum.auto()
+    """No cell is told that a load is over: its lease ends by itself."""
 
 
 Mischief = Callable[[Point], bool]

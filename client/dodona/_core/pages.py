@@ -43,6 +43,9 @@ class Pages:
     def next(self) -> Protocol[Any]:
         """→ a `pyarrow.Table`, of no rows perhaps. Raises what `read_arrow` does, and
         SnapshotTooOld if the snapshot was not held without a break."""
+        return self._context.unless_stale(self._path, self._next)
+
+    def _next(self) -> Protocol[Any]:
         assert not self.is_over, "a scan that is over has no next page"
         context = self._context
         self._hold.check(context.instant_us())

@@ -7,8 +7,9 @@ which nearly all are.
 from collections.abc import Iterable, Mapping
 
 from dodona._core.buffer import Special, TableBuffer
-from dodona._core.messages import RowLock, Tablet, TabletModifications
+from dodona._core.messages import Publication, RowLock, Tablet, TabletModifications
 from dodona._core.routing import TableRoute
+from dodona.errors import ProtocolChanged
 from dodona.schema import TableSchema
 from dodona.types import Key, SpecialWrites, TabletId, Write
 
@@ -27,6 +28,26 @@ def modifications_of(
     return [
         (tablet, TabletModifications(tablet.tablet, tablet.revision, pack(group)))
         for tablet, group in group_by_tablet(route, writes.values())
+    ]
+
+
+def publications_of(
+    route: TableRoute, publications: Mapping[TabletId, Publication]
+) -> list[tuple[Tablet, TabletModifications]]:
+    """What becomes visible in each tablet. Raises ProtocolChanged if the table has others now."""
+    tablets = {tablet.tablet: tablet for tablet in route.tablets}
+    gone = [number for number in publications if number not in tablets]
+    if gone:
+        text = "the table was resharded, or made anew, while the load was under way"
+        raise ProtocolChanged(text, table=route.path, tablets=gone)
+    return [
+        (
+            tablets[number],
+            TabletModifications(
+                number, tablets[number].revision, (), publication=publications[number]
+            ),
+        )
+        for number in publications
     ]
 
 

@@ -33,7 +33,7 @@ from dodona._core.routing import TableRoute
 from dodona._core.rows import Rows
 from dodona._core.steps import Protocol
 from dodona._core.transaction import check_schema
-from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation, Unavailable
 from dodona.schema import TableSchema
 from dodona.types import (
     ASYNC_LAST_COMMITTED,
@@ -310,8 +310,17 @@ def _scan(
     limit = context.limits.rows_per_page_max
     question = ScanQuestion(projection.wire_mask, at, limit, kind)
     yield from fan_out(context, [(route, _ScanJob(question, first, end, pages))])
+    _check_atomicity(context, route)
     pages.sort(key=lambda it: it[0])
     return [page for _, page in pages]
+
+
+def _check_atomicity(context: Context, route: TableRoute) -> None:
+    """Without atomicity a scan has no timestamp: its pages are of different moments. Raises
+    Unavailable if they turn out to be of a table that has it by now."""
+    by_now = context.routing.find(route.path)
+    if by_now is not None and by_now.atomicity != route.atomicity:
+        raise Unavailable("the table's atomicity changed meanwhile", table=route.path)
 
 
 class ScanQuestion(NamedTuple):

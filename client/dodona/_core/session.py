@@ -6,14 +6,13 @@ in: the same calls with the same replies give the same steps.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
-from dodona._core import bulk, reading
-from dodona._core.arguments import check_flag, check_number
-from dodona._core.buffer import TableBuffer
+from dodona._core import bulk
+from dodona._core.arguments import Row, check_flag, check_number, repeatable
 from dodona._core.catalog import CatalogSession
+from dodona._core.change_session import ChangeSession
 from dodona._core.committing import commit_atomic
 from dodona._core.context import (
     DEFAULT_ACKNOWLEDGEMENT,
@@ -21,19 +20,17 @@ from dodona._core.context import (
     Context,
     SessionLimits,
 )
-from dodona._core.holding import Hold, Holds, begin_hold, end_hold
+from dodona._core.holding import Holds
+from dodona._core.loads.leases import Leases
+from dodona._core.loads.session import LoadSession
 from dodona._core.master_transaction import Pings
 from dodona._core.mischief import Mischief, behave
 from dodona._core.outcomes import ABORTED, Outcome, find_outcome
-from dodona._core.pages import Pages
-from dodona._core.reading import ReadAt
+from dodona._core.read_session import ReadSession
 from dodona._core.retry import Dice, InstantClock, Rerun
 from dodona._core.routing import Routing, TableRoute
-from dodona._core.rows import Rows
-from dodona._core.sql import query
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer, check_modes
-from dodona._core.versions import VersionedRow, lookup_versions
 from dodona._core.writing import commit_non_atomic
 from dodona.errors import (
     CommitOutcomeUnknown,
@@ -44,8 +41,6 @@ from dodona.errors import (
 from dodona.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
-    NULL_TIMESTAMP,
-    SYNC_LAST_COMMITTED,
     Atomicity,
     CellId,
     Durability,
@@ -56,11 +51,10 @@ from dodona.types import (
 
 CELL_MAX: Final = (1 << 31) - 1
 
-Row = Mapping[str, Any]
 Found = TypeVar("Found")
 
 
-class Session:
+class Session(ReadSession, ChangeSession):
     """Every operation of a client. Safe to share among threads and tasks: what an operation
     needs is in its own protocol; what they share changes by single steps."""
 
@@ -90,6 +84,9 @@ class Session:
         )
         self.catalog = CatalogSession(self._context)
         """Tables, the tree they are in, and master transactions."""
+        self.loads = LoadSession(self, self._context)
+        """Bulk loads."""
+        self.leases = Leases(self._context)
         self.pings = Pings(instant_us)
         self.holds = Holds(self._context)
         self._outcomes: OrderedDict[TransactionId, Outcome | CellId] = OrderedDict()
@@ -99,122 +96,6 @@ class Session:
     def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
         """A fresh timestamp, or the first of `count` in a row. Raises Unavailable."""
         return self._context.generate_timestamp(count)
-
-    # ---- reads
-
-    def lookup_rows(
-        self,
-        path: str,
-        keys: Iterable[Row],
-        columns: Sequence[str] | None = None,
-        keep_missing: bool = False,
-        timestamp: Timestamp = SYNC_LAST_COMMITTED,
-        retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        transaction: TransactionBuffer | None = None,
-    ) -> Protocol[list[dict[str, Any]]]:
-        """Missing rows are left out, or None with `keep_missing`. Here and below, a transaction
-        that reads its own writes sees them too."""
-        check_flag(keep_missing, "keep_missing")
-        timestamp = reading.check_timestamp(timestamp)
-        retention = reading.check_retention(retention_timestamp, timestamp)
-        at = ReadAt(timestamp, retention, _own_writes(transaction, path))
-        rows = yield from reading.lookup(self._context, path, keys, columns, at)
-        return _found(rows, keep_missing)
-
-    def lookup_versions(
-        self,
-        path: str,
-        keys: Iterable[Row],
-        columns: Sequence[str] | None = None,
-        keep_missing: bool = False,
-        timestamp: Timestamp = SYNC_LAST_COMMITTED,
-    ) -> Protocol[list[VersionedRow]]:
-        """All versions up to a timestamp. Missing rows as in `lookup_rows`."""
-        check_flag(keep_missing, "keep_missing")
-        at = reading.check_timestamp(timestamp)
-        rows = yield from lookup_versions(self._context, path, keys, columns, at)
-        return _found(rows, keep_missing)
-
-    def select(
-        self,
-        path: str,
-        lower: Sequence[Any] | None = None,
-        upper: Sequence[Any] | None = None,
-        columns: Sequence[str] | None = None,
-        timestamp: Timestamp = SYNC_LAST_COMMITTED,
-        retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        transaction: TransactionBuffer | None = None,
-    ) -> Protocol[Rows]:
-        """The rows of lower ≤ key < upper, in key order."""
-        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
-        return (yield from reading.select(self._context, path, lower, upper, columns, at))
-
-    def read_arrow(
-        self,
-        path: str,
-        lower: Sequence[Any] | None = None,
-        upper: Sequence[Any] | None = None,
-        columns: Sequence[str] | None = None,
-        timestamp: Timestamp = SYNC_LAST_COMMITTED,
-        retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        transaction: TransactionBuffer | None = None,
-    ) -> Protocol[Any]:
-        """As `select`, as a `pyarrow.Table` that never was Python rows here."""
-        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
-        return (yield from reading.read_arrow(self._context, path, lower, upper, columns, at))
-
-    def hold_snapshot(
-        self, paths: Iterable[str], timestamp: Timestamp | None = None
-    ) -> Protocol[Hold]:
-        """Keep what these tables show at a timestamp, a fresh one for None."""
-        return begin_hold(self._context, paths, timestamp)
-
-    def check_hold(self, hold: Hold) -> None:
-        """Raises SnapshotTooOld, InvalidRequest."""
-        hold.check(self._context.instant_us())
-
-    def release_hold(self, hold: Hold) -> Protocol[None]:
-        """Repeating it is harmless."""
-        return end_hold(hold)
-
-    def read_pages(
-        self,
-        hold: Hold,
-        path: str,
-        lower: Sequence[Any] | None = None,
-        upper: Sequence[Any] | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Pages:
-        """What a held snapshot has of a table, to be asked for page by page."""
-        return Pages(self._context, hold, path, lower, upper, columns)
-
-    def prepare_query(self, sql: str, timestamp: Timestamp) -> Protocol[query.Query]:
-        """The first of the movements that `query.Query` describes."""
-        return query.prepare(self._context, sql, timestamp)
-
-    def fetch_query(
-        self, prepared: query.Query, transaction: TransactionBuffer | None
-    ) -> Protocol[None]:
-        """The third. It reads as `transaction` does, if it is in one."""
-        return prepared.fetch(partial(self.read_arrow, transaction=transaction))
-
-    def _scan_at(
-        self,
-        path: str,
-        timestamp: Timestamp,
-        retention: Timestamp,
-        transaction: TransactionBuffer | None,
-    ) -> Protocol[ReadAt]:
-        """A scan takes many requests, which must see one state. Non-atomic tables have no such
-        state, and their stamps may be ahead of the oracle: there the newest is read."""
-        timestamp = reading.check_timestamp(timestamp)
-        retention = reading.check_retention(retention, timestamp)
-        if timestamp == SYNC_LAST_COMMITTED:
-            route = yield from self._context.route(path)
-            if route.atomicity == "full":
-                timestamp = yield from self.generate_timestamp()
-                reading.check_retention(retention, timestamp)
-        return ReadAt(timestamp, retention, _own_writes(transaction, path))
 
     # ---- transactions
 
@@ -260,22 +141,32 @@ class Session:
         lock_type: LockType = "exclusive",
     ) -> Protocol[None]:
         """Buffer rows. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
+        given = repeatable(rows)
         route = self.routing.find(path) or (yield from self._context.route(path))
-        transaction.insert(
-            path,
-            route.schema,
-            rows,
-            is_update=update,
-            is_aggregate=aggregate,
-            lock_type=lock_type,
-        )
+        while True:
+            try:
+                return transaction.insert(
+                    path,
+                    route.schema,
+                    given,
+                    is_update=update,
+                    is_aggregate=aggregate,
+                    lock_type=lock_type,
+                )
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
 
     def delete_rows(
         self, transaction: TransactionBuffer, path: str, keys: Iterable[Row]
     ) -> Protocol[None]:
         """Buffer deletions. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
+        given = repeatable(keys)
         route = self.routing.find(path) or (yield from self._context.route(path))
-        transaction.delete(path, route.schema, keys)
+        while True:
+            try:
+                return transaction.delete(path, route.schema, given)
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
 
     def lock_rows(
         self,
@@ -286,14 +177,19 @@ class Session:
         lock_type: LockType = "shared_strong",
     ) -> Protocol[None]:
         """Buffer row locks. Raises InvalidRequest, LimitExceeded, TransactionClosed."""
+        given = repeatable(keys)
         route = self.routing.find(path) or (yield from self._context.route(path))
-        transaction.lock(path, route.schema, keys, locks, lock_type)
+        while True:
+            try:
+                return transaction.lock(path, route.schema, given, locks, lock_type)
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
 
     def commit(self, transaction: TransactionBuffer) -> Protocol[Timestamp | None]:
         """→ the commit timestamp; None if there was nothing to commit. After
         CommitOutcomeUnknown the transaction stays `committing`: ask `outcome`."""
         transaction.start_commit(self._context.instant_us())
-        if not transaction.tables:
+        if not transaction.tables and not transaction.publications:
             transaction.end_committed(None)
             return None
         try:
@@ -321,19 +217,31 @@ class Session:
         aggregate: bool = False,
     ) -> Protocol[Timestamp | None]:
         """Insert in a transaction of its own, of the table's atomicity."""
+        given = repeatable(rows)
         route = self.routing.find(path) or (yield from self._context.route(path))
-        transaction = self._blind(route, durability)
-        transaction.insert(path, route.schema, rows, is_update=update, is_aggregate=aggregate)
-        return (yield from self._commit_blind(path, transaction))
+        while True:
+            made = self._blind(route, durability)
+            try:
+                made.insert(path, route.schema, given, is_update=update, is_aggregate=aggregate)
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
+            else:
+                return (yield from self._commit_blind(path, made))
 
     def erase_rows(
         self, path: str, keys: Iterable[Row], durability: Durability
     ) -> Protocol[Timestamp | None]:
         """Delete in a transaction of its own, of the table's atomicity."""
+        given = repeatable(keys)
         route = self.routing.find(path) or (yield from self._context.route(path))
-        transaction = self._blind(route, durability)
-        transaction.delete(path, route.schema, keys)
-        return (yield from self._commit_blind(path, transaction))
+        while True:
+            made = self._blind(route, durability)
+            try:
+                made.delete(path, route.schema, given)
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
+            else:
+                return (yield from self._commit_blind(path, made))
 
     def _commit_blind(
         self, path: str, transaction: TransactionBuffer
@@ -447,13 +355,3 @@ class Session:
             raise error
         transaction.settle(outcome.timestamp)
         return outcome
-
-
-def _own_writes(transaction: TransactionBuffer | None, path: str) -> TableBuffer | None:
-    return None if transaction is None else transaction.own_writes(path)
-
-
-def _found(rows: list[Found | None], keep_missing: bool) -> list[Found]:
-    if keep_missing:
-        return cast("list[Found]", rows)  # the caller asked for None among them
-    return [row for row in rows if row is not None]

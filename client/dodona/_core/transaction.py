@@ -16,6 +16,7 @@ import msgspec
 
 from dodona._core.arguments import check_flag
 from dodona._core.buffer import TableBuffer, merge
+from dodona._core.messages import Publication
 from dodona._core.sizes import write_bytes
 from dodona.errors import (
     InvalidRequest,
@@ -34,6 +35,7 @@ from dodona.types import (
     Durability,
     Key,
     LockType,
+    TabletId,
     Timestamp,
     TransactionId,
     Write,
@@ -87,6 +89,7 @@ class TransactionBuffer:
         "coordinator",
         "durability",
         "id",
+        "publications",
         "reads_own_writes",
         "row_count",
         "size_bytes",
@@ -121,6 +124,8 @@ class TransactionBuffer:
         self.coordinator: CellId | None = None
         """The cell that decides on it, once its commit has begun."""
         self.tables: dict[str, TableBuffer] = {}
+        self.publications: dict[str, dict[TabletId, Publication]] = {}
+        """By path, what of a bulk load becomes visible with it."""
         self._begun_us = begun_us
         self._limits = limits
         self.row_count = 0

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dodona._core.effects import Append, Effect, RemoveChunks, ReplyTo
-from dodona._core.messages import Failure, Reply
+from dodona._core.messages import Failure, Publication, Reply, TabletModifications
 from dodona._core.mischief import Mischief, behave
 from dodona.errors import DodonaError, TabletMoved
 from dodona.types import (
@@ -26,8 +26,11 @@ from dodona.types import (
     TransactionId,
 )
 from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_tablets.core.loads import Loads
 from dodona_tablets.core.locks import release
 from dodona_tablets.core.outcomes import Outcomes
+from dodona_tablets.core.publishing import Published, Rows
 from dodona_tablets.core.readers import Readers
 from dodona_tablets.core.records import Record
 from dodona_tablets.core.tablet import Tablet
@@ -57,6 +60,8 @@ class CellLimits(msgspec.Struct, frozen=True):
     watermark_period_ms: int = 4_000
     memory_bytes_max: int = 2 << 30
     """Of all dynamic stores: above that writes are refused."""
+    batch_bytes_max: int = 512 << 20
+    """Of bulk data on its way into chunks. One batch is always let in."""
     checkpoint_period_ms: int = 15_000
     clean_period_ms: int = 30_000
     """How often a chunk is looked at for what retention lets go."""
@@ -64,8 +69,17 @@ class CellLimits(msgspec.Struct, frozen=True):
     """So many hold snapshots here at a time."""
     reader_tablets_max: int = 100_000
     """Of all of them together."""
-    reader_lease_ms_max: int = 60_000
+    reader_lease_ms_max: int = 3_600_000
     """Whoever asks for a longer one is given this."""
+    loads_max: int = 1_000
+    """So many bulk loads are open here at a time."""
+    load_lease_ms_max: int = 3_600_000
+    """Whoever asks for a longer one is given this."""
+    staged_chunks_max: int = 20_000
+    """Of all loads together; with the deletions of seals twice as many."""
+    reader_renewal_ms_max: int = 60_000
+    """A tablet that comes to be served keeps everything for so long: until then whoever held it
+    elsewhere, or before a restart, is to renew."""
 
 
 class Cell:
@@ -84,8 +98,15 @@ class Cell:
         self.transactions: dict[TransactionId, Transaction] = {}
         self.outcomes = Outcomes()
         self.readers = Readers(
-            limits.readers_max, limits.reader_tablets_max, limits.reader_lease_ms_max
+            limits.readers_max,
+            limits.reader_tablets_max,
+            limits.reader_lease_ms_max,
+            limits.reader_renewal_ms_max,
         )
+        self.loads = Loads()
+        self.batches: dict[int, int] = {}
+        """Of bulk data, on their way into the chunk of this number: how many bytes each has. Loads
+        that are being sealed are among them, and have none."""
         self.fence: Timestamp = NULL_TIMESTAMP
         self.latest: Timestamp = NULL_TIMESTAMP
         """The largest timestamp this cell knows the oracle to have issued."""
@@ -171,6 +192,14 @@ class Cell:
         self.dropped_revision = max(self.dropped_revision, revision)
         self.remove_unused_chunks()
 
+    def unmount(self, tablet: Tablet) -> None:
+        """It is not served any more. What loads have staged there is gone: it may have another
+        schema when it is served again, or be another's."""
+        tablet.unmount()
+        self.loads.drop_tablet(tablet.assignment.tablet)
+        tablet.published.clear()
+        self.remove_unused_chunks()
+
     def serve(self, tablet: Tablet, fence: Timestamp) -> None:
         """From now on, and for transactions that begin after this timestamp."""
         tablet.serve_after(fence)
@@ -190,6 +219,7 @@ class Cell:
             for tablet in self.tablets.values()
             for it in tablet.stores.chunks
         )
+        used.update(dict.fromkeys(it.chunk.info.number for it in self.loads.staged))
         unused = tuple([number for number in self.chunks if number not in used])
         if unused:
             for number in unused:
@@ -203,10 +233,48 @@ class Cell:
         transaction.state = State.COMMITTED
         transaction.commit_timestamp = commit_timestamp
         for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
-            tablet.apply(part.writes, commit_timestamp, part.special)
-            tablet.active_count -= 1
+            self.apply_part(tablet, part, commit_timestamp)
+            self._let_go(tablet, transaction)
         release(transaction, commit_timestamp)
         self.committed_count += 1
+
+    def apply_part(
+        self, tablet: Tablet, part: TabletModifications, commit_timestamp: Timestamp
+    ) -> None:
+        """What a commit changes in one tablet, live and in replay."""
+        if part.publication is not None:
+            self._publish(tablet, part.publication, commit_timestamp)
+        tablet.apply(part.writes, commit_timestamp, part.special)
+
+    def rows_of(self, tablet: Tablet, publication: Publication) -> Rows:
+        """What a publication is about. Raises KeyError if it is not staged here, all of it."""
+        load = self.loads.open[publication.load]
+        staged = [load.staged[number] for number in publication.chunks]
+        if any(it.tablet != tablet.assignment.tablet for it in staged):
+            raise KeyError(publication.load)
+        chunks = [it.chunk for it in staged]
+        return Rows(tablet.schema, chunks, publication.erased, self.chunks)
+
+    def _publish(self, tablet: Tablet, publication: Publication, at: Timestamp) -> None:
+        """Staged chunks become the tablet's, at the commit timestamp."""
+        load = self.loads.open[publication.load]
+        attached = []
+        for number in publication.chunks:
+            chunk = AttachedChunk(load.take(number).chunk.info, at)
+            tablet.stores.attach(chunk, self.chunks.get(number))
+            attached.append(chunk)
+        load.seals.pop(tablet.assignment.tablet, None)
+        if self.fence != NULL_TIMESTAMP:  # in replay there is nobody who could meet it
+            chunks = {it.info.number: self.chunks[it.info.number] for it in attached}
+            rows = Rows(tablet.schema, attached, (), chunks)
+            tablet.published.append(Published(at, rows))
+            tablet.publication_count += 1
+
+    def _let_go(self, tablet: Tablet, transaction: Transaction) -> None:
+        """The transaction is no writer of the tablet any more."""
+        tablet.active_count -= 1
+        if tablet.publishing is not None and tablet.publishing.transaction is transaction:
+            tablet.publishing = None
 
     def finish_committed(self, transaction: Transaction) -> None:
         """From a live transaction to an outcome."""
@@ -219,7 +287,7 @@ class Cell:
         """Let go of its locks and remember why."""
         assert transaction.state is not State.COMMITTED
         for tablet in transaction.tablets:
-            tablet.active_count -= 1
+            self._let_go(tablet, transaction)
         release(transaction, None)
         transaction.state = State.REFUSED
         self.transactions.pop(transaction.id, None)

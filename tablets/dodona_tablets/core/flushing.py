@@ -75,6 +75,7 @@ class Flushing:
         for tablet in cell.tablets.values():
             self._drop_unneeded(tablet, needed)
             self._forget_locks(tablet, needed)
+            tablet.published = [it for it in tablet.published if it.timestamp > needed]
             if self._is_due(tablet):
                 self.rotate(tablet)
         cell.memory_bytes = sum([it.stores.memory_bytes for it in cell.tablets.values()])
@@ -215,8 +216,11 @@ class Flushing:
             self._dying.append(store)
 
     def _shrink(self) -> None:
-        if self._dying and self._dying[0].shrink(SHRINK_ROWS):
-            self._dying.pop(0)
+        for store in self._dying:
+            if not store.pin_count:
+                if store.shrink(SHRINK_ROWS):
+                    self._dying.remove(store)
+                return
 
 
 def fill_ratio(store: DynamicStore, tablet: Tablet) -> float:

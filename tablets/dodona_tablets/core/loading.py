@@ -11,11 +11,11 @@ that the batch was checked against.
 
 from typing import Any, Final, NamedTuple
 
-from dodona._core.effects import RunJob
+from dodona._core.effects import RemoveChunks, RunJob
 from dodona._core.messages import Failure, WriteArrow, Written
 from dodona.errors import Overloaded
-from dodona.types import TabletId, Timestamp
-from dodona_tablets.core.cell import Cell
+from dodona.types import LoadId, TabletId, Timestamp
+from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.jobs import BatchJob, Built
 from dodona_tablets.core.records import ChunkLoaded
@@ -34,6 +34,22 @@ class BatchToken(NamedTuple):
     tablet: TabletId
     stamp: Timestamp
     number: int
+    load: LoadId
+
+
+def gets_chunk(request: WriteArrow) -> bool:
+    """Whether a batch becomes a chunk: one that is short, and of whole rows, does not."""
+    return request.kind != "write" or len(request.batch) >= BATCH_BYTES_MIN
+
+
+def check_batches(cell: Cell, size_bytes: int) -> None:
+    """Whether there is room for one more batch. Raises Overloaded."""
+    if len(cell.batches) >= BATCHES_MAX:
+        raise Overloaded("too many batches are being written in this cell", cell=cell.id)
+    under_way_bytes = sum(cell.batches.values())
+    if under_way_bytes and under_way_bytes + size_bytes > cell.limits.batch_bytes_max:
+        text = "too many bytes of batches are being written in this cell"
+        raise Overloaded(text, cell=cell.id, size_bytes=under_way_bytes)
 
 
 class Loading:
@@ -41,25 +57,24 @@ class Loading:
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
-        self._under_way_count = 0
         self.row_count = 0
 
     def begin(self, route: Any, tablet: Tablet, request: WriteArrow) -> None:
         """Start to make a chunk of a batch for a tablet that takes it. Raises Overloaded."""
-        if self._under_way_count >= BATCHES_MAX:
-            raise Overloaded("too many batches are being written in this cell", cell=self._cell.id)
-        self._under_way_count += 1
+        check_batches(self._cell, len(request.batch))
         tablet.active_count += 1
         number = self._cell.take_chunk_number()
+        self._cell.batches[number] = len(request.batch)
         assignment = tablet.assignment
-        job = BatchJob(number, tablet.schema, request.batch, assignment.lower, assignment.upper)
-        token = BatchToken(route, request.tablet, request.stamp, number)
+        bounds = assignment.lower, assignment.upper
+        job = BatchJob(number, tablet.schema, request.batch, *bounds, kind=request.kind)
+        token = BatchToken(route, request.tablet, request.stamp, number, request.load)
         self._cell.effects.append(RunJob(token, job))
 
     def handle(self, token: BatchToken, result: Built | Failure | None) -> None:
         """The chunk is there, or the batch was not fit to become one."""
         cell = self._cell
-        self._under_way_count -= 1
+        del cell.batches[token.number]
         tablet = cell.tablets[token.tablet]
         tablet.active_count -= 1
         if isinstance(result, Failure):
@@ -68,6 +83,10 @@ class Loading:
             return
         if result is None:  # it had no rows
             cell.reply(token.route, Written(0, token.stamp))
+            return
+        if token.load and token.load not in cell.loads.open:
+            cell.effects.append(RemoveChunks((token.number,)))
+            cell.reply(token.route, failure_of(cell.loads.ended_error(token.load)))
             return
         cell.chunks[token.number] = result.chunk
         attached = AttachedChunk(result.info, tablet.next_stamp(token.stamp))

@@ -171,13 +171,19 @@ def _check_holders(
         if not any(overlaps):
             continue
         other = holder.transaction
-        is_before = other.state is State.PREPARED and other.prepare_timestamp < start
-        if is_before or start == MAX_TIMESTAMP:
+        if is_met(other, start):
             waits_for = waits_for or other
             continue
         kind = next(kind for kind, overlap in enumerate(overlaps) if overlap)
         raise _lost(key, schema, overlaps[kind], HELD[kind], start, winner=other.id)
     return waits_for
+
+
+def is_met(other: Transaction, start: Timestamp) -> bool:
+    """Whether a transaction waits for the outcome of one that is in its way, rather than lose at
+    once: it began after that one was prepared, or begins when its locks are free."""
+    is_before = other.state is State.PREPARED and other.prepare_timestamp < start
+    return is_before or start == MAX_TIMESTAMP
 
 
 def _lost(

@@ -238,9 +238,9 @@ class Mounting:
             return
         number = tablet.assignment.tablet
         if tablet.is_closing:
-            tablet.unmount()
-            self._flushing.drop_all(tablet)
             self._cell.append(TabletUnmounted(number))
+            self._cell.unmount(tablet)
+            self._flushing.drop_all(tablet)
             self.send_heartbeat()
         elif tablet.is_freezing:
             self._log_adjustment(tablet, TabletAdjusted(number, FROZEN, tablet.assignment.settings))

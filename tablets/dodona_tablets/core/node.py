@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from dodona._core.effects import AskTimestamps, Effect, Route
 from dodona._core.messages import (
     Acknowledge,
@@ -20,18 +18,27 @@ from dodona._core.messages import (
     AskRows,
     Assignment,
     CellMessage,
+    CloseLoad,
     CommitOne,
+    CountVersions,
     DataRequest,
     Decide,
     Failure,
     HoldSnapshot,
     Lookup,
     LookupVersions,
+    OpenLoad,
+    PeekLoad,
     PeekOutcome,
     Prepare,
     QueryStatus,
+    RenewLoad,
     Scan,
     ScanArrow,
+    ScanVersions,
+    SealLoad,
+    SplitTablet,
+    StageArrow,
     Status,
     TellAbort,
     TellCommit,
@@ -56,6 +63,7 @@ from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.jobs import Built
 from dodona_tablets.core.compaction import Compaction
 from dodona_tablets.core.coordinator import Coordinator, CoordinatorEvent
+from dodona_tablets.core.counts import NodeStatistics
 from dodona_tablets.core.flushing import Flushing, FlushToken
 from dodona_tablets.core.loading import BatchToken, Loading
 from dodona_tablets.core.mounting import FenceToken, Mounting
@@ -68,6 +76,7 @@ from dodona_tablets.core.participant import (
 from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
 from dodona_tablets.core.records import Record, WatermarkRaised
 from dodona_tablets.core.replay import foresee, replay
+from dodona_tablets.core.staging import SealToken, StageToken, Staging
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.truncation import Truncation
 
@@ -76,39 +85,6 @@ DRAIN_LOG_BYTES_MIN: Final = 4 << 20
 """So much of a log is read at a start in no time: a shorter one is left as it is."""
 CELL_FENCE: Final = "cell fence"
 ORACLE_TIME: Final = "oracle time"
-
-
-class NodeStatistics(msgspec.Struct, frozen=True):
-    """What a cell counts, since its start; `alive`, `waiting`, `readers`, `rows` and the tablets
-    that are served, or stored without being served, are of now. `misfits` are decisions of other
-    cells that can't be: some client lied, or something is broken."""
-
-    tablets: int
-    tablets_stored: int
-    tablets_dropped: int
-    rows: int
-    transactions_alive: int
-    transactions_prepared: int
-    reads_waiting: int
-    reads_waited: int
-    readers: int
-    outcomes_remembered: int
-    committed: int
-    misfits: int
-    refused_by_kind: dict[str, int]
-    non_atomic_rows: int
-    memory_bytes: int
-    """Of rows in memory, about."""
-    chunks: int
-    chunk_bytes: int
-    flushed: int
-    compacted: int
-    compacting: dict[str, int | str]
-    """What is being compacted: the table's path, how many chunks, versions and bytes."""
-    jobs_failed: int
-    """Flushes and compactions; they are tried again."""
-    last_failure: str | None
-    latest_timestamp: Timestamp
 
 
 class NodeCore:
@@ -128,6 +104,7 @@ class NodeCore:
         self._loading = Loading(self.cell)
         self._writes = NonAtomicWrites(self.cell, self._loading)
         self._flushing = Flushing(self.cell)
+        self._staging = Staging(self.cell, self._flushing)
         self._compaction = Compaction(self.cell)
         self._truncation = Truncation(self.cell)
         self._mounting = Mounting(self.cell, self._flushing, address)
@@ -147,7 +124,16 @@ class NodeCore:
             LookupVersions: self._reads.handle,
             Scan: self._reads.handle,
             ScanArrow: self._reads.handle,
+            ScanVersions: self._reads.handle,
+            CountVersions: self._reads.handle,
             HoldSnapshot: self._reads.hold,
+            OpenLoad: self._staging.open,
+            RenewLoad: self._staging.renew,
+            PeekLoad: self._staging.peek,
+            CloseLoad: self._staging.close,
+            StageArrow: self._staging.stage,
+            SealLoad: self._staging.seal,
+            SplitTablet: self._reads.split,
         }
 
     # Life
@@ -164,11 +150,13 @@ class NodeCore:
     def chunks_needed(self) -> dict[int, ChunkInfo]:
         """What has to be open before the start, by number, once everything was replayed. Whatever
         else lies there is of work that was not finished."""
-        return {
+        infos = {
             it.attached.info.number: it.attached.info
             for tablet in self.cell.tablets.values()
             for it in tablet.stores.chunks
         }
+        infos.update({it.chunk.info.number: it.chunk.info for it in self.cell.loads.staged})
+        return infos
 
     def open_chunks(self, chunks: Mapping[int, Chunk]) -> None:
         """All that are needed."""
@@ -273,6 +261,8 @@ class NodeCore:
         self.cell.now = now
         if isinstance(token, BatchToken):
             self._loading.handle(token, result)
+        elif isinstance(token, StageToken | SealToken):
+            self._staging.handle(token, result)
         elif isinstance(token, FlushToken):
             flushed = self._flushing.handle(token, result)
             if flushed is not None:
@@ -312,6 +302,7 @@ class NodeCore:
         self.cell.readers.tick(now.instant_us)
         self._nag()
         self._raise_watermark()
+        self._staging.tick()
         self._flushing.tick()
         self._compaction.tick()
         self._truncation.tick()
@@ -335,6 +326,8 @@ class NodeCore:
             reads_waiting=len(self._reads),
             reads_waited=self._reads.waited_count,
             readers=len(self.cell.readers),
+            loads=len(cell.loads.open),
+            chunks_staged=sum(1 for _ in cell.loads.staged),
             outcomes_remembered=len(cell.outcomes),
             committed=cell.committed_count,
             misfits=cell.misfit_count,
@@ -401,6 +394,7 @@ class NodeCore:
         if self.cell.fence != NULL_TIMESTAMP or self.cell.mischief(Point.LOSE_CELL_FENCE):
             return
         self.cell.fence = fence
+        self.cell.loads.begin_leases(self.cell.now.instant_us)
         for tablet in self.cell.tablets.values():
             if tablet.is_mounted and not tablet.missing:
                 self.cell.serve(tablet, fence)

@@ -15,7 +15,7 @@ from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
 from dodona.types import TIMESTAMP_COUNTER_BITS, SpecialWrites, Timestamp, WireWrite
 from dodona_tablets.core.admission import atomicity_mismatch, check_log, check_room
 from dodona_tablets.core.cell import Cell, failure_of
-from dodona_tablets.core.loading import BATCH_BYTES_MIN, Loading
+from dodona_tablets.core.loading import Loading, gets_chunk
 from dodona_tablets.core.records import BatchWritten, RowsWritten
 from dodona_tablets.core.tablet import Tablet
 
@@ -33,8 +33,10 @@ class NonAtomicWrites:
     def handle(self, route: Any, request: WriteNonAtomic | WriteArrow) -> None:
         try:
             tablet = self._cell.tablet(request.tablet, request.revision)
-            self._check(tablet, request.stamp)
-            if isinstance(request, WriteArrow) and len(request.batch) >= BATCH_BYTES_MIN:
+            self._check(tablet)
+            if not (isinstance(request, WriteArrow) and self._is_of_load(request)):
+                check_stamp(self._cell, request.stamp)
+            if isinstance(request, WriteArrow) and gets_chunk(request):
                 self._loading.begin(route, tablet, request)
                 return
             written = self._write(request, tablet)
@@ -74,14 +76,24 @@ class NonAtomicWrites:
         if special is not None:
             tablet.check_special(writes, special)
 
-    def _check(self, tablet: Tablet, stamp: Timestamp) -> None:
+    def _is_of_load(self, request: WriteArrow) -> bool:
+        """Whether it has the stamp of a load, which was looked at when that was opened."""
+        if not request.load:
+            return False
+        now_us = self._cell.now.instant_us
+        load = self._cell.loads.take_batch(request.load, "none", now_us)
+        return request.stamp == load.opened.since
+
+    def _check(self, tablet: Tablet) -> None:
         check_log(self._cell)
         if tablet.is_atomic:
             raise atomicity_mismatch("none", "full", tablet)
         tablet.check_open()
         check_room(self._cell, tablet)
-        theirs, ours = stamp >> TIMESTAMP_COUNTER_BITS, self._cell.latest >> TIMESTAMP_COUNTER_BITS
-        if stamp < 0 or abs(theirs - ours) > self._cell.limits.client_clock_difference_s_max:
-            raise InvalidRequest(
-                OFF_LIMITS, client_timestamp=stamp, server_timestamp=self._cell.latest
-            )
+
+
+def check_stamp(cell: Cell, stamp: Timestamp) -> None:
+    """Whether a client's clock shows about the oracle's time. Raises InvalidRequest."""
+    theirs, ours = stamp >> TIMESTAMP_COUNTER_BITS, cell.latest >> TIMESTAMP_COUNTER_BITS
+    if stamp < 0 or abs(theirs - ours) > cell.limits.client_clock_difference_s_max:
+        raise InvalidRequest(OFF_LIMITS, client_timestamp=stamp, server_timestamp=cell.latest)

@@ -8,7 +8,7 @@ transaction gets there, and harms nobody's transaction but its own.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from dodona._core.effects import AskTimestamps, SendToCell
@@ -21,6 +21,7 @@ from dodona._core.messages import (
     OutcomeUnknown,
     Prepare,
     Prepared,
+    Publication,
     QueryStatus,
     Reply,
     Status,
@@ -30,12 +31,14 @@ from dodona._core.messages import (
 )
 from dodona._core.mischief import Point
 from dodona.errors import (
+    DataCorrupted,
     DodonaError,
     SnapshotTooOld,
     TabletMoved,
     TransactionAborted,
     TransactionConflict,
 )
+from dodona.schema import TableSchema
 from dodona.types import (
     MAX_TIMESTAMP,
     NULL_TIMESTAMP,
@@ -55,6 +58,7 @@ from dodona_tablets.core.locks import (
     check_versions,
     groups_of,
 )
+from dodona_tablets.core.publishing import Publishing, check_publication, check_rows
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
@@ -162,7 +166,7 @@ class Participant:
         waits_for: Transaction | None = None
         try:
             for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
-                waits_for = _check_rows(transaction, tablet, part) or waits_for
+                waits_for = _check_part(self._cell, transaction, tablet, part) or waits_for
         except Lost as lost:
             self.refuse(transaction, lost.failure)
             return
@@ -173,7 +177,7 @@ class Participant:
             transaction.state = State.WAITING
             waits_for.waiters.append(transaction)
             return
-        acquire_all(transaction)
+        acquire_all(self._cell, transaction)
         transaction.state = State.LOCKED
         self.ask_timestamp(transaction)  # rule 1: only now
 
@@ -381,46 +385,92 @@ _ON_TIMESTAMP: Final = TABLE[ParticipantEvent.TIMESTAMP]
 """Two rows at hand: to look one up costs a commit as much as a lock."""
 
 
-def _check_rows(
-    transaction: Transaction, tablet: Tablet, part: TabletModifications
+def _check_part(
+    cell: Cell, transaction: Transaction, tablet: Tablet, part: TabletModifications
 ) -> Transaction | None:
     """Raises Lost on the first row that is lost; else returns whom to wait for, if anybody."""
-    waits_for: Transaction | None = None
-    locks, schema, special = tablet.locks, tablet.schema, part.special
-    start = transaction.start
-    recent = [store.rows for store in tablet.stores.in_memory if store.max_timestamp > start]
     try:
-        for key, mask, _ in schema.plain_writes(part.writes):
-            held = locks.get(key)
-            chains = [rows[key] for rows in recent if key in rows]
-            if held is None and not chains:
-                continue
-            groups = schema.lock_mask(mask)
-            together = 0 if special is None else shared_groups(special, key)
-            kinds = groups & ~together, together, 0
-            for newest in chains:
-                check_versions(newest, key, schema, start, *kinds)
-            if held is not None:
-                waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
-        for lock in part.locks:
-            key, kinds = lock.key, groups_of(lock)
-            for rows in recent:
-                check_versions(rows.get(key), key, schema, start, *kinds)
-            held = locks.get(key)
-            if held is not None:
-                waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
+        if part.publication is not None:
+            return _check_publication(cell, transaction, tablet, part.publication)
+        waits_for = None
+        if tablet.publishing is not None or tablet.published:
+            waits_for = check_rows(transaction, tablet, _locks_of(tablet.schema, part))
+        return _check_rows(transaction, tablet, part) or waits_for
+    except DataCorrupted as error:  # of a load's chunk: nobody knows whether this is a conflict
+        raise Lost(failure_of(error)) from None
     except Lost as lost:
         lost.failure.attributes.update(
             table=tablet.assignment.path, tablet=tablet.assignment.tablet
         )
         raise
+
+
+def _check_rows(
+    transaction: Transaction, tablet: Tablet, part: TabletModifications
+) -> Transaction | None:
+    waits_for: Transaction | None = None
+    locks, schema, special = tablet.locks, tablet.schema, part.special
+    start = transaction.start
+    recent = [store.rows for store in tablet.stores.in_memory if store.max_timestamp > start]
+    for key, mask, _ in schema.plain_writes(part.writes):
+        held = locks.get(key)
+        chains = [rows[key] for rows in recent if key in rows]
+        if held is None and not chains:
+            continue
+        groups = schema.lock_mask(mask)
+        together = 0 if special is None else shared_groups(special, key)
+        kinds = groups & ~together, together, 0
+        for newest in chains:
+            check_versions(newest, key, schema, start, *kinds)
+        if held is not None:
+            waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
+    for lock in part.locks:
+        key, kinds = lock.key, groups_of(lock)
+        for rows in recent:
+            check_versions(rows.get(key), key, schema, start, *kinds)
+        held = locks.get(key)
+        if held is not None:
+            waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
     return waits_for
 
 
-def acquire_all(transaction: Transaction) -> None:
+def _locks_of(
+    schema: TableSchema, part: TabletModifications
+) -> Iterator[tuple[Key, tuple[int, int, int]]]:
+    """What is locked of each row, by kind."""
+    special = part.special
+    for key, mask, _ in schema.plain_writes(part.writes):
+        together = 0 if special is None else shared_groups(special, key)
+        yield key, (schema.lock_mask(mask) & ~together, together, 0)
+    for lock in part.locks:
+        yield lock.key, groups_of(lock)
+
+
+def _check_publication(
+    cell: Cell, transaction: Transaction, tablet: Tablet, publication: Publication
+) -> Transaction | None:
+    """As `_check_rows`, for what a load has staged."""
+    try:
+        load = cell.loads.get(publication.load)
+        seal = load.seals.get(tablet.assignment.tablet)
+        if seal is None or cell.mischief(Point.FORGET_SEAL):
+            text = "the load has to be sealed in this tablet before it is published"
+            raise SnapshotTooOld(text, load=publication.load, table=tablet.assignment.path)
+        rows = cell.rows_of(tablet, publication)
+    except KeyError:
+        raise Lost(failure_of(cell.loads.ended_error(publication.load))) from None
+    except DodonaError as error:
+        raise Lost(failure_of(error)) from None
+    return check_publication(transaction, tablet, publication, seal, rows)
+
+
+def acquire_all(cell: Cell, transaction: Transaction) -> None:
     """Take all locks of a transaction that `_check_rows` let through, or that replay prepared."""
     for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
         tablet.active_count += 1
+        if part.publication is not None:
+            rows = cell.rows_of(tablet, part.publication)
+            tablet.publishing = Publishing(transaction, rows)
         locks, lock_mask = tablet.locks, tablet.schema.lock_mask
         special = part.special
         for key, mask, _ in tablet.schema.plain_writes(part.writes):

@@ -2,8 +2,9 @@
 
 Owns: their timestamps, until when each is kept without a renewal, and how many there may be. Pure,
 and in memory only: a cell that starts knows nobody, nor does it know who read a tablet before it
-was mounted. So for as long as a lease may last everything of such a tablet is kept; whoever
-registered before, somewhere, has renewed here by then, or has lost its lease anyway.
+was mounted. So for a while everything of such a tablet is kept, and whoever registered before,
+somewhere, is to renew here by then: clients do so several times a minute. A longer lease is for
+readers that are idle, and ends that early where the tablet moved meanwhile.
 Retention asks `oldest`, each time it is about to let versions go.
 """
 
@@ -23,11 +24,14 @@ class _Hold(NamedTuple):
 class Readers:
     """Of one cell. All instants are the monotonic microseconds of the cell's process."""
 
-    def __init__(self, count_max: int, tablets_max: int, lease_ms_max: int) -> None:
+    def __init__(
+        self, count_max: int, tablets_max: int, lease_ms_max: int, renewal_ms_max: int
+    ) -> None:
         """`tablets_max` is of all readers together."""
         self._count_max = count_max
         self._tablets_max = tablets_max
         self._lease_ms_max = lease_ms_max
+        self._renewal_ms_max = renewal_ms_max
         self._holds: dict[ReaderId, _Hold] = {}
         self._tablet_count = 0
         self._expected_until_us: dict[TabletId, int] = {}
@@ -73,7 +77,7 @@ class Readers:
 
     def expect_renewals(self, tablet: TabletId, now_us: int) -> None:
         """The tablet is served from now on: who read it before has yet to say so."""
-        self._expected_until_us[tablet] = now_us + self._lease_ms_max * 1000
+        self._expected_until_us[tablet] = now_us + self._renewal_ms_max * 1000
 
     def tick(self, now_us: int) -> None:
         """Forget whoever was not renewed in time, and expect nobody where that time is over."""

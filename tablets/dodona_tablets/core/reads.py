@@ -11,12 +11,15 @@ from msgspec.structs import replace
 
 from dodona._core.effects import AskTimestamps
 from dodona._core.messages import (
+    CountVersions,
     HoldSnapshot,
     Lookup,
     LookupVersions,
     Reply,
     Scan,
+    ScanVersions,
     SnapshotHeld,
+    SplitTablet,
 )
 from dodona._core.mischief import Point
 from dodona.errors import DodonaError, InvalidRequest, Overloaded, RowBlocked, Unavailable
@@ -28,8 +31,11 @@ from dodona.types import (
     SYNC_LAST_COMMITTED,
 )
 from dodona_tablets.core.cell import Cell, failure_of
+from dodona_tablets.core.changes import count_versions, scan_versions
 from dodona_tablets.core.scans import scan, scan_arrow
 from dodona_tablets.core.snapshot import Read, lookup, lookup_versions, too_old
+from dodona_tablets.core.splitting import split
+from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
 
 
@@ -110,6 +116,14 @@ class Reads:
         lease_ms = cell.readers.hold(request.reader, timestamp, held, lease_ms, now_us)
         return SnapshotHeld(lease_ms, tuple(missing))
 
+    def split(self, route: Any, request: SplitTablet) -> None:
+        """Say where a scan may be cut into parts."""
+        try:
+            tablet = self._cell.tablet(request.tablet, request.revision)
+            self._cell.reply(route, split(tablet.stores, request))
+        except DodonaError as error:
+            self._refuse(route, error)
+
     def ask_for_proof(self) -> None:
         """One question to the oracle for all reads of this batch of events."""
         if self._unproven:
@@ -185,15 +199,26 @@ class Reads:
             self._cell.reply(route, result)
 
     def _read(self, request: Read) -> Reply | Transaction:
+        """An answer at a timestamp is one for good: without atomicity later stamps lie above."""
         tablet = self._cell.tablet(request.tablet, request.revision)
         if request.timestamp < tablet.retained_timestamp:
             raise too_old(tablet, request.timestamp)
+        result = self._look(tablet, request)
+        if not isinstance(result, Transaction) and request.timestamp <= self._cell.latest:
+            tablet.shown_timestamp = max(tablet.shown_timestamp, request.timestamp)
+        return result
+
+    def _look(self, tablet: Tablet, request: Read) -> Reply | Transaction:
         if isinstance(request, Lookup):
             return lookup(tablet, request)
         if isinstance(request, LookupVersions):
             return lookup_versions(tablet, request)
+        if isinstance(request, CountVersions):
+            return count_versions(tablet, request)
         if self._cell.mischief(Point.SCAN_ONE_ROW):
             request = replace(request, row_count_max=1)
+        if isinstance(request, ScanVersions):
+            return scan_versions(tablet, request)
         return scan(tablet, request) if isinstance(request, Scan) else scan_arrow(tablet, request)
 
     def _wait(

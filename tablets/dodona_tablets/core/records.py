@@ -12,10 +12,13 @@ import msgspec
 from dodona._core.messages import TabletAssignment, TabletModifications, TabletSource, TellRows
 from dodona.types import (
     NO_CLUSTER,
+    NO_LOAD,
     NULL_TIMESTAMP,
+    Atomicity,
     CellId,
     ClusterId,
     Key,
+    LoadId,
     Revision,
     SpecialWrites,
     TableSettings,
@@ -160,6 +163,48 @@ class TabletsDropped(LogRecord, frozen=True, array_like=True, gc=False, tag=28):
     revision: Revision
 
 
+# What becomes of bulk loads. A chunk that is staged becomes a tablet's by the record of the
+# transaction that publishes it.
+
+
+class LoadOpened(LogRecord, frozen=True, array_like=True, gc=False, tag=30):
+    """Batches of this load are taken. What its tablets show at `since` is kept."""
+
+    load: LoadId
+    atomicity: Atomicity
+    lease_ms: int
+    since: Timestamp
+    tablets: tuple[TabletId, ...]
+
+
+class StagedChunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A chunk of a load that nobody sees. `part` is the batch that it was made of: partition,
+    attempt, call, place."""
+
+    tablet: TabletId
+    part: tuple[int, int, int, int]
+    chunk: AttachedChunk
+
+
+class ChunkStaged(LogRecord, frozen=True, array_like=True, gc=False, tag=31):
+    load: LoadId
+    staged: StagedChunk
+
+
+class LoadClosed(LogRecord, frozen=True, array_like=True, gc=False, tag=32):
+    """No more batches of it are taken, and what is still staged is dropped."""
+
+    load: LoadId
+    reason: str
+
+
+class LoadState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A load in a checkpoint."""
+
+    opened: LoadOpened
+    staged: tuple[StagedChunk, ...]
+
+
 class TabletState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A tablet in a checkpoint: all but the rows of its stores in memory."""
 
@@ -198,6 +243,9 @@ class Checkpoint(LogRecord, frozen=True, array_like=True, gc=False, tag=29):
     outcomes: tuple[tuple[TransactionId, Timestamp], ...] = ()
     """The last one before a clean stop has all commits that are remembered, so that the next start
     need not read them out of a long log."""
+    loads: tuple[LoadState, ...] = ()
+    loads_ended: tuple[tuple[LoadId, str], ...] = ()
+    loads_forgotten: LoadId = NO_LOAD
 
 
 Record = (
@@ -219,6 +267,9 @@ Record = (
     | ChunksCompacted
     | ChunkLoaded
     | TabletsDropped
+    | LoadOpened
+    | ChunkStaged
+    | LoadClosed
     | Checkpoint
 )
 

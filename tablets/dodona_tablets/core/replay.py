@@ -26,10 +26,13 @@ from dodona_tablets.core.records import (
     Checkpoint,
     ChunkLoaded,
     ChunksCompacted,
+    ChunkStaged,
     ClusterJoined,
     CommitDecided,
     CommittedHere,
     CommitUndelivered,
+    LoadClosed,
+    LoadOpened,
     PreparedHere,
     Record,
     RowsTaken,
@@ -91,7 +94,7 @@ def _watermark_raised(cell: Cell, record: WatermarkRaised) -> None:
 
 
 def _unmounted(cell: Cell, record: TabletUnmounted) -> None:
-    cell.tablets[record.tablet].unmount()
+    cell.unmount(cell.tablets[record.tablet])
 
 
 def _mounted(cell: Cell, record: TabletMounted) -> None:
@@ -173,6 +176,7 @@ def _restore(cell: Cell, record: Checkpoint) -> None:
         tablet.retained_timestamp, tablet.newest_stamp = state.retained, state.newest_stamp
         tablet.missing = dict(state.missing)
         tablet.stores.restore(state.chunks, state.unflushed, state.active)
+    cell.loads.restore(record.loads, record.loads_ended, record.loads_forgotten)
     for prepared in record.prepared:
         _prepared_here(cell, prepared)
     for decided in record.undelivered:
@@ -193,14 +197,14 @@ def _undelivered(cell: Cell, record: CommitUndelivered) -> None:
 
 def _committed_here(cell: Cell, record: CommittedHere) -> None:
     for part in record.modifications:
-        cell.tablets[part.tablet].apply(part.writes, record.timestamp, part.special)
+        cell.apply_part(cell.tablets[part.tablet], part, record.timestamp)
     cell.latest = max(cell.latest, record.timestamp)
     cell.outcomes.put(record.transaction, record.timestamp)
 
 
 def _prepared_here(cell: Cell, record: PreparedHere) -> None:
     alive = _transaction(cell, record.transaction, record.participants, record.modifications)
-    acquire_all(alive)
+    acquire_all(cell, alive)
     alive.state = State.PREPARED
     alive.prepare_timestamp = record.timestamp
     cell.latest = max(cell.latest, record.timestamp)
@@ -230,6 +234,22 @@ def _commit_decided(cell: Cell, record: CommitDecided) -> None:
         cell.finish_committed(alive)
 
 
+# Loads
+
+
+def _load_opened(cell: Cell, record: LoadOpened) -> None:
+    cell.loads.apply_open(record)
+
+
+def _chunk_staged(cell: Cell, record: ChunkStaged) -> None:
+    cell.loads.open[record.load].add(record.staged)
+    _note_chunks(cell, (record.staged.chunk,))
+
+
+def _load_closed(cell: Cell, record: LoadClosed) -> None:
+    cell.loads.apply_close(record.load, record.reason)
+
+
 MEANINGS: Final[dict[type[Any], Callable[[Cell, Any], None]]] = {
     CommittedHere: _committed_here,
     PreparedHere: _prepared_here,
@@ -249,5 +269,8 @@ MEANINGS: Final[dict[type[Any], Callable[[Cell, Any], None]]] = {
     ChunksCompacted: _chunks_compacted,
     ChunkLoaded: _chunk_loaded,
     TabletsDropped: _tablets_dropped,
+    LoadOpened: _load_opened,
+    ChunkStaged: _chunk_staged,
+    LoadClosed: _load_closed,
     Checkpoint: _checkpoint,
 }

@@ -5,6 +5,7 @@ are in the active store there are Python objects; where chunks have some, what l
 them as columns. Locks are looked at as lookups do. Changes nothing.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,7 +19,7 @@ from dodona_tablets.core.chunks.rows import batches_of_rows
 from dodona_tablets.core.chunks.scanning import Page, page_of, rows_of_page
 from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.visibility import Snapshot
-from dodona_tablets.core.snapshot import Look, blocker_of_keys
+from dodona_tablets.core.snapshot import Look, blocker_of_range
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
@@ -62,8 +63,7 @@ def _blocker(
 ) -> Transaction | None:
     """Whom a page must wait for: those who hold locks in what it looked at."""
     upper = request.upper if resume is None else resume
-    locked = [key for key in tablet.locks if request.lower <= key < upper]
-    return blocker_of_keys(tablet, locked, look.groups, look.at)
+    return blocker_of_range(tablet, request.lower, upper, look.groups, look.at)
 
 
 def _count_max(request: Scan | ScanArrow, tablet: Tablet) -> int:
@@ -117,9 +117,18 @@ def _in_sight(rows: Iterator[tuple[Key, Version]], look: Look) -> Iterator[tuple
 
 def _cut(page: Page) -> Page:
     """As many of its rows as fit into an answer; at least one."""
-    size_bytes = page.table.nbytes
-    if size_bytes <= PAGE_BYTES_MAX:
+    count = fitting_rows(page.table, page.table.num_rows, PAGE_BYTES_MAX)
+    if count == page.table.num_rows:
         return page
-    count = max(page.table.num_rows * PAGE_BYTES_MAX // size_bytes, 1)
     keys = page.keys.slice(0, count)
     return Page(keys, page.table.slice(0, count), successor(keys[-1].as_py()))
+
+
+def fitting_rows(table: pa.Table, count: int, size_bytes_max: int) -> int:
+    """How many of the first so many rows have so many bytes at most, however uneven they are; at
+    least one, if there is one."""
+    if table.slice(0, count).nbytes <= size_bytes_max:
+        return count
+    counts = range(1, count + 1)
+    fitting = bisect_right(counts, size_bytes_max, key=lambda it: table.slice(0, it).nbytes)
+    return max(fitting, 1)

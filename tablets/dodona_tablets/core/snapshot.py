@@ -9,12 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dodona._core.messages import (
+    CountVersions,
     Lookup,
     LookupVersions,
     Rows,
     RowVersion,
     Scan,
     ScanArrow,
+    ScanVersions,
     VersionedRows,
 )
 from dodona.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
@@ -38,7 +40,7 @@ from dodona_tablets.core.version import (
 VERSIONS_MAX: Final = 65_535
 """Of one answer: so many a row may have in YTsaurus."""
 
-Read = Lookup | LookupVersions | Scan | ScanArrow
+Read = Lookup | LookupVersions | Scan | ScanArrow | ScanVersions | CountVersions
 
 
 def too_old(tablet: Tablet, timestamp: Timestamp) -> SnapshotTooOld:
@@ -91,16 +93,30 @@ def blocker_of_keys(
     tablet: Tablet, keys: Iterable[Key], groups: int, at: Timestamp
 ) -> Transaction | None:
     """The transaction that a read of these rows must wait for."""
-    locks = tablet.locks
-    if not locks or at == ASYNC_LAST_COMMITTED:
+    locks, publishing = tablet.locks, tablet.publishing
+    if at == ASYNC_LAST_COMMITTED or (not locks and publishing is None):
         return None
     for key in keys:
+        if publishing is not None and publishing.blocks(key, at):
+            return publishing.transaction
         held = locks.get(key)
         if held is not None:
             blocker = blocking_reader(held.holders, groups, at)
             if blocker is not None:
                 return blocker
     return None
+
+
+def blocker_of_range(
+    tablet: Tablet, lower: Key, upper: Key, groups: int, at: Timestamp
+) -> Transaction | None:
+    """The transaction that a read of lower ≤ key < upper must wait for."""
+    if at != ASYNC_LAST_COMMITTED and tablet.publishing is not None:
+        blocker = tablet.publishing.blocker_of_range(lower, upper, at)
+        if blocker is not None:
+            return blocker
+    locked = [key for key in tablet.locks if lower <= key < upper]
+    return blocker_of_keys(tablet, locked, groups, at)
 
 
 def _columns_to_fold(

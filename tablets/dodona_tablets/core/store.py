@@ -10,7 +10,7 @@ share of sorting a few thousand keys at a time, and nobody ever waits for more t
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Final
 
 from dodona._core.sizes import write_bytes
@@ -49,6 +49,8 @@ class DynamicStore:
         """When the first write came, or when a restart had found them all."""
         self.is_flushed = False
         """Whether a chunk has all of it: it is kept for those who look for conflicts only."""
+        self.pin_count = 0
+        """Who reads it from another thread for long: it stays as it is until they are done."""
         self.has_marks = False
         """Whether any version has changes of aggregates or shared locks."""
         self._text_bytes = 0
@@ -117,11 +119,46 @@ class DynamicStore:
 
     def walk(self, lower: Key, upper: Key) -> Iterator[tuple[Key, Version]]:
         """Rows of lower ≤ key < upper in key order. Must not run across a write."""
-        self.sort()
         rows = self.rows
-        parts = [(it, bisect_left(it, lower), bisect_left(it, upper)) for it in self._runs]
-        for key in _merged([part for part in parts if part[1] < part[2]]):
+        for key in self._keys(lower, upper):
             yield key, rows[key]
+
+    def newer(
+        self, lower: Key, upper: Key, since: Timestamp, key_count_max: int
+    ) -> tuple[list[tuple[Key, Version]], Key]:
+        """Of the first so many rows of a range those with a version above a timestamp, in key
+        order. → them, and the key below which those rows end."""
+        rows = self.rows
+        keys = list(islice(self._keys(lower, upper), key_count_max + 1))
+        end = keys.pop() if len(keys) > key_count_max else upper
+        return [(key, rows[key]) for key in keys if rows[key][0] > since], end
+
+    def count(self, lower: Key, upper: Key) -> int:
+        """How many keys of lower ≤ key < upper are here. Must not run across a write."""
+        self.sort()
+        return sum([bisect_left(it, upper) - bisect_left(it, lower) for it in self._runs])
+
+    def sample(self, lower: Key, upper: Key, step: int) -> Iterator[tuple[Key, int]]:
+        """Some keys of lower ≤ key < upper, in no order, each with how many it stands for: itself
+        and those behind it. Must not run across a write."""
+        self.sort()
+        for run in self._runs:
+            end = bisect_left(run, upper)
+            for at in range(bisect_left(run, lower), end, step):
+                yield run[at], min(step, end - at)
+
+    @property
+    def bounds(self) -> tuple[Key, Key] | None:
+        """The first and the last key; None if there is no row."""
+        self.sort()
+        if not self._runs:
+            return None
+        return min([run[0] for run in self._runs]), max([run[-1] for run in self._runs])
+
+    def _keys(self, lower: Key, upper: Key) -> Iterator[Key]:
+        self.sort()
+        parts = [(it, bisect_left(it, lower), bisect_left(it, upper)) for it in self._runs]
+        return _merged([part for part in parts if part[1] < part[2]])
 
     def sort(self) -> None:
         """Put the keys that came since the last time into their order. From then on walks change

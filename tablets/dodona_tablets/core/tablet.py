@@ -6,7 +6,7 @@ traffic and for replay alike; whole chunks come by `flushing`, `compaction` and 
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -36,6 +36,9 @@ from dodona_tablets.core.store import DynamicStore, Marks
 from dodona_tablets.core.stores import Stores
 from dodona_tablets.core.version import Values, bits_of
 
+if TYPE_CHECKING:
+    from dodona_tablets.core.publishing import Published, Publishing
+
 MOUNTED: Final = "mounted"
 FROZEN: Final = "frozen"
 UNMOUNTED: Final = "unmounted"
@@ -57,6 +60,15 @@ class Tablet:
         """Older versions may be gone: nobody may read below it. It stays when others mount it."""
         self.newest_stamp: Timestamp = NULL_TIMESTAMP
         """Of writes without atomicity: their clients' clocks may have been ahead of the oracle."""
+        self.publishing: Publishing | None = None
+        """The load that is being published here, until its outcome."""
+        self.published: list[Published] = []
+        """Those of late, oldest first: as long as a transaction could come that has to meet one."""
+        self.publication_count = 0
+        """Since the cell started."""
+        self.shown_timestamp: Timestamp = NULL_TIMESTAMP
+        """Up to here reads may have been answered, now or before: what they have shown stays. Not
+        logged: whatever was read before this mount lies below its fence."""
         self.active_count = 0
         """Transactions that hold locks here, and batches under way: unmounting and freezing wait
         for them."""
@@ -80,7 +92,9 @@ class Tablet:
 
     def serve_after(self, fence: Timestamp) -> None:
         """Take transactions that begin after this timestamp, and after all stamps of the time when
-        the table had no atomicity: what they commit must not lie below what is there."""
+        the table had no atomicity: what they commit must not lie below what is there. Writes
+        without atomicity get stamps above whatever was read before."""
+        self.shown_timestamp = max(self.shown_timestamp, Timestamp(fence - 1))
         self.fence = max(fence, self.newest_stamp) if self.is_atomic else fence
 
     def adjust(self, mode: str, settings: TableSettings) -> None:
@@ -115,6 +129,9 @@ class Tablet:
     def check_modifications(self, modifications: TabletModifications) -> None:
         """Raises SchemaViolation or InvalidRequest; nothing is changed."""
         writes = modifications.writes
+        if modifications.publication is not None and (writes or modifications.locks):
+            text = "a load is published in a tablet without other writes or locks there"
+            raise InvalidRequest(text, table=self.assignment.path)
         self.check_writes(writes)
         if len(writes) > 1 and len({write[0] for write in writes}) != len(writes):
             raise InvalidRequest("a transaction writes a key twice", table=self.assignment.path)
@@ -202,8 +219,8 @@ class Tablet:
         special: SpecialWrites | None = None,
     ) -> Timestamp:
         """Add non-atomic versions. → their timestamp: the stamp, raised above whatever was written
-        here before, so that the last write wins. Where one batch writes a row twice, each of its
-        writes gets one of its own; the last is returned."""
+        or shown here before, so that the last write wins, and what was read stays true. Where one
+        batch writes a row twice, each of its writes gets one of its own; the last is returned."""
         marks = None if special is None else self._marks(special)
         plain = self.schema.plain_writes(writes)
         at = self.next_stamp(stamp)
@@ -218,7 +235,7 @@ class Tablet:
 
     def next_stamp(self, stamp: Timestamp) -> Timestamp:
         """What rows with this stamp get if they are written now."""
-        return max(stamp, Timestamp(self.newest_stamp + 1))
+        return Timestamp(max(stamp, self.newest_stamp + 1, self.shown_timestamp + 1))
 
     def _marks(self, special: SpecialWrites) -> Marks:
         plain_mask = self.schema.plain_mask

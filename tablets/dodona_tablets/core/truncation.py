@@ -139,6 +139,9 @@ def checkpoint_of(cell: Cell) -> Checkpoint:
                 if it.state is State.COMMITTED
             ]
         ),
+        loads=cell.loads.states(),
+        loads_ended=tuple(cell.loads.ended.items()),
+        loads_forgotten=cell.loads.forgotten,
     )
 
 

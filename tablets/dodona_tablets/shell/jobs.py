@@ -1,8 +1,8 @@
 """Long work on chunks, in threads of its own.
 
-Owns: the threads, and how fast compaction may write. Flushes, bulk batches and compactions do not
-wait for one another. What they spend their time in lets other threads run: Arrow's kernels and
-system calls by themselves, Python code between two batches.
+Owns: the threads, and how fast compaction may write. Flushes, bulk batches, compactions and seals
+of loads do not wait for one another. What they spend their time in lets other threads run: Arrow's
+kernels and system calls by themselves, Python code between two batches.
 
 Invariants: a result is delivered after its files are durable, from one of these threads: whoever
 has a core brings it to the core's own. A full disk is an answer; any other failure to write has to
@@ -23,6 +23,7 @@ from dodona_tablets.core.chunks.jobs import (
     CompactionJob,
     FlushJob,
     Job,
+    SealJob,
     batches_of,
 )
 from dodona_tablets.shell.chunk_files import ChunkFiles
@@ -54,6 +55,7 @@ class Jobs:
             FlushJob: ThreadPoolExecutor(1, "dodona-flush"),
             BatchJob: ThreadPoolExecutor(BATCH_THREADS, "dodona-batch"),
             CompactionJob: ThreadPoolExecutor(1, "dodona-compaction"),
+            SealJob: ThreadPoolExecutor(1, "dodona-seal"),
         }
         self._is_closing = False
         self._failure: BaseException | None = None
@@ -91,8 +93,8 @@ class Jobs:
             self._deliver(effect.token, result)
 
     def _built(self, job: Job) -> Result:
-        batches = self._courteous(batches_of(job), job)
         try:
+            batches = self._courteous(batches_of(job), job)
             info = self._files.write(job.number, job.schema, batches)
         except DodonaError as error:
             return Failure(error.kind, error.message, error.attributes)

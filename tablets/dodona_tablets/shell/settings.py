@@ -47,6 +47,11 @@ class NodeSettings(ServerSettings):
         _DEFAULTS.memory_bytes_max >> 20,
         description="memory for rows that are in no chunk yet, or not only, MiB",
     )
+    batch_mib_max: Count = Field(
+        _DEFAULTS.batch_bytes_max >> 20,
+        description="memory for bulk data on its way into chunks, MiB: it takes up to three times "
+        "as much while it is checked and written",
+    )
     compaction_mib_per_s_max: Count = Field(
         64, description="how fast compaction may read and write, MiB/s"
     )
@@ -75,6 +80,16 @@ class NodeSettings(ServerSettings):
     )
     blocked_wait_ms_max: Milliseconds = Field(
         _DEFAULTS.blocked_wait_ms_max, description="longest wait on a prepared row, ms"
+    )
+
+    reader_lease_s_max: Seconds = Field(
+        _DEFAULTS.reader_lease_ms_max // 1000,
+        description="how long a snapshot is held at most without being renewed, s",
+    )
+    reader_renewal_s_max: Seconds = Field(
+        _DEFAULTS.reader_renewal_ms_max // 1000,
+        description="how long everything is kept of a tablet that was just mounted, s: so that "
+        "whoever holds a snapshot of it can renew that",
     )
 
     @model_validator(mode="after")
@@ -111,4 +126,7 @@ class NodeSettings(ServerSettings):
             client_clock_difference_s_max=self.client_clock_difference_s_max,
             blocked_wait_ms_max=self.blocked_wait_ms_max,
             memory_bytes_max=self.memory_mib_max << 20,
+            batch_bytes_max=self.batch_mib_max << 20,
+            reader_lease_ms_max=self.reader_lease_s_max * 1000,
+            reader_renewal_ms_max=self.reader_renewal_s_max * 1000,
         )

@@ -13,6 +13,7 @@ from dodona._core.messages import (
     CommitOne,
     Failure,
     GenerateTimestamps,
+    GetTable,
     Reply,
     Request,
     Table,
@@ -21,7 +22,7 @@ from dodona._core.messages import (
     TreeTransaction,
 )
 from dodona._core.session import Session
-from dodona._core.steps import Calls, Pause, Post, Protocol, Target
+from dodona._core.steps import MASTER, Calls, Pause, Post, Protocol, Target
 from dodona._core.transaction import TransactionBuffer
 from dodona._core.tree import MasterTransactionSession, TreeSession
 from dodona.keys import encode_key
@@ -186,6 +187,17 @@ def finish(it: Play[Result], answer: Answer) -> Result:
 def nobody(target: Target, body: Request) -> Reply:
     """For protocols that are to call nobody."""
     raise AssertionError(f"nobody was to be asked: {target} {body}")
+
+
+def unchanged(known: Table) -> Answer:
+    """The master, which says of a table what was known before. Nobody else is to be asked."""
+
+    def answer(target: Target, body: Request) -> Reply:
+        assert target == MASTER, f"nobody but the master was to be asked: {target} {body}"
+        assert isinstance(body, GetTable), body
+        return known
+
+    return answer
 
 
 def begin(

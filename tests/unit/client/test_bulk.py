@@ -9,12 +9,12 @@ import pytest
 
 from dodona._core import arrow, arrow_keys, bulk
 from dodona._core.arrow import table_of
-from dodona._core.messages import Failure, Reply, Request, WriteArrow, Written
+from dodona._core.messages import Failure, Reply, Request, Table, WriteArrow, Written
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Target
-from dodona.errors import InvalidRequest, SchemaViolation, Unavailable
+from dodona.errors import InvalidRequest, Overloaded, SchemaViolation, Unavailable
 from dodona.schema import Column, TableSchema
-from dodona.types import Timestamp, timestamp_from_unix_us
+from dodona.types import LoadId, Timestamp, timestamp_from_unix_us
 from unit.client.protocols import (
     LOST,
     MOVED,
@@ -25,13 +25,15 @@ from unit.client.protocols import (
     play,
     table,
     tablet,
+    unchanged,
 )
 
 
 class Cells:
     """Takes what is sent; answers as told for the first requests."""
 
-    def __init__(self, *failures: Failure) -> None:
+    def __init__(self, *failures: Failure, known: Table | None = None) -> None:
+        self.known = known or table(atomicity="none")
         self.failures = list(failures)
         self.messages: list[tuple[Target, WriteArrow]] = []
         self.clock = Clock()
@@ -39,7 +41,7 @@ class Cells:
 
     def __call__(self, target: Target, body: Request) -> Reply:
         if target == MASTER:
-            return table(atomicity="none")
+            return self.known
         assert isinstance(body, WriteArrow)
         self.clock.now_us += self.answer_ms * 1000
         if self.failures:
@@ -135,7 +137,7 @@ def test_data_that_does_not_fit_is_refused(data: Any, said: str) -> None:
 
 @pytest.mark.parametrize("data", [5, "text", b"bytes", {"id": [1]}, [5], None])
 def test_what_is_no_arrow_data_is_refused(data: Any) -> None:
-    with pytest.raises(InvalidRequest, match="write_arrow takes"):
+    with pytest.raises(InvalidRequest, match="rows in bulk are"):
         write(data)
 
 
@@ -151,9 +153,9 @@ EVERY_TYPE = (
 
 
 def every_type(data: Any, *, required: Column | None = None) -> list[dict[str, Any]]:
-    clock, cells = Clock(), Cells()
     columns = EVERY_TYPE if required is None else (*EVERY_TYPE, required)
     only = table((tablet(10, 0, None),), atomicity="none", columns=columns)
+    clock, cells = Clock(), Cells(known=only)
     play(clock, new_session(clock, only).write_arrow(PATH, data), cells)
     return cells.rows(0)
 
@@ -291,6 +293,20 @@ def test_parts_grow_while_answers_are_quick_and_shrink_when_they_are_slow(
     assert [round(it, -1) for it in counts] == [20, 20, 20]
 
 
+def test_parts_of_a_load_stay_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    row_bytes = 16 + 4 + 1 / 8
+    monkeypatch.setattr(bulk, "PART_BYTES_FIRST", int(20 * row_bytes))
+    monkeypatch.setattr(bulk, "LOAD_PART_BYTES_MAX", int(40 * row_bytes))
+    ids = list(range(-160, 0))
+    cells = Cells()
+    session = new_session(cells.clock, table(atomicity="none"))
+    stamp, load = Timestamp(99), LoadId(7)
+    data = of(id=ids, value=ids)
+    writing = bulk.write_arrow(session._context, PATH, data, "sync", stamp, load)
+    assert play(cells.clock, writing, cells) == 160
+    assert [round(it, -1) for it in cells.row_counts()] == [20, 40, 40, 40, 20]
+
+
 def test_rows_are_sent_in_the_order_of_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "MESSAGE_ROWS_MAX", 3)
     ids = [170, -5, 3, 120, 99, 0, 100, 7, None]
@@ -352,6 +368,22 @@ def test_a_full_store_is_waited_for() -> None:
     assert write(of(id=[1], value=[1]), Cells(busy, busy)).rows(0)
 
 
+def test_a_cell_that_stays_full_is_waited_for_longer_than_one_that_is_not_there() -> None:
+    waited_ms = {}
+    for kind, attributes, expected in (
+        ("overloaded", {}, Overloaded),
+        ("unavailable", {"is_sent": False}, Unavailable),
+    ):
+        cells = Cells(*[Failure(kind, "wait", attributes)] * 100_000)
+        with pytest.raises(expected):
+            write(of(id=[1], value=[1]), cells)
+        waited_ms[kind] = (cells.clock.now_us - Clock().now_us) // 1000
+        attempts = 100_000 - len(cells.failures)
+        assert attempts < 70, "all of a message is sent each time"
+    assert waited_ms["overloaded"] == 45_000
+    assert waited_ms["unavailable"] == 10_000
+
+
 def test_a_lost_reply_ends_it_with_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "PART_ROWS_MAX", 10)
     cells = Cells()
@@ -376,7 +408,7 @@ def test_an_atomic_table_takes_no_bulk_writes() -> None:
     clock = Clock()
     session: Session = new_session(clock, table())
     with pytest.raises(InvalidRequest, match='"none" instead of "full"'):
-        play(clock, session.write_arrow(PATH, of(id=[1], value=[1])), nobody)
+        play(clock, session.write_arrow(PATH, of(id=[1], value=[1])), unchanged(table()))
     durability: Any = "maybe"
     with pytest.raises(InvalidRequest, match="Durability"):
         play(clock, session.write_arrow(PATH, of(id=[1]), durability), nobody)

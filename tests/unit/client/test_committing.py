@@ -59,6 +59,7 @@ from unit.client.protocols import (
     table,
     tablet,
     tablets_of,
+    unchanged,
     with_rows,
 )
 
@@ -309,7 +310,7 @@ def test_the_modes_of_table_and_transaction_must_match() -> None:
     transaction = with_rows(clock, session, 1)
     said = 'Invalid atomicity mode: "full" instead of "none"'
     with pytest.raises(InvalidRequest, match=said):
-        play(clock, session.commit(transaction), nobody)
+        play(clock, session.commit(transaction), unchanged(table(atomicity="none")))
     assert transaction.is_aborted
 
 

@@ -11,18 +11,13 @@ from dodona._core.holding import AGAIN_MS, LEASE_MS, ROUNDS_PER_LEASE, Hold
 from dodona._core.messages import (
     ArrowPage,
     Failure,
-    GenerateTimestamps,
-    GetTable,
-    HoldSnapshot,
     Reply,
-    Request,
     ScanArrow,
     SnapshotHeld,
-    Table,
     TimestampRange,
 )
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, ORACLE, Post, Target
+from dodona._core.steps import Post, Target
 from dodona.errors import (
     InvalidRequest,
     Overloaded,
@@ -32,6 +27,7 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import SYNC_LAST_COMMITTED, TabletId, Timestamp
+from unit.client.holding_cells import FRESH, HELD, TOO_OLD, Cells
 from unit.client.protocols import (
     LOST,
     PATH,
@@ -46,41 +42,9 @@ from unit.client.protocols import (
     tablet,
 )
 
-FRESH = Timestamp(500)
-HELD = SnapshotHeld(LEASE_MS)
-GONE = Failure("table_not_found", "no such table")
-TOO_OLD = Failure("snapshot_too_old", "it has gone", {"retained_timestamp": 900})
 PERIOD_MS = LEASE_MS // ROUNDS_PER_LEASE
 ONE_CELL = table((tablet(10, 0, None), tablet(11, 0, 100)))
 MOVED = table((tablet(10, 0, None), tablet(12, 2, 100)))
-
-
-class Cells:
-    """Answers for all servers: every cell says `reply`, unless `replies` has one for it."""
-
-    def __init__(self, *tables: Table) -> None:
-        self.tables = {it.path: it for it in tables}
-        self.reply: Reply = HELD
-        self.replies: dict[Target, Reply] = {}
-        self.asked: list[tuple[Target, Request]] = []
-        self.master_reply: Reply | None = None
-
-    def answer(self, target: Target, body: Request) -> Reply:
-        self.asked.append((target, body))
-        if target == ORACLE:
-            assert isinstance(body, GenerateTimestamps)
-            return TimestampRange(FRESH, 1)
-        if target == MASTER:
-            assert isinstance(body, GetTable)
-            return self.master_reply or self.tables.get(body.path) or GONE
-        assert isinstance(body, HoldSnapshot)
-        assert int(body.reader) == FRESH
-        return self.replies.get(target, self.reply)
-
-    def take(self) -> dict[Target, list[int]]:
-        """The cells that were asked since, and of which tablets."""
-        asked, self.asked = self.asked, []
-        return {target: [*body.tablets] for target, body in asked if isinstance(body, HoldSnapshot)}
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ TABLES: list[tuple[Mistake, str]] = [
     (lambda db: db.mount_table(IDLE, 0), "freeze is a bool, not int"),
     (lambda db: db.mount_table(IDLE, False, "0"), "first_tablet_index is a number from 0"),
     (lambda db: db.write_arrow(LOOSE, arrow_row(), stamp=MOMENT), "stamp is a number from 1"),
-    (lambda db: db.write_arrow(LOOSE, ROWS), "takes a pyarrow.Table"),
+    (lambda db: db.write_arrow(LOOSE, ROWS), "are a pyarrow.Table"),
     (lambda db: db.write_arrow(T, arrow_row()), "Invalid atomicity mode"),
     (lambda db: db.begin(read_own_writes=None), "read_own_writes is a bool"),
     (lambda db: db.outcome("x"), "transaction is a number"),

@@ -53,6 +53,7 @@ from unit.client.protocols import (
     play,
     table,
     tablet,
+    unchanged,
 )
 
 ROWS = {number: (number * 10, None) for number in (1, 5, 99, 100, 150, 200)}
@@ -68,6 +69,8 @@ class Tablets:
     def __call__(self, target: Target, body: Request) -> Reply:
         self.asked.append((target, body))
         match body:
+            case GetTable():
+                return table()
             case GenerateTimestamps():
                 assert target == ORACLE
                 return TimestampRange(Timestamp(777), 1)
@@ -162,15 +165,22 @@ def test_no_keys_ask_nobody() -> None:
 def test_bad_keys_are_refused(keys: Any, error: type[Exception], said: str) -> None:
     clock, session, _ = fresh()
     with pytest.raises(error, match=said):
-        play(clock, session.lookup_rows(PATH, keys), nobody)
+        play(clock, session.lookup_rows(PATH, keys), unchanged(table()))
+
+
+def test_a_wrong_key_is_not_excused_by_a_master_that_is_away() -> None:
+    clock, session, _ = fresh()
+    with pytest.raises(SchemaViolation, match="takes an int"):
+        play(clock, session.lookup_rows(PATH, [{"id": "x"}]), lambda *_: LOST)
+    assert clock.now_us == Clock().now_us
 
 
 def test_an_unknown_column_or_a_lone_name_is_refused() -> None:
     clock, session, _ = fresh()
     with pytest.raises(SchemaViolation, match="no such column"):
-        play(clock, session.lookup_rows(PATH, [{"id": 1}], ["nope"]), nobody)
+        play(clock, session.lookup_rows(PATH, [{"id": 1}], ["nope"]), unchanged(table()))
     with pytest.raises(InvalidRequest, match="list of names"):
-        play(clock, session.lookup_rows(PATH, [{"id": 1}], "value"), nobody)
+        play(clock, session.lookup_rows(PATH, [{"id": 1}], "value"), unchanged(table()))
 
 
 @pytest.mark.parametrize("timestamp", [0, -1, MAX_TIMESTAMP + 2, 1 << 64, None, "now", 1.5, True])

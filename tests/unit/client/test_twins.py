@@ -8,6 +8,7 @@ import pytest
 import dodona
 import dodona.aio
 from dodona.aio_catalog import AsyncCatalog, AsyncTree
+from dodona.aio_loads import AsyncLoad, AsyncLoads
 from dodona.catalog import Catalog, Tree
 
 TWINS = [
@@ -15,6 +16,8 @@ TWINS = [
     (dodona.Transaction, dodona.aio.AsyncTransaction),
     (dodona.MasterTransaction, dodona.aio.AsyncMasterTransaction),
     (dodona.Snapshot, dodona.aio.AsyncSnapshot),
+    (dodona.Loads, AsyncLoads),
+    (dodona.Load, AsyncLoad),
     (Tree, AsyncTree),
     (Catalog, AsyncCatalog),
 ]

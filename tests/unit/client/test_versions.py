@@ -22,6 +22,7 @@ from unit.client.protocols import (
     nobody,
     play,
     table,
+    unchanged,
 )
 
 COUNTED = (COLUMNS[0], Column("value", "int64", aggregate="sum"), COLUMNS[2])
@@ -115,11 +116,15 @@ def test_a_timestamp_is_passed_on_and_checked() -> None:
 
 
 def test_bad_keys_and_columns_are_refused() -> None:
-    clock, session = fresh()
+    (clock, session), master = fresh(), unchanged(table(columns=COUNTED))
     with pytest.raises(SchemaViolation, match="takes an int"):
-        play(clock, session.lookup_versions(PATH, [{"id": "x"}]), nobody)
+        play(clock, session.lookup_versions(PATH, [{"id": "x"}]), master)
     with pytest.raises(SchemaViolation, match="no such column"):
-        play(clock, session.lookup_versions(PATH, [{"id": 1}], ["x"]), nobody)
+        play(
+            clock,
+            session.lookup_versions(PATH, [{"id": 1}], ["x"]),
+            unchanged(table(columns=COUNTED)),
+        )
 
 
 def test_it_follows_a_tablet_that_moved() -> None:

@@ -27,6 +27,7 @@ from unit.client.protocols import (
     play,
     table,
     tablet,
+    unchanged,
     with_rows,
 )
 
@@ -88,7 +89,7 @@ def test_the_modes_of_table_and_transaction_must_match() -> None:
     transaction = with_rows(clock, session, 1, atomicity="none")
     said = 'Invalid atomicity mode: "none" instead of "full"'
     with pytest.raises(InvalidRequest, match=said):
-        play(clock, session.commit(transaction), nobody)
+        play(clock, session.commit(transaction), unchanged(table()))
     assert transaction.is_aborted
 
 
@@ -188,12 +189,12 @@ def test_changes_of_aggregates_are_marked_as_such() -> None:
 def test_a_non_atomic_transaction_takes_no_locks() -> None:
     clock, session = fresh()
     transaction = play(clock, session.begin("none"), nobody)
-    rows = [{"id": 1, "value": 1}]
+    rows, answer = [{"id": 1, "value": 1}], unchanged(table(atomicity="none"))
     with pytest.raises(InvalidRequest, match="takes no locks"):
-        play(clock, session.lock_rows(transaction, PATH, [{"id": 1}]), nobody)
+        play(clock, session.lock_rows(transaction, PATH, [{"id": 1}]), answer)
     shared = session.insert_rows(transaction, PATH, rows, lock_type="shared_write")
     with pytest.raises(InvalidRequest, match="takes no locks"):
-        play(clock, shared, nobody)
+        play(clock, shared, answer)
     assert transaction.is_active
     assert transaction.tables == {}
 
@@ -203,7 +204,7 @@ def test_an_atomic_transaction_does_not_even_lock_rows_of_a_non_atomic_table() -
     transaction = begin(clock, session)
     play(clock, session.lock_rows(transaction, PATH, [{"id": 1}]), nobody)
     with pytest.raises(InvalidRequest, match='atomicity mode: "full" instead of "none"'):
-        play(clock, session.commit(transaction), nobody)
+        play(clock, session.commit(transaction), unchanged(table(atomicity="none")))
 
 
 def test_rows_made_for_another_schema_are_not_sent() -> None:

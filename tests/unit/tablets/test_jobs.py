@@ -10,12 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dodona._core.effects import RunJob
 from dodona._core.messages import Failure
-from dodona.errors import DiskFull
-from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, TableSettings, Timestamp
-from dodona_tablets.core.chunks.jobs import Built, CompactionJob, FlushJob, batches_of
+from dodona.errors import ConcurrentAppend, DiskFull, InvalidRequest
+from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, MIN_TIMESTAMP, TableSettings, Timestamp
+from dodona_tablets.core.chunks.jobs import (
+    BatchJob,
+    Built,
+    CompactionJob,
+    FlushJob,
+    Job,
+    SealJob,
+    batches_of,
+)
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.shell import jobs
@@ -66,7 +75,7 @@ class Worker:
         self.ended.append(error)
         self._has_ended.set()
 
-    def end_of(self, job: CompactionJob | FlushJob) -> Any:
+    def end_of(self, job: Job) -> Any:
         self._has_ended.clear()
         self.jobs.run(RunJob("token", job))
         assert self._has_ended.wait(30)
@@ -93,6 +102,30 @@ def test_a_flush_waits_for_nothing(worker: Worker) -> None:
     _, result = worker.end_of(flush())
     assert result.info.row_count == ROWS
     assert worker.slept_s == 0
+
+
+def test_a_seal_answers_with_deletions_or_with_what_is_in_the_way(worker: Worker) -> None:
+    view = made_of({key(row): [at(7)] for row in range(ROWS)}).view()
+    everything = ((KEY_MIN, KEY_MAX),)
+    job = SealJob(9, SCHEMA, (), (view,), "upsert", Timestamp(7), everything)
+    _, result = worker.end_of(job)
+    assert (result.info.row_count, result.info.garbage_count) == (ROWS, ROWS)
+    assert worker.slept_s == 0
+    _, result = worker.end_of(replace(job, number=10, since=Timestamp(6)))
+    assert isinstance(result, Failure)
+    assert result.kind == ConcurrentAppend.kind
+    assert worker.end_of(replace(job, number=11, erased=())) == ("token", None)
+    assert sorted(it.name for it in worker.files.path.iterdir()) == ["9.arrow", "9.index"]
+
+
+def test_a_batch_that_does_not_fit_is_an_answer(worker: Worker) -> None:
+    """And not the end of the node: whoever sent it would send it to the next one."""
+    job = BatchJob(9, SCHEMA, b"this is no Arrow stream", KEY_MIN, KEY_MAX)
+    for kind in ("write", "update", "delete"):
+        _, result = worker.end_of(replace(job, kind=kind))
+        assert isinstance(result, Failure), result
+        assert result.kind == InvalidRequest.kind
+    assert list(worker.files.path.iterdir()) == []
 
 
 def test_a_full_disk_is_an_answer(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

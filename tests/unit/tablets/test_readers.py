@@ -229,7 +229,7 @@ def test_readers_are_bounded_in_number() -> None:
 
 
 def test_readers_are_bounded_in_tablets() -> None:
-    readers = Readers(10, 3, LEASE_MS)
+    readers = Readers(10, 3, LEASE_MS, LEASE_MS)
     two, three = [TabletId(1), TabletId(2)], [TabletId(it) for it in (1, 2, 3)]
     readers.hold(FIRST, Timestamp(5), two, LEASE_MS, 0)
     with pytest.raises(Overloaded):
@@ -242,7 +242,7 @@ def test_readers_are_bounded_in_tablets() -> None:
 
 
 def test_the_oldest_counts_of_those_who_are_there() -> None:
-    readers = Readers(10, 100, LEASE_MS)
+    readers = Readers(10, 100, LEASE_MS, LEASE_MS)
     tablet, other = TabletId(1), TabletId(2)
     assert readers.oldest(tablet) is None
     readers.hold(FIRST, Timestamp(9), [tablet], 1_000, 0)
@@ -256,7 +256,7 @@ def test_the_oldest_counts_of_those_who_are_there() -> None:
 
 
 def test_a_tablet_is_served_for_a_lease_before_anything_goes() -> None:
-    readers = Readers(10, 100, LEASE_MS)
+    readers = Readers(10, 100, LEASE_MS, LEASE_MS)
     tablet = TabletId(1)
     readers.expect_renewals(tablet, 5)
     readers.hold(FIRST, Timestamp(9), [tablet], LEASE_MS, 10)

@@ -4,9 +4,14 @@ from typing import Any
 
 from dodona._core.messages.base import Failure, Message
 from dodona.types import (
+    NO_LOAD,
     NULL_TIMESTAMP,
+    Atomicity,
+    BatchKind,
     CellId,
     Key,
+    LoadId,
+    LoadMode,
     LockType,
     ReaderId,
     Revision,
@@ -43,15 +48,25 @@ class RowLock(Message, frozen=True, array_like=True, gc=False):
     lock_type: LockType
 
 
+class Publication(Message, frozen=True, array_like=True, gc=False):
+    """What of a bulk load becomes visible in one tablet: these of its staged chunks, which it was
+    sealed with, as the only rows in the erased ranges (lower ≤ key < upper)."""
+
+    load: LoadId
+    chunks: tuple[int, ...]
+    erased: tuple[tuple[Key, Key], ...] = ()
+
+
 class TabletModifications(Message, frozen=True, array_like=True, gc=False):
-    """What one transaction does to one tablet. At most one write a key; `special` is about some of
-    these keys."""
+    """What one transaction does to one tablet: writes and locks of rows, or the publication of a
+    load. At most one write a key; `special` is about some of these keys."""
 
     tablet: TabletId
     revision: Revision
     writes: tuple[WireWrite, ...]
     locks: tuple[RowLock, ...] = ()
     special: SpecialWrites | None = None
+    publication: Publication | None = None
 
 
 class CommitOne(Message, frozen=True, array_like=True, gc=False, tag=10):
@@ -109,13 +124,16 @@ class WriteNonAtomic(Message, frozen=True, array_like=True, gc=False, tag=14):
 
 
 class WriteArrow(Message, frozen=True, array_like=True, gc=False, tag=15):
-    """As WriteNonAtomic, for bulk: `batch` is an Arrow IPC stream of all the table's columns."""
+    """As WriteNonAtomic, for bulk: `batch` is an Arrow IPC stream, with columns as `StageArrow` has
+    them. One that belongs to a load is refused if that is not open here."""
 
     tablet: TabletId
     revision: Revision
     stamp: Timestamp
     is_durable: bool
     batch: bytes
+    load: LoadId = NO_LOAD
+    kind: BatchKind = "write"
 
 
 class Lookup(Message, frozen=True, array_like=True, gc=False, tag=16):
@@ -167,6 +185,40 @@ class LookupVersions(Message, frozen=True, array_like=True, gc=False, tag=19):
     column_mask: WireMask
 
 
+class ScanVersions(Message, frozen=True, array_like=True, gc=False, tag=25):
+    """Read what became of the rows of lower ≤ key < upper: their versions of since < timestamp ≤
+    `timestamp`, in key order and newest first within a row, at most `row_count_max`. Refused if
+    some of them may be gone, which a `since` of NULL_TIMESTAMP allows. Of the row `lower`, which a
+    page may end in, those above `lower_timestamp` are left out, if that is given.
+    → ArrowPage: an Arrow IPC stream of the key columns, the columns asked for (null where a version
+    does not set them), `$timestamp`, `$mask`: which of all value columns the version sets, none if
+    it deletes the row; and in tables with aggregates `$delta`: which of the values are changes of
+    one. Masks as chunks have them: numbers, or bytes in tables that are wide."""
+
+    tablet: TabletId
+    revision: Revision
+    since: Timestamp
+    timestamp: Timestamp
+    lower: Key
+    upper: Key
+    column_mask: WireMask
+    row_count_max: int
+    lower_timestamp: Timestamp = NULL_TIMESTAMP
+
+
+class CountVersions(Message, frozen=True, array_like=True, gc=False, tag=45):
+    """How many versions are there that `ScanVersions` would give, about, and when were they made?
+    → ArrowPage: an Arrow IPC stream of `$timestamp` and `$count`, in steps of time: so many lie
+    above the timestamp before, and at or below this one, which some version has."""
+
+    tablet: TabletId
+    revision: Revision
+    since: Timestamp
+    timestamp: Timestamp
+    lower: Key
+    upper: Key
+
+
 class HoldSnapshot(Message, frozen=True, array_like=True, gc=False, tag=21):
     """Keep what these tablets show at a timestamp, until the lease ends: to be renewed before, by
     the same request. It replaces whatever the reader held in this cell; a lease of 0 lets go.
@@ -176,6 +228,78 @@ class HoldSnapshot(Message, frozen=True, array_like=True, gc=False, tag=21):
     timestamp: Timestamp
     tablets: tuple[TabletId, ...]
     lease_ms: int
+
+
+class OpenLoad(Message, frozen=True, array_like=True, gc=False, tag=22):
+    """From now on take batches of this load, until its lease ends: every request of the load that
+    comes here renews it. An atomic load stages them: what these tablets show at `since` is kept
+    meanwhile. One without atomicity writes them at once, and `since`, by its client's clock, is the
+    stamp that they all have. → LoadHeld | Failure."""
+
+    load: LoadId
+    atomicity: Atomicity
+    lease_ms: int
+    since: Timestamp
+    tablets: tuple[TabletId, ...] = ()
+
+
+class RenewLoad(Message, frozen=True, array_like=True, gc=False, tag=23):
+    """Begin the lease of an open load anew. → LoadHeld | Failure."""
+
+    load: LoadId
+
+
+class PeekLoad(Message, frozen=True, array_like=True, gc=False, tag=28):
+    """For how long is this load open here, if nobody renews it? Asking changes nothing.
+    → LoadHeld."""
+
+    load: LoadId
+
+
+class CloseLoad(Message, frozen=True, array_like=True, gc=False, tag=24):
+    """Take no more batches of this load, and drop what is staged of it and was not published.
+    → LoadHeld, with a lease of 0 once it is over; not as long as it is being published."""
+
+    load: LoadId
+
+
+class StageArrow(Message, frozen=True, array_like=True, gc=False, tag=26):
+    """Keep a batch for a load, unseen until that is published. `batch` is an Arrow IPC stream: of
+    all columns to write, of the key columns and some others to update, of the key columns to
+    delete. `part` (partition, attempt, call, place) names it: a repeat is not staged twice.
+    → Staged | Failure."""
+
+    tablet: TabletId
+    revision: Revision
+    load: LoadId
+    part: tuple[int, int, int, int]
+    kind: BatchKind
+    batch: bytes
+
+
+class SealLoad(Message, frozen=True, array_like=True, gc=False, tag=27):
+    """Check that these staged chunks can be published in a tablet, and make what is missing: the
+    deletions of whatever else is in the erased ranges. Rows that changed after `since` are a
+    conflict. → LoadSealed | Failure."""
+
+    tablet: TabletId
+    revision: Revision
+    load: LoadId
+    chunks: tuple[int, ...]
+    mode: LoadMode
+    since: Timestamp
+    erased: tuple[tuple[Key, Key], ...] = ()
+
+
+class SplitTablet(Message, frozen=True, array_like=True, gc=False, tag=29):
+    """Where to cut lower ≤ key < upper into parts of about `row_count_max` rows at most, as far as
+    can be said without reading them. → SplitKeys."""
+
+    tablet: TabletId
+    revision: Revision
+    lower: Key
+    upper: Key
+    row_count_max: int
 
 
 # Replies of a cell
@@ -246,6 +370,27 @@ class SnapshotHeld(Message, frozen=True, array_like=True, gc=False, tag=41):
     missing: tuple[TabletId, ...] = ()
 
 
+class LoadHeld(Message, frozen=True, array_like=True, gc=False, tag=42):
+    """The load is open for so long from now; 0: not any more."""
+
+    lease_ms: int
+
+
+class Staged(Message, frozen=True, array_like=True, gc=False, tag=43):
+    """The batch is durable as this chunk of the tablet."""
+
+    chunk: int
+    row_count: int
+
+
+class LoadSealed(Message, frozen=True, array_like=True, gc=False, tag=44):
+    """These chunks can be published together: those asked about, and deletions."""
+
+    chunks: tuple[int, ...]
+    row_count: int
+    deleted_count: int
+
+
 class ScanPage(Message, frozen=True, array_like=True, gc=False, tag=36):
     """`resume` is where the next page begins, or None at the end of the range."""
 
@@ -255,9 +400,19 @@ class ScanPage(Message, frozen=True, array_like=True, gc=False, tag=36):
 
 
 class ArrowPage(Message, frozen=True, array_like=True, gc=False, tag=37):
+    """`resume` as in ScanPage. A page of versions may end within a row: then the next one begins
+    with that row's versions at or below `resume_timestamp`."""
+
     batch: bytes
     row_count: int
     resume: Key | None
+    resume_timestamp: Timestamp = NULL_TIMESTAMP
+
+
+class SplitKeys(Message, frozen=True, array_like=True, gc=False, tag=49):
+    """The first keys of all parts but the first, rising. There is not always a row at them."""
+
+    keys: tuple[Key, ...]
 
 
 DataRequest = (
@@ -273,7 +428,16 @@ DataRequest = (
     | LookupVersions
     | Scan
     | ScanArrow
+    | ScanVersions
+    | CountVersions
     | HoldSnapshot
+    | OpenLoad
+    | RenewLoad
+    | PeekLoad
+    | CloseLoad
+    | StageArrow
+    | SealLoad
+    | SplitTablet
 )
 DataReply = (
     TimestampRange
@@ -288,5 +452,9 @@ DataReply = (
     | ScanPage
     | ArrowPage
     | SnapshotHeld
+    | LoadHeld
+    | Staged
+    | LoadSealed
+    | SplitKeys
     | Failure
 )

@@ -122,6 +122,12 @@ class Engine:
                 batches.append(batch)
             return pyarrow.Table.from_batches(batches, reader.schema)
 
+    def compute(self, text: str) -> Any:
+        """The result of a checked query of as many rows as its table, in their order; more may
+        follow, over other rows. Raises InvalidRequest, LimitExceeded."""
+        with self._refusals():
+            return self._connection.sql(text).to_arrow_table()
+
     def interrupt(self) -> None:
         """Whoever runs something in it gets an InvalidRequest."""
         self._connection.interrupt()

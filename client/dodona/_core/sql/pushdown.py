@@ -10,6 +10,7 @@ Columns have names of their own in a plan (`column_id`), which no quoting and no
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any, Final
 
 import msgspec
@@ -110,14 +111,20 @@ def _both(schema: TableSchema, one: ScanRange | None, other: ScanRange) -> ScanR
 
 
 def _key_range(table: int, schema: TableSchema, conditions: Sequence[Expression]) -> Interval:
-    """Equal leading columns, then one that lies between two values; the rest is not looked at."""
+    def interval_of(place: int, column_type: str) -> Interval:
+        column = column_id(table, place)
+        return intersection(*[_interval(it, column, column_type) for it in conditions])
+
+    return key_range(schema.key_types, interval_of)
+
+
+def key_range(types: Sequence[str], interval_of: Callable[[int, str], Interval]) -> Interval:
+    """The range of keys of these types, as leading key column values, lower ≤ key < upper, given
+    where the values of each column lie. Equal leading columns, then one that lies between two
+    values; the rest is not looked at."""
     prefix: list[Any] = []
-    types = schema.key_types
     for place, column_type in enumerate(types):
-        least, greatest = _EVERYTHING
-        for condition in conditions:
-            found = _interval(condition, column_id(table, place), column_type)
-            least, greatest = _intersection((least, greatest), found)
+        least, greatest = interval_of(place, column_type)
         if least is not None and least == greatest:
             prefix.append(least)
             continue
@@ -155,12 +162,8 @@ def _interval(tree: Expression, column: str, column_type: str, depth: int = 0) -
         return _EVERYTHING
     kind, children = tree.get("type"), tree.get("children", [])
     if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
-        join = _intersection if kind == "CONJUNCTION_AND" else _hull
         parts = [_interval(child, column, column_type, depth + 1) for child in children]
-        found = parts[0]
-        for part in parts[1:]:
-            found = join(found, part)
-        return found
+        return intersection(*parts) if kind == "CONJUNCTION_AND" else reduce(_hull, parts)
     if kind == "COMPARE_IN" and _is_column(children[0], column):
         values = [_constant(child, column_type) for child in children[1:]]
         return _EVERYTHING if None in values or not values else (min(values), max(values))
@@ -184,9 +187,10 @@ def _compared(
     return (None, value) if kind.startswith("COMPARE_LESS") else (value, None)
 
 
-def _intersection(one: Interval, other: Interval) -> Interval:
-    least = [it for it in (one[0], other[0]) if it is not None]
-    greatest = [it for it in (one[1], other[1]) if it is not None]
+def intersection(*intervals: Interval) -> Interval:
+    """What lies in all of them."""
+    least = [it for it, _ in intervals if it is not None]
+    greatest = [it for _, it in intervals if it is not None]
     return max(least, default=None), min(greatest, default=None)
 
 

@@ -65,7 +65,8 @@ def prepare(context: Context, text: str, timestamp: Timestamp) -> Protocol["Quer
     paths, text = find_tables(text)
     routes: dict[str, TableRoute] = {}
     for path in paths:
-        routes[path] = yield from context.route(path)
+        # A plan is made outside of protocols: what it lacks by an old schema it can't ask for.
+        routes[path] = yield from context.fresh_route(path)
     fresh = at
     if at == SYNC_LAST_COMMITTED and any(it.atomicity == "full" for it in routes.values()):
         fresh = yield from context.generate_timestamp()
@@ -94,8 +95,8 @@ class Query:
             columns = source.schema.columns
             ids = [column_id(number, place) for place in range(len(columns))]
             shown = list(zip(ids, [it.name for it in columns], strict=True))
-            stream = _stream(_arrow_schema(ids, columns), [])
-            engine.define(f"scan{number}", source.path, stream, shown)
+            nothing = stream(shown_schema(ids, columns), [])
+            engine.define(f"scan{number}", source.path, nothing, shown)
         schemas = [it.schema for it in self._sources]
         wanted = scan_ranges(engine.explain(self._text), schemas, engine.parse)
         for source, its in zip(self._sources, wanted, strict=True):
@@ -172,7 +173,7 @@ def _shown(number: int, source: Source) -> tuple[list[tuple[str, str]], Any]:
     columns = source.schema.columns
     ids = [column_id(number, place) for place in range(len(columns))]
     if source.wanted is None:
-        data = _stream(_arrow_schema(ids, columns), _unread(source.path))
+        data = stream(shown_schema(ids, columns), _unread(source.path))
         return list(zip(ids, [it.name for it in columns], strict=True)), data
     expressions = [
         it if column.name in source.wanted.columns else _absent(column)
@@ -182,7 +183,7 @@ def _shown(number: int, source: Source) -> tuple[list[tuple[str, str]], Any]:
     data = source.data.rename_columns([it for it, _ in read])
     for place, (it, column) in enumerate(read):
         if column.type == "any":
-            data = data.set_column(place, it, _texts(data.column(place)))
+            data = data.set_column(place, it, json_texts(data.column(place)))
     return list(zip(expressions, [it.name for it in columns], strict=True)), data
 
 
@@ -195,21 +196,22 @@ def _unread(path: str) -> Iterator[Any]:
     yield  # it is an iterator: it fails only when somebody wants a row
 
 
-def _arrow_schema(ids: Sequence[str], columns: Sequence[Column]) -> Any:
+def shown_schema(ids: Sequence[str], columns: Sequence[Column]) -> Any:
+    """Of columns as DuckDB is shown them, called by these ids."""
     import pyarrow
 
     types = [pyarrow.string() if it.type == "any" else arrow_type(it) for it in columns]
     return pyarrow.schema(list(zip(ids, types, strict=True)))
 
 
-def _stream(schema: Any, batches: Any) -> Any:
+def stream(schema: Any, batches: Any) -> Any:
     """A stream does not say how many rows it has, so that no plan counts on there being none."""
     import pyarrow
 
     return pyarrow.RecordBatchReader.from_batches(schema, batches)
 
 
-def _texts(column: Any) -> Any:
+def json_texts(column: Any) -> Any:
     """MessagePack as JSON. Bytes become base64, and what JSON has no number for becomes null."""
     import pyarrow
 

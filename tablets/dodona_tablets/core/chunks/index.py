@@ -15,9 +15,10 @@ from dodona.errors import DataCorrupted
 from dodona.schema import Column
 from dodona.types import Key, Timestamp
 from dodona_tablets.core.chunks.info import ChunkInfo
-from dodona_tablets.core.chunks.layout import Layout
+from dodona_tablets.core.chunks.layout import Layout, format_version
 
-INDEX_VERSION: Final = 1
+VERSIONS: Final = (1, 2)
+"""Of the format, that can be read."""
 _HEADER: Final = struct.Struct(">BI")
 
 
@@ -81,7 +82,7 @@ def encode_index(index: ChunkIndex) -> tuple[bytes, int]:
     """The index file, and the checksum that identifies it."""
     body = _encoder.encode(index)
     checksum = zlib.crc32(body)
-    return _HEADER.pack(INDEX_VERSION, checksum) + body, checksum
+    return _HEADER.pack(format_version(index.layout), checksum) + body, checksum
 
 
 def decode_index(raw: Any, path: str) -> tuple[ChunkIndex, int]:
@@ -90,7 +91,7 @@ def decode_index(raw: Any, path: str) -> tuple[ChunkIndex, int]:
     if len(raw) <= _HEADER.size:
         raise DataCorrupted("the index of a chunk is too short", path=path)
     version, checksum = _HEADER.unpack_from(raw)
-    if version != INDEX_VERSION:
+    if version not in VERSIONS:
         raise DataCorrupted(f"version {version} of a chunk's index is not known here", path=path)
     body = memoryview(raw)[_HEADER.size :]
     if zlib.crc32(body) != checksum:

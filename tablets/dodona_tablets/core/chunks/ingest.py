@@ -2,7 +2,8 @@
 
 Owns: all checks of what a client sent, since it is written as it came and never again looked at row
 by row: columns, nulls, lengths, the values of `any`, and the range of the tablet. Of rows with one
-key the last one stays. No Python object is made for a row, except for values of `any`.
+key the last one stays, or none may be. No Python object is made for a row, except for values of
+`any`.
 """
 
 from typing import Any, Final
@@ -13,38 +14,94 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dodona._core.arrow import arrow_schema, check_lengths
-from dodona._core.arrow_keys import encode_keys, in_order
-from dodona.errors import InvalidRequest, SchemaViolation
+from dodona._core.arrow_keys import encode_keys, in_order, order_of
+from dodona.errors import DuplicateKey, InvalidRequest, SchemaViolation
 from dodona.schema import ROW_BYTES_MAX, Column, TableSchema
-from dodona.types import Key
+from dodona.types import DELETE_MASK, BatchKind, Key
 from dodona.values import CHECKS
-from dodona_tablets.core.chunks.layout import chunk_schema
-from dodona_tablets.core.chunks.streams import batches_of
+from dodona_tablets.core.chunks.layout import KEY, MASK, chunk_schema
+from dodona_tablets.core.chunks.streams import batches_of, names_of
+from dodona_tablets.core.chunks.vectors import first_of_kind
 
 _TEXT_TYPES: Final = ("string", "utf8", "any")
 _decode: Final = msgspec.msgpack.Decoder().decode
 
 
-def prepare_batch(schema: TableSchema, stream: Any, lower: Key, upper: Key) -> pa.RecordBatch:
-    """The rows of an IPC stream of all columns, in the layout `batch` of chunks: in key order, one
-    of each key. What came in order is not copied. No rows are a batch without rows.
+def prepare_batch(
+    schema: TableSchema,
+    stream: Any,
+    lower: Key,
+    upper: Key,
+    kind: BatchKind = "write",
+    *,
+    is_exact: bool = False,
+) -> pa.RecordBatch:
+    """The rows of an IPC stream in a layout of chunks without timestamps: in key order, one of each
+    key. What came in order is not copied. No rows are a batch without rows.
+
+    A "write" has all columns, an "update" those of the key and one or more of the others, in the
+    table's order, a "delete" those of the key. If it is exact, no key may come twice.
 
     Raises InvalidRequest if it is no stream, or if a key does not lie in lower ≤ key < upper;
-    SchemaViolation if it does not fit the schema; LimitExceeded if it is too large.
+    SchemaViolation if it does not fit the schema; LimitExceeded if it is too large; DuplicateKey.
     """
-    expected = arrow_schema(schema)
+    mask = _mask_of(schema, stream, kind)
+    expected = arrow_schema(schema, mask)
     table = pa.Table.from_batches(batches_of(stream, expected), expected)
-    columns = [_checked(column, _whole(table.column(column.name))) for column in schema.columns]
+    given = (*schema.key_columns, *schema.columns_of(mask))
+    columns = [_checked(column, _whole(table.column(column.name))) for column in given]
     batch = pa.RecordBatch.from_arrays(columns, schema=expected)
-    keys = encode_keys(schema, batch)
-    _check_row_sizes(schema, keys, batch)
-    order, keys = in_order(keys)
+    found = encode_keys(schema, batch)
+    _check_row_sizes(schema, found, batch)
+    order, keys = in_order(found)
+    if is_exact and len(keys) < len(found):
+        key = schema.named_key(_first_repeated(found))
+        raise DuplicateKey(f"the key {key} comes twice in one batch", key=key)
     if len(keys):
         _check_range(schema, keys[0].as_py(), lower, upper)
         _check_range(schema, keys[-1].as_py(), lower, upper)
     if order is not None:
         batch = batch.take(order)
-    return pa.RecordBatch.from_arrays([keys, *batch.columns], schema=chunk_schema(schema, "batch"))
+    return _laid_out(schema, keys, batch, mask)
+
+
+def _mask_of(schema: TableSchema, stream: Any, kind: BatchKind) -> int:
+    """The value columns that a stream of this kind sets."""
+    if kind == "write":
+        return schema.full_mask
+    if kind == "delete":
+        return DELETE_MASK
+    mask = schema.column_mask(names_of(stream)[len(schema.key_columns) :])
+    if not mask:
+        raise SchemaViolation("an update sets at least one column that is not a key")
+    changes = schema.columns_of(mask & schema.aggregate_mask)
+    if changes:
+        names = [column.name for column in changes]
+        raise SchemaViolation("a bulk update can't set columns that aggregate", columns=names)
+    return mask
+
+
+def _first_repeated(keys: pa.Array) -> Key:
+    ordered = keys.take(order_of(keys))
+    return Key(ordered[int(first_of_kind(ordered).argmin())].as_py())
+
+
+def _laid_out(
+    schema: TableSchema, keys: pa.Array, batch: pa.RecordBatch, mask: int
+) -> pa.RecordBatch:
+    """Rows that set these columns, as a chunk has them."""
+    if mask == schema.full_mask:
+        layout = chunk_schema(schema, "batch")
+        return pa.RecordBatch.from_arrays([keys, *batch.columns], schema=layout)
+    layout = chunk_schema(schema, "masked")
+    known = dict(zip(batch.schema.names, batch.columns, strict=True))
+    known[KEY] = keys
+    known[MASK] = pa.repeat(pa.scalar(schema.pack_mask(mask), layout.field(MASK).type), len(keys))
+    columns = [
+        known[field.name] if field.name in known else pa.nulls(len(keys), field.type)
+        for field in layout
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=layout)
 
 
 def _whole(data: pa.ChunkedArray) -> pa.Array:
@@ -90,7 +147,7 @@ def _check_row_sizes(schema: TableSchema, keys: pa.Array, batch: pa.RecordBatch)
         return
     sizes = pc.binary_length(keys).to_numpy().astype(np.int64)
     for column in schema.value_columns:
-        if column.type in _TEXT_TYPES:
+        if column.type in _TEXT_TYPES and column.name in batch.schema.names:
             sizes += pc.binary_length(batch.column(column.name)).fill_null(0).to_numpy()
     row = int(sizes.argmax())
     if sizes[row] > ROW_BYTES_MAX:
@@ -100,5 +157,4 @@ def _check_row_sizes(schema: TableSchema, keys: pa.Array, batch: pa.RecordBatch)
 
 def _check_range(schema: TableSchema, key: Key, lower: Key, upper: Key) -> None:
     if not lower <= key < upper:
-        columns = dict(zip(schema.key_names, schema.decode_key(key), strict=True))
-        raise InvalidRequest("the key lies outside this tablet", key=columns)
+        raise InvalidRequest("the key lies outside this tablet", key=schema.named_key(key))

@@ -1,6 +1,6 @@
 """Long work on chunks, as records: what goes in, and the batches that come out.
 
-Owns: the three kinds of work that end with a chunk. A job has only what does not change while it
+Owns: the four kinds of work that end with a chunk. A job has only what does not change while it
 runs, so that another thread may run it; it knows nothing of files, of time, or of the cell that
 wants its chunk. Whoever runs it writes the batches to a file as they come (`writing`).
 """
@@ -15,12 +15,13 @@ import pyarrow as pa
 from dodona._core.messages import Failure
 from dodona.errors import DodonaError
 from dodona.schema import TableSchema
-from dodona.types import KEY_MAX, KEY_MIN, Key
+from dodona.types import KEY_MAX, KEY_MIN, BatchKind, Key, LoadMode, Timestamp
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.compacting import compacted
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.ingest import prepare_batch
 from dodona_tablets.core.chunks.rows import batches_of_rows
+from dodona_tablets.core.chunks.sealing import sealed
 from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.writing import write_chunk
 from dodona_tablets.core.retention import Terms
@@ -46,16 +47,37 @@ class CompactionJob(msgspec.Struct, frozen=True):
 
 
 class BatchJob(msgspec.Struct, frozen=True):
-    """An Arrow stream of whole rows of lower ≤ key < upper, in any order."""
+    """An Arrow stream of rows of lower ≤ key < upper, in any order. Its columns are all of the
+    table, the key's and those that are set, or the key's: as its kind says (see `ingest`)."""
 
     number: int
     schema: TableSchema
     stream: bytes
     lower: Key
     upper: Key
+    kind: BatchKind = "write"
+    is_exact: bool = False
+    """Whether a key that comes twice is an error, or the last of its rows stays."""
 
 
-Job = FlushJob | CompactionJob | BatchJob
+class SealJob(msgspec.Struct, frozen=True):
+    """Whether the staged chunks of a load are fit to be seen: an error, or what has to be deleted
+    when they are, as a chunk without timestamps (see `sealing`)."""
+
+    number: int
+    schema: TableSchema
+    staged: tuple[ChunkView, ...]
+    """Attached with the stamp `MAX_TIMESTAMP`."""
+    existing: tuple[DynamicStore | ChunkView, ...]
+    """All that the tablet has. Stores among them are passive."""
+    mode: LoadMode
+    since: Timestamp
+    """What is newer is a conflict: nothing for `MAX_TIMESTAMP`."""
+    erased: tuple[tuple[Key, Key], ...]
+    """Ranges, in order and apart, of which only staged rows stay: lower ≤ key < upper."""
+
+
+Job = FlushJob | CompactionJob | BatchJob | SealJob
 
 
 class Built(NamedTuple):
@@ -80,13 +102,17 @@ def build(job: Job) -> Built | Failure | None:
 
 def batches_of(job: Job) -> Iterator[pa.RecordBatch]:
     """In the layout and order of a chunk; none where nothing is left. Raises what `ingest` raises
-    about a batch, and DataCorrupted about a chunk."""
+    about a batch, what `sealing` raises about a load, and DataCorrupted about a chunk."""
     if isinstance(job, BatchJob):
-        batch = prepare_batch(job.schema, job.stream, job.lower, job.upper)
+        batch = prepare_batch(
+            job.schema, job.stream, job.lower, job.upper, job.kind, is_exact=job.is_exact
+        )
         return iter([batch] if batch.num_rows else [])
     if isinstance(job, CompactionJob):
         sources = [view.batches(KEY_MIN, KEY_MAX) for view in job.views]
         return compacted(job.schema, sources, job.terms)
+    if isinstance(job, SealJob):
+        return sealed(job.schema, job.staged, job.existing, job.mode, job.since, job.erased)
     rows = job.store.walk(KEY_MIN, KEY_MAX)
     batches = batches_of_rows(job.schema, rows, has_specials=job.store.has_marks)
     if job.terms is None:

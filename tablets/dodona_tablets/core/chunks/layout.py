@@ -1,10 +1,12 @@
 """The columns of a chunk: which there are, in which order, of which Arrow types.
 
-Owns: the names of system columns, the three layouts, and the Arrow schema of each for a table.
+Owns: the names of system columns, the four layouts, and the Arrow schema of each for a table.
 A chunk has the encoded key, the key columns, all value columns (null where a version does not set
 them), and what the layout adds:
 
 - `batch`: nothing. Every row is a write of all columns, at a timestamp known when it is attached.
+- `masked`: the mask of the value columns that the row sets (none: deletion), at a timestamp known
+  when it is attached. Format 2; all else is format 1, as readers that know no other expect.
 - `plain`: the timestamp and the mask of the value columns that the version sets (none: deletion).
 - `special`: as plain, then the mask of values that are changes of aggregates, and the mask of lock
   groups that were taken by shared_write.
@@ -24,21 +26,27 @@ TIMESTAMP: Final = "$timestamp"
 MASK: Final = "$mask"
 DELTA: Final = "$delta"
 SHARED: Final = "$shared"
-FORMAT_VERSION: Final = 1
 FORMAT_NAME: Final = "dodona.chunk"
-"""In the metadata of the Arrow schema, with the version of the format."""
+"""In the metadata of the Arrow schema, with the version of the format (see `format_version`)."""
 BLOCK_ROWS_MAX: Final = 1 << 16
 BLOCK_BYTES_MAX: Final = 8 << 20
 """Of a block with more than one row: its first reader checks all of it, in some milliseconds."""
 
-Layout = Literal["batch", "plain", "special"]
+Layout = Literal["batch", "masked", "plain", "special"]
 
 MARKS: Final = (TIMESTAMP, MASK, DELTA, SHARED)
 _MARKS: Final[dict[Layout, tuple[str, ...]]] = {
     "batch": (),
+    "masked": (MASK,),
     "plain": MARKS[:2],
     "special": MARKS,
 }
+
+
+def format_version(layout: Layout) -> int:
+    """Of the files of a chunk in this layout. Whoever knows only an older one has to refuse them:
+    to him they would look damaged."""
+    return 2 if layout == "masked" else 1
 
 
 def chunk_schema(schema: TableSchema, layout: Layout) -> pa.Schema:
@@ -49,11 +57,13 @@ def chunk_schema(schema: TableSchema, layout: Layout) -> pa.Schema:
     for name in _MARKS[layout]:
         kind = masks if name in (MASK, DELTA) else pa.uint64()
         fields.append(pa.field(name, kind, nullable=False))
-    return pa.schema(fields, {FORMAT_NAME: str(FORMAT_VERSION)})
+    return pa.schema(fields, {FORMAT_NAME: str(format_version(layout))})
 
 
 def layout_of(names: list[str]) -> Layout:
     """The layout of a batch with columns of these names, in order."""
     if names[-1] == SHARED:
         return "special"
-    return "plain" if names[-1] == MASK else "batch"
+    if names[-1] == MASK:
+        return "plain" if names[-2] == TIMESTAMP else "masked"
+    return "batch"

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from dodona.keys import NULL_TAG
 from dodona.schema import TableSchema
-from dodona.types import Timestamp
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, SHARED, chunk_schema
 from dodona_tablets.core.chunks.reading import Plans
 
@@ -36,12 +35,10 @@ class Mapping:
         self.value_types = [types[name] for name in old.value_names]
         """The type of today of each value column of the file."""
 
-    def marks(self, stamp: Timestamp, count: int) -> tuple[pa.Array, pa.Array]:
-        """The timestamps and masks of so many writes of all columns of the file."""
-        mask = pa.scalar(
-            self._old.pack_mask(self._old.full_mask), self.file_schema.field(MASK).type
-        )
-        return pa.repeat(pa.scalar(stamp, pa.uint64()), count), pa.repeat(mask, count)
+    def full_masks(self, count: int) -> pa.Array:
+        """The masks of so many writes of all columns of the file."""
+        mask = self._old.pack_mask(self._old.full_mask)
+        return pa.repeat(pa.scalar(mask, self.file_schema.field(MASK).type), count)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of the file's columns, with all marks, as one of today's."""

@@ -44,6 +44,8 @@ from dodona_tablets.core.chunks.vectors import (
 
 ALONE_ROWS_MIN: Final = 1024
 """So many rows of one source before the first key of any other are worth a window of their own."""
+CUT_ROWS_MIN: Final = 1024
+"""Of each of many sources: smaller windows take longer for a row."""
 
 Source = Iterable[pa.RecordBatch]
 
@@ -60,17 +62,33 @@ class Window(NamedTuple):
     """No key of a later window is below, all of this one are. None: there is no later window."""
 
 
-def windows(sources: Sequence[Source], row_count_first: int = BLOCK_ROWS_MAX) -> Iterator[Window]:
+def windows(
+    sources: Sequence[Source],
+    row_count_first: int = BLOCK_ROWS_MAX,
+    row_count_total: int | None = None,
+) -> Iterator[Window]:
     """All versions of the sources, in windows that rise. The first has about so many rows of each
-    source at most, each later one may have twice as many as the one before."""
+    source at most, each later one may have twice as many as the one before. Of all sources together
+    a window has about so many as the total, if that is given."""
     cursors = [cursor for cursor in map(_Cursor, sources) if cursor.rows is not None]
     count = row_count_first
     while cursors:
         upper = _upper(cursors, count)
+        if row_count_total is not None:
+            while count > CUT_ROWS_MIN and _exceeds(cursors, count, upper, row_count_total):
+                count = max(count // 2, CUT_ROWS_MIN)
+                upper = _upper(cursors, count)
         pieces = [piece for cursor in cursors if (piece := cursor.take(upper)).num_rows]
         cursors = [cursor for cursor in cursors if cursor.rows is not None]
         yield Window(pieces, upper)
         count = min(2 * count, BLOCK_ROWS_MAX)
+
+
+def _exceeds(cursors: list["_Cursor"], count: int, upper: Key | None, row_count_total: int) -> bool:
+    """Whether a window of so many rows of each source, as far as there are any, has too many."""
+    if count * len(cursors) <= row_count_total:
+        return False
+    return sum([cursor.count_below(upper) for cursor in cursors]) > row_count_total
 
 
 def _upper(cursors: list["_Cursor"], count: int) -> Key | None:
@@ -96,6 +114,7 @@ class _Cursor:
 
     def _hold(self, rows: pa.RecordBatch | None) -> None:
         self.rows = rows
+        self._counted: tuple[Key, int] | None = None
         if rows is not None:
             self.keys = rows.column(KEY)
             self.first = _key_at(rows, 0)
@@ -120,12 +139,20 @@ class _Cursor:
             self._following = next(self._batches, None)
         self._hold(pa.concat_batches(held))
 
+    def count_below(self, upper: Key | None) -> int:
+        """Of the rows at hand."""
+        if upper is None:
+            return len(self.keys)
+        if self._counted is None or self._counted[0] != upper:
+            self._counted = upper, place_of(self.keys, upper)
+        return self._counted[1]
+
     def take(self, upper: Key | None) -> pa.RecordBatch:
         """The rows below this key, which are at hand, and go on behind them."""
         assert self.rows is not None
         taken = self.rows
         if upper is not None:
-            count = place_of(self.keys, upper)
+            count = self.count_below(upper)
             taken = self.rows.slice(0, count)
             if count < self.rows.num_rows:
                 self._hold(self.rows.slice(count))

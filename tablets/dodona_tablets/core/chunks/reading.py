@@ -77,6 +77,7 @@ class VersionReader:
         self._shared: Getter = Constant(0).__getitem__
         if TIMESTAMP in marks:
             self.timestamps = numbers_of(batch.column(TIMESTAMP), "Q")
+        if MASK in marks:
             self._masks = mask_getter(batch.column(MASK))
         if SHARED in marks:
             self._deltas = mask_getter(batch.column(DELTA))

@@ -8,6 +8,7 @@ Whether the columns fit a table is `ingest`'s.
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,16 +26,22 @@ _BUFFERS: Final = 2
 _COMPRESSION: Final = 3
 
 
+def names_of(stream: Any) -> list[str]:
+    """The names of a stream's columns. Raises InvalidRequest if it is no stream."""
+    with _refused():
+        return list(_schema_of(next(_messages(stream))).names)
+
+
 def batches_of(stream: Any, expected: pa.Schema) -> list[pa.RecordBatch]:
     """The record batches of a stream that has just these columns, in this order.
 
     Raises InvalidRequest if it is no stream, SchemaViolation if its columns are others,
     LimitExceeded if it has too many rows or bytes.
     """
-    try:
+    batches = []
+    with _refused():
         messages = _messages(stream)
-        _check_columns(next(messages), expected)
-        batches = []
+        _check_columns(_schema_of(next(messages)), expected)
         rows_left, bytes_left = STREAM_ROWS_MAX, STREAM_BYTES_MAX
         for message in messages:
             bytes_left -= _expanded_bytes(message)
@@ -46,16 +53,26 @@ def batches_of(stream: Any, expected: pa.Schema) -> list[pa.RecordBatch]:
                 raise LimitExceeded(f"a batch has at most {STREAM_ROWS_MAX} rows")
             batch.validate(full=True)
             batches.append(batch)
+    return batches
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """What is no stream is the caller's mistake."""
+    try:
+        yield
     except StopIteration:
         raise InvalidRequest("not an Arrow IPC stream: it is empty") from None
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         raise InvalidRequest(f"not an Arrow IPC stream: {error}") from error
-    return batches
 
 
-def _check_columns(message: pa.ipc.Message, expected: pa.Schema) -> None:
+def _schema_of(message: pa.ipc.Message) -> pa.Schema:
     _check_type(message, "schema")
-    found = pa.ipc.read_schema(message)
+    return pa.ipc.read_schema(message)
+
+
+def _check_columns(found: pa.Schema, expected: pa.Schema) -> None:
     is_native = found.equals(pa.schema(list(found)))  # else its numbers are big end first
     if found.names != expected.names or found.types != expected.types or not is_native:
         raise SchemaViolation(f"the batch has {found}, the table has {expected}")

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-import msgspec
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from dodona.errors import DataCorrupted
 from dodona.keys import successor
@@ -135,8 +134,9 @@ def test_an_index_of_a_later_version_is_refused(chunk: Made) -> None:
         chunk._replace(raw_index=b"\x09" + chunk.raw_index[1:]).open()
 
 
-def test_an_index_that_does_not_decode_is_refused() -> None:
-    raw, _ = encode_index(msgspec.convert([1] * 3, tuple[int, ...]))  # type: ignore[arg-type]
+def test_an_index_that_does_not_decode_is_refused(chunk: Made) -> None:
+    index, _ = decode_index(chunk.raw_index, "")
+    raw, _ = encode_index(replace(index, layout="strange"))
     with pytest.raises(DataCorrupted, match="does not decode"):
         decode_index(raw, "here")
 
@@ -182,7 +182,7 @@ def test_the_check_finds_a_wrong_index(
 
 
 def test_the_check_finds_a_wrong_description(chunk: Made) -> None:
-    wrong = ChunkInfo(*msgspec.structs.astuple(chunk.info))
+    wrong = ChunkInfo(*astuple(chunk.info))
     wrong = replace(wrong, row_count=wrong.row_count + 1)
     with pytest.raises(DataCorrupted, match="statistics"):
         check_chunk(Chunk(wrong, chunk.data, chunk.raw_index))

@@ -9,11 +9,13 @@ import pytest
 
 from dodona._core import arrow
 from dodona._core.arrow import arrow_schema, stream_of
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, SchemaViolation
+from dodona._core.messages import Failure
+from dodona.errors import DodonaError, DuplicateKey, InvalidRequest, LimitExceeded, SchemaViolation
 from dodona.schema import Column, TableSchema
-from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Key, Timestamp
+from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, BatchKind, Key, Timestamp
 from dodona_tablets.core.chunks import ingest, streams
 from dodona_tablets.core.chunks.ingest import prepare_batch
+from dodona_tablets.core.chunks.jobs import BatchJob, Built, build
 from dodona_tablets.core.chunks.layout import chunk_schema
 from unit.tablets.chunks.making import made
 
@@ -226,6 +228,132 @@ def test_keys_outside_the_tablet(number: int, is_refused: bool) -> None:
     with pytest.raises(InvalidRequest) as caught:
         prepare(*rows, lower=lower, upper=upper)
     assert caught.value.attributes == {"key": {"id": number, "part": 0.25}}
+
+
+# ---- updates and deletions
+
+
+def part_of(*names: str) -> pa.RecordBatch:
+    """Some columns of three rows, of which two have one key."""
+    return batch_of(row(2, text="b"), row(1, text="a"), row(2, text="c")).select(names)
+
+
+def test_an_update_sets_the_columns_that_it_has() -> None:
+    batch = part_of("id", "part", "text")
+    found = prepare_batch(SCHEMA, stream_of(batch), KEY_MIN, KEY_MAX, "update")
+    assert found.schema.equals(chunk_schema(SCHEMA, "masked"))
+    assert found.to_pylist() == [
+        {"$key": SCHEMA.bound_of([number, 0.5]), **row(number, text=text, some=None), "$mask": 0b01}
+        for number, text in ((1, "a"), (2, "c"))
+    ]
+    view = made([found], SCHEMA).view(SCHEMA, stamp=Timestamp(9))
+    assert view.versions(SCHEMA.bound_of([2, 0.5]), MAX_TIMESTAMP) == [(9, 0b01, ("c",), None)]
+
+
+def test_an_update_of_all_columns_is_a_write() -> None:
+    batch = part_of("id", "part", "text", "some")
+    found = prepare_batch(SCHEMA, stream_of(batch), KEY_MIN, KEY_MAX, "update")
+    assert found.equals(prepare_batch(SCHEMA, stream_of(batch), KEY_MIN, KEY_MAX))
+
+
+def test_deletions_have_keys_only() -> None:
+    batch = part_of("id", "part")
+    found = prepare_batch(SCHEMA, stream_of(batch), KEY_MIN, KEY_MAX, "delete")
+    assert found.schema.equals(chunk_schema(SCHEMA, "masked"))
+    assert found.column("$mask").to_pylist() == [0, 0]
+    view = made([found], SCHEMA).view(SCHEMA, stamp=Timestamp(9))
+    assert view.versions(SCHEMA.bound_of([2, 0.5]), MAX_TIMESTAMP) == [(9, 0, (), None)]
+
+
+def test_updates_of_wide_tables_have_wide_masks() -> None:
+    more = [Column(f"c{it}", "int64") for it in range(70)]
+    schema = TableSchema.parse([*SCHEMA.columns, *more])
+    batch = pa.record_batch({"id": [1], "part": [0.5], "some": [PACKED], "c68": [5]})
+    found = prepare_batch(schema, stream_of(batch), KEY_MIN, KEY_MAX, "update")
+    view = made([found], schema).view(schema, stamp=Timestamp(9))
+    (version,) = view.versions(schema.bound_of([1, 0.5]), MAX_TIMESTAMP)
+    assert version == (9, 1 << 70 | 0b10, ([1, {"a": None}], 5), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "text"),
+    [
+        ("update", ["id", "part"], "at least one column"),
+        ("update", ["id", "part", "some", "text"], "the table has"),
+        ("update", ["part", "id", "text"], "the table has"),
+        ("update", ["id", "text", "some"], "the table has"),
+        ("update", ["id"], "at least one column"),
+        ("delete", ["id", "part", "text"], "the table has"),
+        ("delete", ["id"], "the table has"),
+        ("write", ["id", "part", "text"], "the table has"),
+    ],
+)
+def test_columns_that_are_not_those_of_the_kind(
+    kind: BatchKind, names: list[str], text: str
+) -> None:
+    with pytest.raises(SchemaViolation, match=text):
+        prepare_batch(SCHEMA, stream_of(part_of(*names)), KEY_MIN, KEY_MAX, kind)
+
+
+def test_updates_of_columns_that_nobody_has_or_may_set() -> None:
+    sum_ = Column("sum", "int64", aggregate="sum")
+    schema = TableSchema.parse([*SCHEMA.columns, sum_])
+    for name, wrong in (("sum", {"columns": ["sum"]}), ("other", {"column": "other"})):
+        batch = pa.record_batch({"id": [1], "part": [0.5], "text": ["x"], name: [5]})
+        with pytest.raises(SchemaViolation) as caught:
+            prepare_batch(schema, stream_of(batch), KEY_MIN, KEY_MAX, "update")
+        assert caught.value.attributes == wrong
+
+
+def test_an_update_may_lack_required_columns_and_not_set_them_to_null() -> None:
+    batch = part_of("id", "part", "some")
+    assert prepare_batch(SCHEMA, stream_of(batch), KEY_MIN, KEY_MAX, "update").num_rows == 2
+    batch = batch_of(row(), row(text=None)).select(["id", "part", "text"])
+    with pytest.raises(SchemaViolation) as caught:
+        prepare_batch(SCHEMA, stream_of(batch), KEY_MIN, KEY_MAX, "update")
+    assert caught.value.attributes == {"column": "text", "row_index": 1}
+
+
+def test_updates_that_are_too_long_are_measured_by_what_they_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batch = batch_of(row(), row(text="x" * 100)).select(["id", "part", "text"])
+    monkeypatch.setattr(ingest, "ROW_BYTES_MAX", 100)
+    with pytest.raises(SchemaViolation) as caught:
+        prepare_batch(SCHEMA, stream_of(batch), KEY_MIN, KEY_MAX, "update")
+    assert caught.value.attributes == {"size_bytes": 18 + 100, "row_index": 1}
+
+
+@pytest.mark.parametrize("stream", [b"", b"no Arrow", stream_of(batch_of(row()))[:40]])
+def test_an_update_that_is_no_stream(stream: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="not an Arrow IPC stream"):
+        prepare_batch(SCHEMA, stream, KEY_MIN, KEY_MAX, "update")
+
+
+# ---- keys that come twice
+
+
+def test_an_exact_batch_has_each_key_once() -> None:
+    rows = [row(3), row(2, 1.0), row(1), row(2, 2.0), row(2, -0.0), row(2, 2.0), row(2, 0.0)]
+    with pytest.raises(DuplicateKey) as caught:
+        prepare_batch(SCHEMA, stream_of(batch_of(*rows)), KEY_MIN, KEY_MAX, is_exact=True)
+    assert caught.value.attributes == {"key": {"id": 2, "part": 0.0}}
+    once = stream_of(batch_of(*rows[:4]))
+    found = prepare_batch(SCHEMA, once, KEY_MIN, KEY_MAX, is_exact=True)
+    assert found.equals(prepare_batch(SCHEMA, once, KEY_MIN, KEY_MAX))
+
+
+def test_what_a_job_makes_of_its_kind_and_exactness() -> None:
+    def job(kind: BatchKind, *names: str, is_exact: bool) -> BatchJob:
+        stream = stream_of(part_of(*names))
+        return BatchJob(7, SCHEMA, stream, KEY_MIN, KEY_MAX, kind, is_exact)
+
+    built = build(job("delete", "id", "part", is_exact=False))
+    assert isinstance(built, Built)
+    assert (built.info.row_count, built.info.garbage_count) == (2, 2)
+    refused = build(job("update", "id", "part", "text", is_exact=True))
+    assert isinstance(refused, Failure)
+    assert (refused.kind, refused.attributes) == ("duplicate_key", {"key": {"id": 2, "part": 0.5}})
 
 
 # ---- what would come to more than is sent

@@ -18,6 +18,7 @@ WIDE = TableSchema.parse([ID, *(Column(f"c{at}", "int64") for at in range(64))])
     ("layout", "names"),
     [
         ("batch", []),
+        ("masked", ["$mask"]),
         ("plain", ["$timestamp", "$mask"]),
         ("special", ["$timestamp", "$mask", "$delta", "$shared"]),
     ],
@@ -26,6 +27,8 @@ def test_a_layout_is_known_by_its_columns(layout: Layout, names: list[str]) -> N
     schema = chunk_schema(NARROW, layout)
     assert schema.names == ["$key", "id", "a", "b", *names]
     assert layout_of(schema.names) == layout
+    version = b"2" if layout == "masked" else b"1"
+    assert schema.metadata == {b"dodona.chunk": version}
 
 
 def test_values_may_be_absent_though_their_column_is_required() -> None:

@@ -97,6 +97,21 @@ def test_windows_begin_small_and_grow() -> None:
     assert sizes == [[10, 10], [20, 20], [40, 40], [30, 30]]
 
 
+def test_windows_of_many_sources_have_no_more_rows_than_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as fit of those with many rows, too, besides others with few."""
+    monkeypatch.setattr(merging, "CUT_ROWS_MIN", 2)
+    sparse = [range(it, 1000, 50) for it in range(9)]
+    dense = range(0, 1000, 2)
+    sources = [batches_of(written(it)) for it in (*sparse, dense)]
+    found = [numbers_of(window) for window in windows(sources, row_count_total=200)]
+    counts = [sum(map(len, pieces)) for pieces in found]
+    assert sum(counts) == 9 * 20 + 500
+    assert 100 < max(counts) <= 200
+    assert len(counts) < 12
+
+
 def test_a_source_is_taken_one_batch_ahead() -> None:
     taken = []
 

@@ -65,6 +65,29 @@ def test_a_chunk_of_a_batch_has_no_times_of_its_own() -> None:
     check_chunk(chunk.open())
 
 
+def masked(*masks: int) -> pa.RecordBatch:
+    """Rows 1, 2, 3, ... that set these columns, all to null."""
+    schema = chunk_schema(SCHEMA, "masked")
+    rows = [{"$key": key(it), "id": it, "$mask": mask} for it, mask in enumerate(masks, 1)]
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def test_a_chunk_with_masks_and_no_times_is_of_a_later_format() -> None:
+    chunk = made([masked(FULL, 0, 0b10, 0)])
+    assert not chunk.info.has_timestamps
+    assert chunk.info.garbage_count == 2
+    assert chunk.open().index.layout == "masked"
+    check_chunk(chunk.open())
+    assert [it.raw_index[0] for it in (made_of(ROWS), chunk)] == [1, 2]
+    assert pa.ipc.open_file(pa.py_buffer(chunk.data)).schema.metadata == {b"dodona.chunk": b"2"}
+
+
+def test_rows_without_times_have_one_version_each() -> None:
+    batch = masked(FULL, FULL)
+    with pytest.raises(AssertionError, match="out of order"):
+        made([batch, batch.slice(1)])
+
+
 def test_no_rows_make_no_chunk() -> None:
     empty = _batch((1, 5)).slice(0, 0)
     for batches in ([], [empty], [empty, empty]):

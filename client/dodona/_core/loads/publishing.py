@@ -1,0 +1,360 @@
+"""How what is staged of a load becomes visible: sealed in each tablet, then one transaction. Pure.
+
+Owns: the checks that the tables are still those that the load began with, the seals, and the
+transaction that publishes: it attaches the chunks in all tablets, writes the load's record, and
+that of its application. All of that is visible at its commit timestamp, or nothing ever is.
+
+Invariants:
+- The record says `publishing` durably before the first cell is asked to prepare.
+- What decides between publication and somebody who gives the load up is the lock on its record.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from dodona._core.context import Context, error_of, expect, not_mounted, wait_or_raise
+from dodona._core.fan_out import may_read_again
+from dodona._core.loads.records import (
+    APPLICATIONS,
+    LOADS,
+    LoadPhase,
+    RecordedVersion,
+    Records,
+)
+from dodona._core.loads.ticket import LoadTable, LoadTicket, Published
+from dodona._core.messages import Failure, LoadSealed, Publication, SealLoad
+from dodona._core.mischief import Point
+from dodona._core.routing import TableRoute, is_soon_served
+from dodona._core.senders import StagedBatch
+from dodona._core.steps import Calls, Post, Protocol
+from dodona._core.transaction import TransactionBuffer
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    ConcurrentAppend,
+    ConcurrentDeleteDelete,
+    ConcurrentDeleteRead,
+    ConcurrentTransaction,
+    DodonaError,
+    DuplicateKey,
+    InvalidRequest,
+    LoadEnded,
+    MetadataChanged,
+    ProtocolChanged,
+    RowNotFound,
+    SnapshotTooOld,
+    TableNotFound,
+    TableNotMounted,
+    TransactionAborted,
+    TransactionConflict,
+    Unavailable,
+)
+from dodona.types import Key, TabletId
+
+FINAL: Final = (
+    ConcurrentTransaction,
+    ConcurrentAppend,
+    ConcurrentDeleteDelete,
+    ConcurrentDeleteRead,
+    LoadEnded,
+    MetadataChanged,
+    ProtocolChanged,
+)
+"""Nothing that is done with what is staged would help."""
+REFUSALS: Final = (
+    TransactionAborted,
+    SnapshotTooOld,
+    TableNotMounted,
+    DuplicateKey,
+    RowNotFound,
+    Unavailable,
+)
+"""What a load is refused with, and what it may look like that it was published before."""
+
+
+class Sealed(NamedTuple):
+    """What a tablet was found fit to show."""
+
+    seal: LoadSealed
+    publication: Publication
+
+
+Seals = dict[str, dict[TabletId, Sealed]]
+Erased = tuple[tuple[Key, Key], ...]
+
+
+class Publisher:
+    """Publishes one load. Made anew by whoever does it."""
+
+    def __init__(
+        self,
+        context: Context,
+        records: Records,
+        ticket: LoadTicket,
+        staged: Iterable[StagedBatch],
+    ) -> None:
+        self._context = context
+        self._records = records
+        self._session = records.session
+        self._ticket = ticket
+        self._chunks: dict[str, dict[TabletId, list[int]]] = {}
+        for batch in staged:
+            if ticket.table(batch.path) is None:
+                raise InvalidRequest(
+                    "what was staged belongs to another load", load=ticket.load, table=batch.path
+                )
+            chunks = self._chunks.setdefault(batch.path, {}).setdefault(batch.tablet, [])
+            if batch.chunk not in chunks:
+                chunks.append(batch.chunk)
+
+    def publish(self) -> Protocol[Published]:
+        """Raises what a seal or the transaction was refused with: the load is then as it was.
+        CommitOutcomeUnknown says that nobody knows yet."""
+        try:
+            return (yield from self._seal_and_commit())
+        except ConcurrentTransaction:
+            raise
+        except REFUSALS as error:  # perhaps since it was published before, and nothing is staged
+            published = yield from self._find_after(error)
+            if published is None:
+                raise
+            return published
+
+    def _find_after(self, error: DodonaError) -> Protocol[Published | None]:
+        """As `_find_published`; and if it is not, no attempt of before will publish it any more:
+        its transaction began before the record was written anew. Raises CommitOutcomeUnknown if
+        that can't be brought about."""
+        try:
+            published = yield from self._find_published()
+            if published is None:
+                allowed: tuple[LoadPhase, ...] = ("running", "publishing")
+                before = yield from self._records.move(self._ticket.load, allowed, "publishing", {})
+                if before is None:
+                    published = yield from self._find_published()
+            return published
+        except LoadEnded:
+            raise
+        except DodonaError:
+            load = self._ticket.load
+            text = f"whether load {load} was published before could not be found out: {error}"
+            raise CommitOutcomeUnknown(text, load=load) from error
+
+    def _seal_and_commit(self) -> Protocol[Published]:
+        seals = yield from self._seal_all()
+        before = yield from self._records.move(
+            self._ticket.load, ("running", "publishing"), "publishing", _counts(seals)
+        )
+        if before is None:
+            return (yield from self._look_up())
+        patience = self._context.patience()
+        while True:
+            try:
+                return (yield from self._commit(seals))
+            except FINAL:
+                raise
+            except SnapshotTooOld as error:
+                yield from wait_or_raise(patience, error)
+                seals = yield from self._seal_all()
+            except (TransactionAborted, Unavailable) as error:
+                yield from wait_or_raise(patience, error)
+
+    # The transaction
+
+    def _commit(self, seals: Seals) -> Protocol[Published]:
+        """Raises TransactionAborted and its kin, and nothing came of it."""
+        session, ticket = self._session, self._ticket
+        transaction = yield from session.begin()
+        state = yield from self._records.state_in(transaction, ticket.load)
+        if state != "publishing":
+            return (yield from self._look_up())
+        recorded = yield from self._record_version(transaction)
+        if recorded is not None:
+            return recorded
+        counts = _counts(seals)
+        row = {"load": ticket.load, "state": "published", **counts}
+        yield from session.insert_rows(transaction, LOADS, [row], update=True)
+        for path, sealed in seals.items():
+            transaction.publications[path] = {
+                tablet: it.publication for tablet, it in sealed.items()
+            }
+        try:
+            timestamp = yield from session.commit(transaction)
+        except TransactionConflict as error:
+            if error.attributes.get("table") == APPLICATIONS:
+                raise self._concurrent(error) from error
+            raise
+        assert timestamp is not None
+        if self._context.mischief(Point.LOSE_PUBLISHED):
+            raise CommitOutcomeUnknown("the answer was lost", transaction=transaction.id)
+        return Published(timestamp, counts["row_count"], counts["deleted_count"])
+
+    def _record_version(self, transaction: TransactionBuffer) -> Protocol[Published | None]:
+        """Buffer the record of the application's version. → what it was published with, if it
+        was."""
+        ticket = self._ticket
+        if ticket.application is None:
+            return None
+        assert ticket.version is not None
+        known = yield from self._records.version_of(ticket.application, transaction)
+        if known is not None and known.query != ticket.query and ticket.version > 0:
+            raise self._overtaken(known)
+        if self._is_done(known):
+            assert known is not None
+            return Published(known.timestamp, 0, is_skipped=True)
+        row = {
+            "application": ticket.application,
+            "version": ticket.version,
+            "load": ticket.load,
+            "query": ticket.query,
+        }
+        yield from self._session.insert_rows(transaction, APPLICATIONS, [row])
+        return None
+
+    def _overtaken(self, known: RecordedVersion) -> ConcurrentTransaction:
+        ticket = self._ticket
+        return ConcurrentTransaction(
+            f"application {ticket.application!r} is another query's by now: one of them has to "
+            "stop, or to be given another name",
+            application=ticket.application,
+            version=ticket.version,
+            query=ticket.query,
+            other_query=known.query,
+            other_version=known.version,
+        )
+
+    def _concurrent(self, error: DodonaError) -> ConcurrentTransaction:
+        ticket = self._ticket
+        return ConcurrentTransaction(
+            f"another load of application {ticket.application!r} is being published",
+            application=ticket.application,
+            version=ticket.version,
+            **error.attributes,
+        )
+
+    def _look_up(self) -> Protocol[Published]:
+        """It was published before, or given up. Raises LoadEnded."""
+        published = yield from self._find_published()
+        if published is None:
+            raise LoadEnded("the load was given up", load=self._ticket.load)
+        return published
+
+    def _find_published(self) -> Protocol[Published | None]:
+        """With what it was published, or skipped since another had done so. None if neither is so
+        yet. Raises LoadEnded if it was given up."""
+        ticket, load = self._ticket, self._ticket.load
+        published = yield from self._records.find_published(load)
+        if published is not None:
+            return published
+        if ticket.application is not None:
+            known = yield from self._records.version_of(ticket.application)
+            if self._is_done(known):
+                assert known is not None
+                return Published(known.timestamp, 0, is_skipped=True)
+        record = yield from self._records.find(load)
+        if record is not None and record.state == "aborted":
+            raise LoadEnded(f"the load was given up: {record.reason}", load=load)
+        return None
+
+    def _is_done(self, known: RecordedVersion | None) -> bool:
+        """Whether the application's version is recorded, or a later one of the same query."""
+        ticket = self._ticket
+        if known is None or ticket.version is None:
+            return False
+        return known.query == ticket.query and known.version >= ticket.version
+
+    # Seals
+
+    def _seal_all(self) -> Protocol[Seals]:
+        """In every tablet that has rows of the load, or is to lose some."""
+        patience = self._context.patience()
+        seals: Seals = {}
+        for table in self._ticket.tables:
+            while True:
+                route = yield from self._route(table)
+                try:
+                    seals[table.path] = yield from self._seal_table(table, route)
+                    break
+                except Unavailable as error:
+                    yield from self._context.recover_route([route], error, patience, is_write=True)
+        return seals
+
+    def _route(self, table: LoadTable) -> Protocol[TableRoute]:
+        """Where the table is, if it is the one that the load began with. Raises MetadataChanged,
+        ProtocolChanged."""
+        self._context.routing.forget(table.path)
+        try:
+            route = yield from self._context.route(table.path)
+        except TableNotFound as error:
+            text = "the table was removed while the load was under way"
+            raise ProtocolChanged(text, table=table.path) from error
+        if tuple(route.schema.columns) != table.columns:
+            text = "the table was altered while the load was under way"
+            raise MetadataChanged(text, table=table.path)
+        if tuple([tablet.tablet for tablet in route.tablets]) != table.tablets:
+            text = "the table was resharded, or made anew, while the load was under way"
+            raise ProtocolChanged(text, table=table.path)
+        return route
+
+    def _seal_table(self, table: LoadTable, route: TableRoute) -> Protocol[dict[TabletId, Sealed]]:
+        ticket, chunks = self._ticket, self._chunks.get(table.path, {})
+        questions = []
+        for tablet in route.tablets:
+            erased = _erased(table, route, tablet.tablet)
+            if tablet.tablet not in chunks and not erased:
+                continue
+            if not is_soon_served(tablet, is_write=True):
+                raise not_mounted(route, tablet, is_write=True)
+            if tablet.cell is None:
+                raise Unavailable("the tablet is in no cell", table=table.path)
+            request = SealLoad(
+                tablet.tablet,
+                tablet.revision,
+                ticket.load,
+                tuple(chunks.get(tablet.tablet, ())),
+                ticket.mode,
+                ticket.since,
+                erased,
+            )
+            questions.append((tablet.cell, request))
+        at_once = self._context.limits.requests_in_flight_max
+        sealed: dict[TabletId, Sealed] = {}
+        for start in range(0, len(questions), at_once):
+            some = questions[start : start + at_once]
+            replies = yield Calls(tuple(some))
+            if self._context.mischief(Point.SEAL_TWICE):
+                yield Post(tuple(some))
+            for (_, request), reply in zip(some, replies, strict=True):
+                if self._context.mischief(Point.LOSE_SEALED):
+                    raise Unavailable("the answer was lost")
+                if isinstance(reply, Failure):
+                    raise _refusal(reply)
+                seal = expect(reply, LoadSealed)
+                publication = Publication(ticket.load, seal.chunks, request.erased)
+                sealed[request.tablet] = Sealed(seal, publication)
+        return sealed
+
+
+def _erased(table: LoadTable, route: TableRoute, tablet: TabletId) -> Erased:
+    """The part of what a table loses that a tablet has."""
+    return tuple(
+        [
+            (lower, upper)
+            for erased in table.erased
+            for known, lower, upper in route.parts_of(*erased)
+            if known.tablet == tablet
+        ]
+    )
+
+
+def _refusal(failure: Failure) -> DodonaError:
+    error = error_of(failure)
+    if may_read_again(failure) and not isinstance(error, Unavailable):
+        return Unavailable(error.message, **error.attributes)
+    return error
+
+
+def _counts(seals: Seals) -> dict[str, int]:
+    sealed = [it.seal for by_tablet in seals.values() for it in by_tablet.values()]
+    return {
+        "row_count": sum([it.row_count for it in sealed]),
+        "deleted_count": sum([it.deleted_count for it in sealed]),
+    }

@@ -1,0 +1,298 @@
+"""The system tables that remember loads. Pure.
+
+Owns: their paths and schemas, that they are there, and how a record changes its state: by a
+transaction that reads it first, so that of a publisher and of one who gives the load up exactly one
+has its way. The record that a load was published is written by the very transaction that makes its
+rows visible.
+
+States: running → publishing → published → finished, or running, publishing → aborted. `publishing`
+is the intent; what follows it is decided by the transaction alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from dodona._core.context import Context, wait_or_raise
+from dodona._core.loads.ticket import Published
+from dodona._core.steps import Protocol
+from dodona._core.transaction import TransactionBuffer
+from dodona._core.versions import VersionedRow
+from dodona.errors import (
+    NodeExists,
+    NodeNotFound,
+    SnapshotTooOld,
+    TableNotMounted,
+    TransactionAborted,
+    Unavailable,
+)
+from dodona.types import NO_LOAD, SYNC_LAST_COMMITTED, LoadId, Timestamp
+
+if TYPE_CHECKING:
+    from dodona._core.session import Session
+
+LOADS: Final = "//sys/loads"
+APPLICATIONS: Final = "//sys/load_applications"
+RECOVERIES: Final = "//sys/load_recoveries"
+
+KEPT_MS: Final = 30 * 24 * 3600 * 1000
+"""How long a record stays after its last change."""
+
+Result = TypeVar("Result")
+
+LoadPhase = Literal["running", "publishing", "published", "finished", "aborted"]
+PUBLISHED: Final = ("published", "finished")
+UNFINISHED: Final = ("running", "publishing", "published")
+
+
+def _key(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "type": kind, "sort_order": "ascending"}
+
+
+def _values(**kinds: str) -> list[dict[str, Any]]:
+    return [{"name": name, "type": kind} for name, kind in kinds.items()]
+
+
+SCHEMAS: Final[dict[str, list[dict[str, Any]]]] = {
+    LOADS: [
+        _key("load", "uint64"),
+        *_values(
+            state="utf8",
+            tables="any",
+            mode="utf8",
+            owner="utf8",
+            lease_ms="int64",
+            application="utf8",
+            version="int64",
+            row_count="int64",
+            deleted_count="int64",
+            commit_timestamp="uint64",
+            reason="utf8",
+        ),
+    ],
+    APPLICATIONS: [
+        _key("application", "utf8"),
+        *_values(version="int64", load="uint64", query="utf8"),
+    ],
+    RECOVERIES: [
+        _key("load", "uint64"),
+        *_values(outcome="utf8", state_before="utf8", owner="utf8", tables="any", reason="utf8"),
+    ],
+}
+
+ATTRIBUTES: Final[dict[str, dict[str, Any]]] = {
+    LOADS: {"min_data_versions": 0, "max_data_versions": 1, "max_data_ttl": KEPT_MS},
+    APPLICATIONS: {"max_data_versions": 1},
+    RECOVERIES: {"min_data_versions": 0, "max_data_versions": 1, "max_data_ttl": KEPT_MS},
+}
+
+
+class LoadRecord(msgspec.Struct, frozen=True):
+    """What is remembered of a load, for thirty days after its end."""
+
+    load: LoadId
+    """Also its start timestamp."""
+    state: LoadPhase
+    tables: tuple[str, ...]
+    mode: str
+    owner: str
+    lease_ms: int
+    """So long it is kept without a sign of life."""
+    application: str | None
+    version: int | None
+    row_count: int | None
+    """Known once it is published."""
+    deleted_count: int | None
+    commit_timestamp: Timestamp | None
+    """Known once it is finished."""
+    reason: str | None
+    """Why it was aborted."""
+
+
+class LoadRecovery(msgspec.Struct, frozen=True):
+    """What was made of a load whose owner died."""
+
+    load: LoadId
+    outcome: Literal["rolled_forward", "rolled_back"]
+    """Rolled forward: it had been published, and was only cleared up. Rolled back: it had not."""
+    state_before: LoadPhase
+    owner: str
+    """Who recovered it."""
+    tables: tuple[str, ...]
+    reason: str
+
+
+class RecordedVersion(NamedTuple):
+    """Of an application: the last version that was published, whose it was, and when."""
+
+    version: int
+    query: str | None
+    timestamp: Timestamp
+
+
+class Records:
+    """The system tables, by means of a session."""
+
+    def __init__(self, session: "Session", context: Context) -> None:
+        self.session = session
+        self._context = context
+        self._are_there = False
+
+    def ensure(self) -> Protocol[None]:
+        """Make them where they are not. Two may try at once. Raises Unavailable and its kin."""
+        if self._are_there:
+            return
+        catalog = self.session.catalog
+        for path, schema in SCHEMAS.items():
+            try:
+                table = yield from catalog.get_table(path)
+            except NodeNotFound:
+                with suppress(NodeExists):  # made by somebody else, this moment
+                    yield from catalog.create_table(path, schema, attributes=ATTRIBUTES[path])
+                table = yield from catalog.get_table(path)
+            if not table.is_mounted:
+                yield from catalog.mount_table(path)
+        self._are_there = True
+
+    # Reading
+
+    def find(self, load: LoadId) -> Protocol[LoadRecord | None]:
+        """What is remembered of a load."""
+        rows = yield from self._lookup(LOADS, {"load": load})
+        return _record(rows) if rows is not None else None
+
+    def version_of(
+        self, application: str, transaction: TransactionBuffer | None = None
+    ) -> Protocol[RecordedVersion | None]:
+        """The last version that an application's loads recorded: as a transaction sees it, or by
+        now."""
+        at = SYNC_LAST_COMMITTED if transaction is None else transaction.read_timestamp()
+        key = {"application": application}
+        try:
+            rows = yield from self._read(
+                lambda: self.session.lookup_versions(APPLICATIONS, [key], timestamp=at)
+            )
+        except NodeNotFound:
+            return None
+        if not rows or _is_deleted(rows[0]):
+            return None
+        version, query = (rows[0].values[name] for name in ("version", "query"))
+        return RecordedVersion(version[0].value, query[0].value, rows[0].write_timestamps[0])
+
+    def published_at(self, load: LoadId) -> Protocol[Timestamp]:
+        """When a load in the state `published` was: its record was written by that commit. One
+        that is `finished` by now says so itself."""
+        (row,) = yield from self.session.lookup_versions(LOADS, [{"load": load}])
+        if row.values["state"][0].value == "finished":
+            return Timestamp(row.values["commit_timestamp"][0].value)
+        return row.write_timestamps[0]
+
+    def find_published(self, load: LoadId) -> Protocol[Published | None]:
+        """With what a load was published, if it was."""
+        record = yield from self.find(load)
+        if record is None or record.state not in ("published", "finished"):
+            return None
+        timestamp = record.commit_timestamp or (yield from self.published_at(load))
+        return Published(timestamp, record.row_count or 0, record.deleted_count or 0)
+
+    def list_loads(self, since: LoadId = NO_LOAD) -> Protocol[list[LoadRecord]]:
+        """All that are remembered, oldest first, from one on."""
+        rows = yield from self._rows(LOADS, [since])
+        return [_record(row) for row in rows]
+
+    def list_recoveries(self) -> Protocol[list[LoadRecovery]]:
+        rows = yield from self._rows(RECOVERIES)
+        return [
+            LoadRecovery(**{**row, "tables": tuple(row["tables"] or ())})  # columns are its fields
+            for row in rows
+        ]
+
+    def _rows(
+        self, path: str, lower: Sequence[Any] | None = None
+    ) -> Protocol[list[dict[str, Any]]]:
+        try:
+            rows = yield from self._read(lambda: self.session.select(path, lower))
+        except NodeNotFound:  # there never was a load
+            return []
+        return list(rows)
+
+    def _lookup(self, path: str, key: Mapping[str, Any]) -> Protocol[dict[str, Any] | None]:
+        try:
+            rows = yield from self._read(lambda: self.session.lookup_rows(path, [key]))
+        except NodeNotFound:
+            return None
+        return rows[0] if rows else None
+
+    def _read(self, read: Callable[[], Protocol[Result]]) -> Protocol[Result]:
+        """Whoever made a table may have died before it was mounted: that is made good now."""
+        try:
+            return (yield from read())
+        except TableNotMounted:
+            self._are_there = False
+            yield from self.ensure()
+            return (yield from read())
+
+    # Changing
+
+    def add(self, load: LoadId, fields: Mapping[str, Any]) -> Protocol[None]:
+        """The first record of a load, as soon as it is open."""
+        row = {"load": load, "state": "running", **fields}
+        yield from self.session.write_rows(LOADS, [row], False, "sync")
+
+    def move(
+        self,
+        load: LoadId,
+        allowed: Iterable[LoadPhase],
+        state: LoadPhase,
+        fields: Mapping[str, Any],
+        recovery: Mapping[str, Any] | None = None,
+    ) -> Protocol[LoadPhase | None]:
+        """Change a load's state, if it is in one of those allowed; with a record of its recovery,
+        if it is one. → the state before, None if it was not changed. Raises Unavailable and its
+        kin."""
+        patience = self._context.patience()
+        while True:
+            try:
+                return (yield from self._try_move(load, allowed, state, recovery, fields))
+            except (TransactionAborted, SnapshotTooOld, Unavailable) as error:
+                yield from wait_or_raise(patience, error)
+
+    def _try_move(
+        self,
+        load: LoadId,
+        allowed: Iterable[LoadPhase],
+        state: LoadPhase,
+        recovery: Mapping[str, Any] | None,
+        fields: Mapping[str, Any],
+    ) -> Protocol[LoadPhase | None]:
+        session = self.session
+        transaction = yield from session.begin()
+        before = yield from self.state_in(transaction, load)
+        if before is None or before not in allowed:
+            return None
+        row = {"load": load, "state": state, **fields}
+        yield from session.insert_rows(transaction, LOADS, [row], update=True)
+        if recovery is not None:
+            audit = {"load": load, "state_before": before, **recovery}
+            yield from session.insert_rows(transaction, RECOVERIES, [audit])
+        yield from session.commit(transaction)
+        return before
+
+    def state_in(self, transaction: TransactionBuffer, load: LoadId) -> Protocol[LoadPhase | None]:
+        """As a transaction sees it."""
+        at = transaction.read_timestamp()
+        rows = yield from self.session.lookup_rows(LOADS, [{"load": load}], timestamp=at)
+        return rows[0]["state"] if rows else None
+
+
+def _is_deleted(row: VersionedRow) -> bool:
+    """Somebody wants an application to begin anew. What it was may be there still."""
+    return max(row.delete_timestamps, default=0) > max(row.write_timestamps, default=-1)
+
+
+def _record(row: Mapping[str, Any]) -> LoadRecord:
+    names = LoadRecord.__struct_fields__
+    fields = {name: row[name] for name in names}
+    return LoadRecord(**{**fields, "tables": tuple(row["tables"] or ())})

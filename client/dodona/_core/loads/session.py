@@ -1,0 +1,393 @@
+"""Every operation on bulk loads, as a protocol. Pure.
+
+Owns: the order of things in a load's life: the cells take its batches, and then it has a record,
+before a task runs (a record whose load is open nowhere is a dead one's); what was published is
+cleared up at once, or by whoever comes next. Nothing here is remembered between calls.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from msgspec.structs import replace
+
+from dodona._core import bulk
+from dodona._core.arguments import INTEGER_MAX, check_number, check_path, check_text
+from dodona._core.committing import check_mode
+from dodona._core.context import Context
+from dodona._core.loads import cells
+from dodona._core.loads.publishing import Publisher
+from dodona._core.loads.records import (
+    UNFINISHED,
+    LoadPhase,
+    LoadRecord,
+    LoadRecovery,
+    Records,
+)
+from dodona._core.loads.ticket import (
+    KINDS,
+    LEASE_MS,
+    LEASE_MS_MAX,
+    LoadTable,
+    LoadTicket,
+    Published,
+)
+from dodona._core.reading import range_of
+from dodona._core.routing import is_soon_served
+from dodona._core.senders import StagedBatch
+from dodona._core.steps import Protocol
+from dodona._core.transaction import check_modes
+from dodona.errors import (
+    DodonaError,
+    InvalidRequest,
+    LoadEnded,
+    TableNotMounted,
+)
+from dodona.types import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    NO_LOAD,
+    TIMESTAMP_COUNTER_BITS,
+    Atomicity,
+    Durability,
+    Key,
+    LoadId,
+    LoadMode,
+    Timestamp,
+    timestamp_from_unix_us,
+)
+
+if TYPE_CHECKING:
+    from dodona._core.session import Session
+
+HEALED_AGE_S_MAX: Final = 24 * 3600
+"""A new load clears up behind those that began no longer ago; older ones wait to be asked for."""
+TABLES_MAX: Final = 100
+"""Of one load."""
+VERSION_MAX: Final = INTEGER_MAX >> 1
+REASON_LENGTH_MAX: Final = 10_000
+ENDS: Final = 2
+
+Range = tuple[Sequence[Any] | None, Sequence[Any] | None]
+"""Leading key values, or None for no end: lower ≤ key < upper."""
+
+
+class LoadSession:
+    """See the module."""
+
+    def __init__(self, session: "Session", context: Context) -> None:
+        self._context = context
+        self._records = Records(session, context)
+
+    # ---- one load
+
+    def begin(
+        self,
+        paths: Sequence[str],
+        *,
+        atomicity: Atomicity = "full",
+        mode: LoadMode = "upsert",
+        overwrites: bool = False,
+        start_timestamp: Timestamp | None = None,
+        erased: Mapping[str, Range] | None = None,
+        application: str | None = None,
+        version: int | None = None,
+        lease_ms: int = LEASE_MS,
+        owner: str = "",
+    ) -> Protocol[LoadTicket]:
+        """Raises InvalidRequest, TableNotFound, TableNotMounted, Overloaded, Unavailable."""
+        self._check(paths, mode, application, version, lease_ms)
+        erased = _checked_ranges(paths, erased)
+        if erased and mode != "upsert":
+            text = f"ranges are erased for whole rows to come there: by 'upsert', not {mode!r}"
+            raise InvalidRequest(text)
+        if atomicity == "none":
+            _check_without_atomicity(mode, overwrites, start_timestamp, erased, application)
+        tables = []
+        for path in paths:
+            table = yield from self._table(path, atomicity, erased.get(path))
+            tables.append(table)
+        load = LoadId((yield from self._context.generate_timestamp()))
+        stamp = Timestamp(load)
+        if atomicity == "none":
+            stamp = timestamp_from_unix_us(self._context.unix_us())
+        elif start_timestamp is not None:
+            check_number(start_timestamp, "start_timestamp", MIN_TIMESTAMP, load)
+            stamp = start_timestamp
+        ticket = LoadTicket(
+            load, atomicity, mode, stamp, overwrites, lease_ms, tuple(tables), application, version
+        )
+        if atomicity == "none":
+            try:
+                yield from cells.open_everywhere(self._context, ticket)
+            except DodonaError:
+                yield from cells.close_everywhere(self._context, load)
+                raise
+            return ticket
+        return (yield from self._begin_atomic(ticket, owner))
+
+    def _begin_atomic(self, ticket: LoadTicket, owner: str) -> Protocol[LoadTicket]:
+        context, records = self._context, self._records
+        yield from records.ensure()
+        yield from self._heal(ticket.load, owner)
+        if ticket.application is not None:
+            known = yield from records.version_of(ticket.application)
+            if known is not None and known.query is None and known.version >= (ticket.version or 0):
+                return replace(ticket, recorded_at=known.timestamp)
+        try:
+            yield from cells.open_everywhere(context, ticket)
+            yield from records.add(ticket.load, _fields(ticket, owner))
+        except DodonaError:
+            yield from cells.close_everywhere(context, ticket.load)
+            raise
+        return ticket
+
+    def stage(
+        self,
+        ticket: LoadTicket,
+        path: str,
+        data: Any,
+        partition: int = 0,
+        attempt: int = 0,
+        durability: Durability = "sync",
+    ) -> Protocol[list[StagedBatch]]:
+        """Bring rows to an atomic load. → what `publish` is to be given."""
+        check_modes(ticket.atomicity, durability)
+        self._check_table(ticket, path)
+        kind = KINDS[ticket.mode]
+        staged = yield from bulk.stage_arrow(
+            self._context, path, data, ticket.load, kind, partition, attempt
+        )
+        return staged
+
+    def write(
+        self, ticket: LoadTicket, path: str, data: Any, durability: Durability
+    ) -> Protocol[int]:
+        """Write rows of a load without atomicity. → how many."""
+        self._check_table(ticket, path)
+        return (
+            yield from bulk.write_arrow(
+                self._context,
+                path,
+                data,
+                durability,
+                ticket.stamp,
+                ticket.load,
+                KINDS[ticket.mode],
+            )
+        )
+
+    def publish(self, ticket: LoadTicket, staged: Iterable[StagedBatch]) -> Protocol[Published]:
+        """Make all of this visible. Raises DuplicateKey, RowNotFound, TransactionConflict and its
+        kinds, LoadEnded: the load can then be aborted, and nothing of it is seen. After
+        CommitOutcomeUnknown it can be published again, or aborted, and both tell what happened."""
+        if ticket.is_recorded:
+            return Published(ticket.recorded_at, 0, is_skipped=True)
+        publisher = Publisher(self._context, self._records, ticket, staged)
+        published = yield from publisher.publish()
+        if published.is_skipped:
+            reason = "its application's version was published by another load"
+            yield from self._give_up(ticket.load, reason)
+        else:
+            yield from self._finish(ticket.load, published.timestamp)
+        return published
+
+    def abort(self, ticket: LoadTicket, reason: str) -> Protocol[Published | None]:
+        """Give the load up, unless it was published: → with what it was, then."""
+        if ticket.atomicity == "none":
+            yield from cells.close_everywhere(self._context, ticket.load)
+            return None
+        if ticket.is_recorded:
+            return None
+        return (yield from self.abort_load(ticket.load, reason))
+
+    def abort_load(self, load: LoadId, reason: str) -> Protocol[Published | None]:
+        """As `abort`, for whoever only knows what it is called. Raises LoadEnded if nothing is
+        known of it."""
+        check_number(load, "load", MIN_TIMESTAMP, MAX_TIMESTAMP)
+        record = yield from self._records.find(load)
+        if record is not None:
+            yield from self._give_up(load, reason)
+            published = yield from self._records.find_published(load)
+            if published is not None:
+                yield from self._finish(load, published.timestamp)
+            return published
+        is_alive = yield from cells.is_alive(self._context, load)
+        yield from cells.close_everywhere(self._context, load)
+        if is_alive is False:
+            raise LoadEnded("no load of this id is open or recorded", load=load)
+        return None
+
+    def finish(self, ticket: LoadTicket) -> Protocol[None]:
+        """All rows of a load without atomicity are written: take no more."""
+        return cells.close_everywhere(self._context, ticket.load)
+
+    # ---- all loads
+
+    def find(self, load: LoadId) -> Protocol[LoadRecord | None]:
+        """What is remembered of a load."""
+        return self._records.find(load)
+
+    def list_loads(self) -> Protocol[list[LoadRecord]]:
+        """All that are remembered, oldest first."""
+        return self._records.list_loads()
+
+    def list_recoveries(self) -> Protocol[list[LoadRecovery]]:
+        """What was made of loads whose owners died, oldest first."""
+        return self._records.list_recoveries()
+
+    def recover(self, owner: str = "", since: LoadId = NO_LOAD) -> Protocol[list[LoadRecovery]]:
+        """Clear up behind those who died: loads that are open in no cell any more, and have no
+        end. → what was recovered."""
+        recovered: dict[LoadId, None] = {}
+        found = yield from self._records.list_loads(since)
+        for record in [it for it in found if it.state in UNFINISHED]:
+            if (yield from self._recover(record, owner)):
+                recovered[record.load] = None
+        if not recovered:
+            return []
+        recoveries = yield from self._records.list_recoveries()
+        return [it for it in recoveries if it.load in recovered]
+
+    # ---- clearing up
+
+    def _heal(self, load: LoadId, owner: str) -> Protocol[None]:
+        """Before a load begins. What does not succeed now is tried by the next."""
+        since = LoadId(max(load - (HEALED_AGE_S_MAX << TIMESTAMP_COUNTER_BITS), 0))
+        try:
+            yield from self.recover(owner, since)
+        except DodonaError:
+            return
+
+    def _recover(self, record: LoadRecord, owner: str) -> Protocol[bool]:
+        """→ whether its end is this one's doing."""
+        if (yield from cells.is_alive(self._context, record.load)) is not False:
+            return False
+        audit: dict[str, Any] = {"owner": owner, "tables": list(record.tables)}
+        if record.state != "published":
+            reason = "its lease expired before it was published"
+            audit.update(outcome="rolled_back", reason=reason)
+            before = yield from self._records.move(
+                record.load, ("running", "publishing"), "aborted", {"reason": reason}, audit
+            )
+            if before is not None:
+                return True
+        reason = "it was published, and its owner did not come back"
+        audit.update(outcome="rolled_forward", reason=reason)
+        timestamp = yield from self._records.published_at(record.load)
+        before = yield from self._records.move(
+            record.load, ("published",), "finished", {"commit_timestamp": timestamp}, audit
+        )
+        return before is not None
+
+    def _finish(self, load: LoadId, timestamp: Timestamp) -> Protocol[None]:
+        """It is published, and that stands. What can't be cleared up now is cleared up later."""
+        with suppress(DodonaError):
+            fields = {"commit_timestamp": timestamp}
+            yield from self._records.move(load, ("published",), "finished", fields)
+        yield from cells.close_everywhere(self._context, load)
+
+    def _give_up(self, load: LoadId, reason: str) -> Protocol[None]:
+        """Unless it was published. The record comes first: what is closed before it could not be
+        published any more, and nobody would know why."""
+        states: tuple[LoadPhase, ...] = ("running", "publishing")
+        fields = {"reason": _recordable(reason)}
+        yield from self._records.move(load, states, "aborted", fields)
+        yield from cells.close_everywhere(self._context, load)
+
+    # ---- checks
+
+    def _check(
+        self,
+        paths: Any,
+        mode: str,
+        application: str | None,
+        version: int | None,
+        lease_ms: int,
+    ) -> None:
+        is_list = isinstance(paths, Sequence) and not isinstance(paths, str | bytes)
+        if not is_list or not 0 < len(paths) <= TABLES_MAX:
+            raise InvalidRequest(f"a load has a list of 1 to {TABLES_MAX} tables, not {paths!r}")
+        for path in paths:
+            check_path(path)
+        if len(set(paths)) != len(paths):
+            raise InvalidRequest("a load names a table twice", tables=list(paths))
+        if mode not in get_args(LoadMode):
+            raise InvalidRequest(f"mode is one of {get_args(LoadMode)}, not {mode!r}")
+        if (application is None) != (version is None):
+            raise InvalidRequest("application and version are given together, or neither is")
+        if application is not None and version is not None:
+            check_text(application, "application")
+            check_number(version, "version", 0, VERSION_MAX)
+        check_number(lease_ms, "lease_ms", 1, LEASE_MS_MAX)
+
+    def _table(self, path: str, atomicity: Atomicity, erased: Range | None) -> Protocol[LoadTable]:
+        route = yield from self._context.fresh_route(path)
+        check_mode(route, atomicity)
+        for tablet in route.tablets:
+            if not is_soon_served(tablet, is_write=True):
+                text = f"table {path} is not mounted: mount it, then write"
+                raise TableNotMounted(text, table=path, tablet=tablet.tablet, state=tablet.state)
+        ranges: tuple[tuple[Key, Key], ...] = ()
+        if erased is not None:
+            ranges = (range_of(route.schema, *erased),)
+        tablets = tuple([tablet.tablet for tablet in route.tablets])
+        return LoadTable(path, tuple(route.schema.columns), tablets, ranges)
+
+    def _check_table(self, ticket: LoadTicket, path: str) -> None:
+        """What this process knows of the table from before the load is forgotten."""
+        table, known = ticket.table(path), self._context.routing.find(path)
+        if table is None:
+            raise InvalidRequest("the load was begun for other tables", table=path)
+        if ticket.is_recorded:
+            text = "the load's version was published before: there is nothing to write"
+            raise LoadEnded(text, load=ticket.load)
+        if known is None:
+            return
+        tablets = tuple([tablet.tablet for tablet in known.tablets])
+        columns = tuple(known.schema.columns)
+        if (tablets, columns, known.atomicity) != (table.tablets, table.columns, ticket.atomicity):
+            known.is_stale = True
+
+
+def _checked_ranges(paths: Sequence[str], erased: Any) -> Mapping[str, Range]:
+    """Raises InvalidRequest."""
+    if erased is None:
+        return {}
+    if not isinstance(erased, Mapping) or not all(
+        isinstance(it, Sequence) and not isinstance(it, str | bytes) and len(it) == ENDS
+        for it in erased.values()
+    ):
+        raise InvalidRequest("erased ranges are given by path, each as (lower, upper)")
+    for path in erased:
+        if path not in paths:
+            text = "a range is erased of a table that the load is not for"
+            raise InvalidRequest(text, table=path)
+    return erased
+
+
+def _check_without_atomicity(mode: LoadMode, *others: Any) -> None:
+    if mode not in ("upsert", "delete") or any(others):
+        raise InvalidRequest(
+            "a load without atomicity writes whole rows or deletes them, whatever is there: it has "
+            "no conflicts, erases no ranges, and records no version"
+        )
+
+
+def _recordable(reason: str) -> str:
+    """Whatever an error says, of any length and with parts that are no Unicode: for the want of a
+    reason no load stays open."""
+    if not isinstance(reason, str):
+        raise InvalidRequest(f"reason is a str, not {type(reason).__name__}")
+    return reason[:REASON_LENGTH_MAX].encode(errors="backslashreplace").decode()
+
+
+def _fields(ticket: LoadTicket, owner: str) -> dict[str, Any]:
+    return {
+        "tables": [table.path for table in ticket.tables],
+        "mode": ticket.mode,
+        "owner": owner,
+        "lease_ms": ticket.lease_ms,
+        "application": ticket.application,
+        "version": ticket.version,
+    }

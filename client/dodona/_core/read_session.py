@@ -1,0 +1,177 @@
+"""The reads of one session. Pure.
+
+Owns: the names of these protocols, which `Session` has, and when a scan takes a snapshot of its
+own. How rows are asked for is in the module of each kind of read.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from dodona._core import reading
+from dodona._core.arguments import Row, check_flag, repeatable
+from dodona._core.buffer import TableBuffer
+from dodona._core.context import Context
+from dodona._core.holding import LEASE_MS, Hold, begin_hold, end_hold
+from dodona._core.pages import Pages
+from dodona._core.reading import ReadAt
+from dodona._core.rows import Rows
+from dodona._core.splitting import split
+from dodona._core.sql import query
+from dodona._core.steps import Protocol
+from dodona._core.transaction import TransactionBuffer
+from dodona._core.versions import VersionedRow, lookup_versions
+from dodona.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, ReaderId, Timestamp
+
+Found = TypeVar("Found")
+
+
+class ReadSession:
+    """The part of a session that reads rows."""
+
+    _context: Context
+
+    def lookup_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        transaction: TransactionBuffer | None = None,
+    ) -> Protocol[list[dict[str, Any]]]:
+        """Missing rows are left out, or None with `keep_missing`. Here and below, a transaction
+        that reads its own writes sees them too."""
+        check_flag(keep_missing, "keep_missing")
+        timestamp = reading.check_timestamp(timestamp)
+        retention = reading.check_retention(retention_timestamp, timestamp)
+        at = ReadAt(timestamp, retention, _own_writes(transaction, path))
+        given, context = repeatable(keys), self._context
+        lookup = partial(reading.lookup, context, path, given, columns, at)
+        rows = yield from context.unless_stale(path, lookup)
+        return _found(rows, keep_missing)
+
+    def lookup_versions(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+    ) -> Protocol[list[VersionedRow]]:
+        """All versions up to a timestamp. Missing rows as in `lookup_rows`."""
+        check_flag(keep_missing, "keep_missing")
+        at = reading.check_timestamp(timestamp)
+        given, context = repeatable(keys), self._context
+        lookup = partial(lookup_versions, context, path, given, columns, at)
+        rows = yield from context.unless_stale(path, lookup)
+        return _found(rows, keep_missing)
+
+    def select(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        transaction: TransactionBuffer | None = None,
+    ) -> Protocol[Rows]:
+        """The rows of lower ≤ key < upper, in key order."""
+        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
+        select = partial(reading.select, self._context, path, lower, upper, columns, at)
+        return (yield from self._context.unless_stale(path, select))
+
+    def read_arrow(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        transaction: TransactionBuffer | None = None,
+    ) -> Protocol[Any]:
+        """As `select`, as a `pyarrow.Table` that never was Python rows here."""
+        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
+        read = partial(reading.read_arrow, self._context, path, lower, upper, columns, at)
+        return (yield from self._context.unless_stale(path, read))
+
+    def hold_snapshot(
+        self,
+        paths: Iterable[str],
+        timestamp: Timestamp | None = None,
+        lease_ms: int = LEASE_MS,
+        reader: ReaderId | None = None,
+    ) -> Protocol[Hold]:
+        """Keep what these tables show at a timestamp, a fresh one for None."""
+        return begin_hold(self._context, paths, timestamp, lease_ms, reader)
+
+    def split(
+        self,
+        path: str,
+        rows_per_part: int,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+    ) -> Protocol[list[tuple[Any, ...]]]:
+        """Where to cut a scan into parts. See `splitting`."""
+        cut = partial(split, self._context, path, rows_per_part, lower, upper)
+        return self._context.unless_stale(path, cut)
+
+    def check_hold(self, hold: Hold) -> None:
+        """Raises SnapshotTooOld, InvalidRequest."""
+        hold.check(self._context.instant_us())
+
+    def release_hold(self, hold: Hold) -> Protocol[None]:
+        """Repeating it is harmless."""
+        return end_hold(hold)
+
+    def read_pages(
+        self,
+        hold: Hold,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Pages:
+        """What a held snapshot has of a table, to be asked for page by page."""
+        return Pages(self._context, hold, path, lower, upper, columns)
+
+    def prepare_query(self, sql: str, timestamp: Timestamp) -> Protocol[query.Query]:
+        """The first of the movements that `query.Query` describes."""
+        return query.prepare(self._context, sql, timestamp)
+
+    def fetch_query(
+        self, prepared: query.Query, transaction: TransactionBuffer | None
+    ) -> Protocol[None]:
+        """The third. It reads as `transaction` does, if it is in one."""
+        return prepared.fetch(partial(self.read_arrow, transaction=transaction))
+
+    def _scan_at(
+        self,
+        path: str,
+        timestamp: Timestamp,
+        retention: Timestamp,
+        transaction: TransactionBuffer | None,
+    ) -> Protocol[ReadAt]:
+        """A scan takes many requests, which must see one state. Non-atomic tables have no such
+        state, and their stamps may be ahead of the oracle: there the newest is read."""
+        timestamp = reading.check_timestamp(timestamp)
+        retention = reading.check_retention(retention, timestamp)
+        if timestamp == SYNC_LAST_COMMITTED:
+            route = yield from self._context.route(path)
+            if route.atomicity == "full":
+                timestamp = yield from self._context.generate_timestamp()
+                reading.check_retention(retention, timestamp)
+        return ReadAt(timestamp, retention, _own_writes(transaction, path))
+
+
+def _own_writes(transaction: TransactionBuffer | None, path: str) -> TableBuffer | None:
+    return None if transaction is None else transaction.own_writes(path)
+
+
+def _found(rows: list[Found | None], keep_missing: bool) -> list[Found]:
+    if keep_missing:
+        return cast("list[Found]", rows)  # the caller asked for None among them
+    return [row for row in rows if row is not None]

@@ -1,0 +1,190 @@
+"""Bulk loads in the asyncio API.
+
+Owns: the public names and arguments of `AsyncLoads` and `AsyncLoad`; `dodona.loads` is their twin,
+name by name, and says what each method does.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from dodona._core import steps
+from dodona._core.loads.leases import Lease
+from dodona._core.loads.records import LoadRecord, LoadRecovery
+from dodona._core.loads.session import Range
+from dodona._core.loads.ticket import LEASE_MS, LoadTicket, Published
+from dodona._core.senders import StagedBatch
+from dodona._core.session import Session
+from dodona._io.aio_pinger import AsyncPinger
+from dodona.errors import CommitOutcomeUnknown, DodonaError
+from dodona.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
+
+Result = TypeVar("Result")
+
+
+class AsyncRun(Protocol):
+    """What a client runs its protocols with."""
+
+    async def __call__(self, protocol: steps.Protocol[Result], /) -> Result: ...
+
+
+class AsyncLoads:
+    """As `dodona.Loads`."""
+
+    def __init__(self, run: AsyncRun, session: Session, keeper: AsyncPinger[Lease]) -> None:
+        self._run = run
+        self._session = session
+        self._keeper = keeper
+
+    async def begin(
+        self,
+        paths: Sequence[str],
+        *,
+        atomicity: Atomicity = "full",
+        mode: LoadMode = "upsert",
+        overwrites: bool = False,
+        start_timestamp: Timestamp | None = None,
+        erased: Mapping[str, Range] | None = None,
+        application: str | None = None,
+        version: int | None = None,
+        lease_ms: int = LEASE_MS,
+        owner: str = "",
+    ) -> "AsyncLoad":
+        """As `dodona.Loads.begin`."""
+        begin = self._session.loads.begin
+        ticket = await self._run(
+            begin(
+                paths,
+                atomicity=atomicity,
+                mode=mode,
+                overwrites=overwrites,
+                start_timestamp=start_timestamp,
+                erased=erased,
+                application=application,
+                version=version,
+                lease_ms=lease_ms,
+                owner=owner,
+            )
+        )
+        return self.join(ticket)
+
+    def join(self, ticket: LoadTicket) -> "AsyncLoad":
+        """As `dodona.Loads.join`."""
+        lease = Lease(ticket)
+        if not ticket.is_recorded:
+            self._keeper.watch(lease)
+        return AsyncLoad(self._run, self._session, lease)
+
+    async def find(self, load: LoadId) -> LoadRecord | None:
+        """As `dodona.Loads.find`."""
+        return await self._run(self._session.loads.find(load))
+
+    async def list_loads(self) -> list[LoadRecord]:
+        """As `dodona.Loads.list_loads`."""
+        return await self._run(self._session.loads.list_loads())
+
+    async def list_recoveries(self) -> list[LoadRecovery]:
+        """As `dodona.Loads.list_recoveries`."""
+        return await self._run(self._session.loads.list_recoveries())
+
+    async def recover(self, owner: str = "") -> list[LoadRecovery]:
+        """As `dodona.Loads.recover`."""
+        return await self._run(self._session.loads.recover(owner))
+
+    async def abort(self, load: LoadId, reason: str = "it was aborted") -> Published | None:
+        """As `dodona.Loads.abort`."""
+        return await self._run(self._session.loads.abort_load(load, reason))
+
+
+class AsyncLoad:
+    """As `dodona.Load`."""
+
+    def __init__(self, run: AsyncRun, session: Session, lease: Lease) -> None:
+        self._run = run
+        self._session = session
+        self._lease = lease
+        self._staged: list[StagedBatch] = []
+        self._is_over = False
+
+    @property
+    def ticket(self) -> LoadTicket:
+        """As `dodona.Load.ticket`."""
+        return self._lease.ticket
+
+    @property
+    def id(self) -> LoadId:
+        """As `dodona.Load.id`."""
+        return self.ticket.load
+
+    @property
+    def is_recorded(self) -> bool:
+        """As `dodona.Load.is_recorded`."""
+        return self.ticket.is_recorded
+
+    def __repr__(self) -> str:
+        return f"<dodona.aio.AsyncLoad {self.id}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._is_over:
+            return
+        if error is not None:
+            with suppress(DodonaError):  # what went wrong before is what there is to say
+                await self.abort(f"{type(error).__name__}: {error}")
+            return
+        try:
+            await self.publish()
+        except DodonaError as refused:
+            if not isinstance(refused, CommitOutcomeUnknown):
+                with suppress(DodonaError):
+                    await self.abort(refused.message)
+            raise
+
+    async def write(
+        self,
+        path: str,
+        data: Any,
+        partition: int = 0,
+        attempt: int = 0,
+        durability: Durability = "sync",
+    ) -> list[StagedBatch]:
+        """As `dodona.Load.write`."""
+        loads, ticket = self._session.loads, self.ticket
+        if ticket.atomicity == "none":
+            await self._run(loads.write(ticket, path, data, durability))
+            return []
+        stage = loads.stage(ticket, path, data, partition, attempt, durability)
+        staged = await self._run(stage)
+        self._staged += staged
+        return staged
+
+    async def publish(self, staged: Iterable[StagedBatch] | None = None) -> Published:
+        """As `dodona.Load.publish`."""
+        loads, ticket = self._session.loads, self.ticket
+        if ticket.atomicity == "none":
+            await self._run(loads.finish(ticket))
+            self._end()
+            return Published(ticket.stamp, 0)
+        chosen = self._staged if staged is None else staged
+        published = await self._run(loads.publish(ticket, chosen))
+        self._end()
+        return published
+
+    async def abort(self, reason: str = "it was aborted") -> Published | None:
+        """As `dodona.Load.abort`."""
+        published = await self._run(self._session.loads.abort(self.ticket, reason))
+        self._end()
+        return published
+
+    def _end(self) -> None:
+        """Nothing more is to be done for it."""
+        self._is_over = True
+        self._lease.is_open = False
