@@ -295,6 +295,23 @@ class Cluster:
                     found.append(f"{node.name}: {locked_count} rows are locked")
         return found
 
+    def loads_left(self) -> list[str]:
+        """Bulk loads that are open in a cell."""
+        return [
+            f"{node.name}: load {load} is open"
+            for node in self.nodes
+            for load in (node.core.cell.loads.open if node.is_up else ())
+        ]
+
+    def stray_files(self) -> list[str]:
+        """Files of chunks that nobody has any part of."""
+        return [
+            f"{node.name}: chunk {number} is nobody's"
+            for node in self.nodes
+            for number in node.disk.files
+            if number not in node.core.cell.chunks
+        ]
+
     def strays(self) -> list[str]:
         """Tablets that a cell keeps though no table has them, or takes their rows over."""
         tablets = [it for table in self.master.stored().tables for it in table.tablets]

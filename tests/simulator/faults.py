@@ -106,5 +106,8 @@ class Options:
     faults: tuple[Fault, ...]
     client_skew_us_max: int = field(metadata={"calm": 0})
     """How far the clients' wall clocks are off, either way. Above a minute some are refused."""
+    is_followed: bool = False
+    """Whether somebody reads all changes meanwhile. No seed has it so: it is for runs that ask for
+    it."""
     mischief_rate: float = 0.0
     """How many of the points at which cores may misbehave are active, from 0 to 1."""

@@ -11,7 +11,12 @@ from dodona._core.mischief import Point
 from simulator.world import World
 
 FIRING_RATES: Final = (0.02, 0.1, 0.5)
-COSTLY: Final = {Point.ROTATE_EARLY: 0.1, Point.COMPACT_EARLY: 0.1, Point.CHECKPOINT_EARLY: 0.1}
+COSTLY: Final = {
+    Point.ROTATE_EARLY: 0.1,
+    Point.COMPACT_EARLY: 0.1,
+    Point.CHECKPOINT_EARLY: 0.1,
+    Point.EXPIRE_LOAD_EARLY: 0.1,
+}
 """Points that are asked at every tick and lead to long work: so much of the rate they get."""
 
 

@@ -27,6 +27,7 @@ from simulator.cluster import Cluster
 from simulator.drawing import draw_options
 from simulator.driver import ClientProcess, Task
 from simulator.faults import Options
+from simulator.feed import Follower
 from simulator.host import CoreStopped
 from simulator.mischief import Imp
 from simulator.servers import CoreFactory
@@ -40,6 +41,8 @@ SESSIONS_END_US_MAX: Final = 60 * SECOND_US
 RESOLVE_US_MAX: Final = 10 * SECOND_US
 """How long after the last session's end a cell may still hold a transaction or a lock."""
 OUTCOMES_ASKED_MAX: Final = 30
+LOADS_END_US_MAX: Final = 10 * SECOND_US
+"""How long a bulk load may be open without its owner: its lease, and a little."""
 DROP_US_MAX: Final = 5 * SECOND_US
 """How long a cell may keep a tablet that nobody needs."""
 TOUCH_US_MAX: Final = 30 * SECOND_US
@@ -136,6 +139,7 @@ class Simulation:
         )
         self.workload = WORKLOADS[name](self.world.stream("workload"))
         self._random = self.world.stream("sessions")
+        self._follower = Follower(self.workload.tables if self.options.is_followed else ())
         self._tasks: list[Task] = []
         self._session_count = 0
         self._killed_count = 0
@@ -162,10 +166,12 @@ class Simulation:
             self.history.crashes = self.cluster.node_crashes()
             paths = {table.path for table in self.workload.tables}
             dump = [version for version in self.cluster.dump() if version.row.table in paths]
+            self.workload.resolve(self.history)
             violations += check(self.history, dump)
             violations += check_outcomes(self._answers, self.history, dump)
             violations += self.cluster.disagreements()
             violations += self.workload.check(self.history)
+            violations += self._follower.check(dump if self.options.is_followed else ())
         violations += self.workload.violations
         self._report()
         return self.result
@@ -180,10 +186,17 @@ class Simulation:
         if self.options.remount_us_mean:
             client, db = self._recorder(0)
             self._tasks.append(Task(client, self._operate(db)))
+        if self.options.is_followed:
+            client = self.cluster.clients[0]
+            session = self._new_session(client)
+            self._tasks.append(
+                Task(client, self._follower.follow(session, lambda: self._is_ending))
+            )
         self.world.run_until(self.world.now_us + self._faults_end_us)
         self._is_ending = True
         self.cluster.heal()
         self.mischief.calm()
+        self._demand(LOADS_END_US_MAX, self.cluster.loads_left)
         storm_over_us = self.cluster.network.empty_at_us
         self._demand(SESSIONS_END_US_MAX, self._unfinished_sessions)
         self._demand(RESOLVE_US_MAX, self.cluster.unresolved)
@@ -192,6 +205,7 @@ class Simulation:
         self._run_until_done(self._touch_all(), TOUCH_US_MAX, "writing to every tablet")
         self._demand(RESOLVE_US_MAX, self.cluster.unresolved)
         self._demand(DROP_US_MAX, self.cluster.strays)
+        self._demand(DROP_US_MAX, self.cluster.stray_files)
         self.world.run_until(self.world.now_us + SECOND_US)  # the last appends become durable
         before = sorted(self.cluster.dump(), key=_version_order)
         kept = self.cluster.kept()
@@ -202,6 +216,8 @@ class Simulation:
             self.result.violations.append(Violation("DURABILITY", text))
         self._demand(RESTART_US_MAX, self.cluster.starting)
         self._run_until_done(self._audit(), TOUCH_US_MAX, "the last audit")
+        catch_up = partial(self._follower.catch_up, self._new_session(self.cluster.clients[0]))
+        self._run_until_done(_until_it_works(catch_up), TOUCH_US_MAX, "the end of the feed")
         self._run_until_done(self._ask_outcomes(), TOUCH_US_MAX, "asking for outcomes")
         if sorted(self.cluster.dump(), key=_version_order) != before:
             text = "what the nodes recovered is not what they held"
@@ -374,7 +390,7 @@ class Simulation:
 
     def _audit(self) -> Protocol[None]:
         _, db = self._recorder(0)
-        yield from _until_it_works(lambda: self.workload.audit(db))
+        yield from _until_it_works(lambda: self.workload.conclude(db))
 
     def _ask_outcomes(self) -> Protocol[None]:
         """A stranger is told what became of transactions, after a restart of all cells."""
@@ -439,6 +455,7 @@ class Simulation:
             "unsure": statuses.count("info") + statuses.count("open"),
             "snapshots": self.workload.snapshot_count,
             "blind": sum(t.is_blind and t.status == "ok" for t in self.history.transactions),
+            "pages of changes": self._follower.page_count,
             **self.workload.counts,
         }
         result.fault_counts = self.cluster.fault_counts

@@ -82,7 +82,18 @@ class _Attributor:
                 missing.append(write)
             else:
                 self._owners[place] = t
+        self._claim_erased(t, commit)
         return missing
+
+    def _claim_erased(self, t: Transaction, commit: int) -> None:
+        """Rows that went with a range that a bulk load erased: only the dump says which."""
+        if not t.erased:
+            return
+        for place, version in self._versions.items():
+            is_gone = place[1] == commit and version.columns is None
+            if is_gone and place not in self._owners and any(it.has(place[0]) for it in t.erased):
+                self._owners[place] = t
+                t.writes.append(Write(place[0], None))
 
     def _resolve(self, t: Transaction) -> None:
         """A transaction that was not acknowledged: the dump says what it became."""

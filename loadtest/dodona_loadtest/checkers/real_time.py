@@ -96,7 +96,7 @@ def _false_winner(
     by_start: dict[int, Transaction],
     by_commit: dict[int, Transaction],
 ) -> str | None:
-    if loser.is_blind:
+    if loser.is_blind and not loser.load:  # the transaction that publishes a load has a start
         return "nothing stands in the way of what begins where it commits"
     if conflict.winner_commit is not None:
         if conflict.winner_commit <= loser.start:
@@ -113,7 +113,7 @@ def _false_winner(
     is_itself = winner is loser and conflict.winner_start not in loser.names
     if winner is None or is_itself:
         return "there is no such winner"
-    if not any(row in conflict.rows for row in winner.rows):
+    if not any(row in winner.rows or _is_erased(winner, row) for row in conflict.rows):
         return f"{winner.name} did not touch the row"
     is_held = conflict.winner_commit is None
     if not any(_stands_against(loser, winner, row, is_held=is_held) for row in conflict.rows):
@@ -128,12 +128,17 @@ def _stands_against(loser: Transaction, winner: Transaction, row: RowKey, *, is_
     wanted: list[Write | Lock] = [write for write in loser.writes if write.row == row]
     wanted += [lock for lock in loser.locks if lock.row == row]
     taken: list[Write | Lock] = [write for write in winner.writes if write.row == row]
+    taken += [Write(row, None)] if _is_erased(winner, row) else []
     taken += [lock for lock in winner.locks if lock.row == row and (is_held or lock.is_strong)]
     return any(
         _do_overlap(mine.groups, other.groups) and not _go_together(mine, other)
         for mine in wanted
         for other in taken
     )
+
+
+def _is_erased(t: Transaction, row: RowKey) -> bool:
+    return any(erased.has(row) for erased in t.erased)
 
 
 def _do_overlap(mine: tuple[int, ...], others: tuple[int, ...]) -> bool:

@@ -1,7 +1,8 @@
 """The timestamp sweep: exact snapshot isolation, from timestamps and the final dump.
 
-Owns: `check`, which judges a whole history, and the checks EXT, NOCONFLICT and RWLOCK. All starts
-and commits are walked in timestamp order, with each row's newest columns and lock times at hand.
+Owns: `check`, which judges a whole history, and the checks EXT, NOCONFLICT, RWLOCK and LOAD. All
+starts and commits are walked in timestamp order, with each row's newest columns and lock times at
+hand.
 Linear in the number of operations but for sorting. Must not import: any core.
 """
 
@@ -64,6 +65,8 @@ class _Row:
     """One row as of the timestamp that the sweep has come to."""
 
     columns: dict[str, Any] | None = None
+    last_change: tuple[int, str] = (0, "")
+    """The last write, or the deletion of a row that was there."""
     last_write: dict[int, tuple[int, str]] = field(default_factory=dict)
     last_shared_write: dict[int, tuple[int, str]] = field(default_factory=dict)
     last_strong_read: dict[int, tuple[int, str]] = field(default_factory=dict)
@@ -131,16 +134,38 @@ class _Sweep:
         self._flag("EXT", t, f"scan of {scan.table} lacks {lacking} and has {surplus} too much")
 
     def _check_commit(self, t: Transaction, commit: int) -> None:
+        if t.load:
+            self._check_load(t, commit)
         if t.is_blind:
             return  # nothing lies between its start and its commit: they are one
+        locked_after = max(t.names, default=t.start) if t.load else t.start
         for write in t.writes:
             self._check_no_conflict(t, commit, write.row, write.groups, write.is_shared)
             for timestamp, other in _newest(self._row(write.row).last_strong_read, write.groups):
-                if timestamp > t.start:
+                if timestamp > locked_after:
                     text = f"wrote {write.row} at {commit}, read-locked by {other} at {timestamp}"
                     self._flag("RWLOCK", t, text)
         for lock in t.locks:
             self._check_no_conflict(t, commit, lock.row, lock.groups)
+
+    def _check_load(self, t: Transaction, commit: int) -> None:
+        """What it demands of the rows that it writes, and of those that it leaves no room for."""
+        mine = {write.row for write in t.writes}
+        for row, columns in [it[:2] for it in t.writes if t.presence != "any"]:
+            is_there = self._row(row).columns is not None
+            if columns is not None and is_there != (t.presence == "there"):
+                self._flag("LOAD", t, f"wrote {row} at {commit}, but it was not {t.presence}")
+        for table, lower, upper in t.erased:
+            keys = self._keys.get(table, [])
+            for key in keys[bisect_left(keys, lower) : bisect_left(keys, upper)]:
+                row = RowKey(table, key)
+                state = self._row(row)
+                if row not in mine and state.columns is not None:
+                    self._flag("LOAD", t, f"left {row} in a range that it erased at {commit}")
+                timestamp, other = state.last_change
+                if not t.is_blind and timestamp > t.start:
+                    text = f"erased {row} at {commit}, though {other} changed it at {timestamp}"
+                    self._flag("NOCONFLICT", t, text)
 
     def _check_no_conflict(
         self,
@@ -162,6 +187,8 @@ class _Sweep:
     def _apply(self, t: Transaction, commit: int) -> None:
         for write in t.writes:
             row = self._row(write.row)
+            if row.columns is not None or write.columns is not None:
+                row.last_change = (commit, t.name)
             row.columns = after(row.columns, write)
             writes = row.last_shared_write if write.is_shared else row.last_write
             for group in write.groups:

@@ -15,6 +15,7 @@ Promise = Literal[
     "OUTCOME",
     "NOCONFLICT",
     "RWLOCK",
+    "LOAD",
     "ATOMICITY",
     "DURABILITY",
     "GHOST",
@@ -22,6 +23,7 @@ Promise = Literal[
     "FALSE-REFUSAL",
     "STAMP",
     "HOLE",
+    "FEED",
     "INVARIANT",
     "LIVENESS",
     "CRASH",
@@ -52,6 +54,8 @@ Promise = Literal[
 - NOCONFLICT: nobody committed to a written or locked row between start and commit; shared writes
   go together
 - RWLOCK: nobody writes a row below the commit of a later strong reader
+- LOAD: a bulk load inserts what is not there, updates what is, and leaves no row but its own where
+  it erases
 - ATOMICITY: all writes of a transaction are there at one timestamp, or none is
 - DURABILITY: what was acknowledged is in the dump
 - GHOST: what is in the dump was written by exactly one transaction that did not fail
@@ -61,6 +65,7 @@ Promise = Literal[
   largest, and none is far ahead of the oracle
 - HOLE: of answers given from memory a crash takes back at most the last so many milliseconds, and
   no earlier one without all later ones
+- FEED: who reads on and on what has changed is given every version of the dump once
 - INVARIANT: the workload's own sums and shapes hold
 - LIVENESS: once faults end, all transactions end, no lock stays, every table takes writes
 - CRASH: a core never stops by an assertion or a surprise

@@ -79,6 +79,21 @@ class Lock(NamedTuple):
     groups: tuple[int, ...] = (0,)
 
 
+class Erased(NamedTuple):
+    """Where a bulk load leaves no row at lower ≤ key < upper but its own."""
+
+    table: str
+    lower: bytes
+    upper: bytes
+
+    def has(self, row: RowKey) -> bool:
+        return row.table == self.table and self.lower <= row.key < self.upper
+
+
+Presence = Literal["any", "absent", "there"]
+"""What has to be there, of each row that a bulk load writes: whatever; nothing; something."""
+
+
 class Version(NamedTuple):
     """One entry of the final dump: what a commit left in a row, None for a deletion."""
 
@@ -182,7 +197,15 @@ class Transaction:
     committed before stands in its way."""
     names: list[int] = field(default_factory=list)
     """What one without a transaction was called on the wire, in turn, before it had its start:
-    timestamps, mostly from a reserve, each only once, that say nothing of when."""
+    timestamps, mostly from a reserve, each only once, that say nothing of when. Of a bulk load:
+    what the transactions were called that were to publish it."""
+    load: int = 0
+    """The id of the bulk load that it is, 0 if it is none. One that overwrites is blind. Others
+    meet what was written since `start`, and read locks since they took their own, which is after
+    the last of `names` was issued."""
+    presence: Presence = "any"
+    erased: list[Erased] = field(default_factory=list)
+    """Ranges that it empties, but for its own rows: of each row that went there is a deletion."""
 
     @property
     def name(self) -> str:
@@ -195,7 +218,7 @@ class Transaction:
 
     @property
     def is_writer(self) -> bool:
-        return bool(self.writes or self.locks)
+        return bool(self.writes or self.locks or self.erased)
 
 
 @dataclass(slots=True)

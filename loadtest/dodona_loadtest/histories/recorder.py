@@ -212,6 +212,11 @@ class Attempt:
         self._buffer = buffer
         self._rows_by_key: dict[str, RowKey] = {}
 
+    @property
+    def session(self) -> Session:
+        """For what is not to be in the history."""
+        return self._session
+
     def lookup(self, table: TableShape, keys: Sequence[Row]) -> Protocol[list[Row | None]]:
         """The rows of these keys, None where no row is."""
         rows = yield from self._session.lookup_rows(

@@ -101,7 +101,7 @@ class Phases:
             yield from self._catalog.remove_table(table.path)
 
     def _audit(self) -> Protocol[bool]:
-        yield from self._workload.audit(self._db)
+        yield from self._workload.conclude(self._db)
         return True
 
     def _lock(self, keys_by_table: dict[str, dict[bytes, None]]) -> Protocol[bool]:

@@ -20,6 +20,7 @@ UNSURE: Final = ("info", "open")
 def judge(history: History, dump: Iterable[Version], workload: Workload) -> list[Violation]:
     """All broken promises: the checkers', what the workload saw on the way, and what it
     finds in the history as a whole."""
+    workload.resolve(history)
     return [*check(history, dump), *workload.violations, *workload.check(history)]
 
 

@@ -6,6 +6,7 @@ from dodona_loadtest.workloads.column_groups import ColumnGroups
 from dodona_loadtest.workloads.counters import Counters
 from dodona_loadtest.workloads.cycle import Cycle
 from dodona_loadtest.workloads.list_append import ListAppend
+from dodona_loadtest.workloads.loads import Loads
 from dodona_loadtest.workloads.sideband import Sideband
 from dodona_loadtest.workloads.sums import Sums
 from dodona_loadtest.workloads.workload import Workload
@@ -18,6 +19,7 @@ _ALL: tuple[type[Workload], ...] = (
     Counters,
     Cycle,
     ListAppend,
+    Loads,
     Sideband,
     Sums,
     UnlockedWriteSkew,
@@ -33,6 +35,7 @@ __all__ = [
     "Counters",
     "Cycle",
     "ListAppend",
+    "Loads",
     "Sideband",
     "Sums",
     "UnlockedWriteSkew",

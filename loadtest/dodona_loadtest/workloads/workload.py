@@ -111,6 +111,15 @@ class Workload(ABC):
     def touch(self, db: Recorder) -> Protocol[bool]:
         """A transaction that writes to every tablet. → whether it was committed."""
 
+    def conclude(self, db: Recorder) -> Protocol[None]:
+        """The last look of all, when nothing is broken any more and nobody does anything. Raises
+        DodonaError as long as it is too early."""
+        yield from self.audit(db)
+
+    def resolve(self, _history: History) -> None:
+        """Before a run is judged: note what the last look told of those who were told nothing."""
+        return
+
     def check(self, _history: History) -> list[Violation]:
         """What is wrong with a whole run, judged by more than snapshots."""
         return []

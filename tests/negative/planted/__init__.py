@@ -8,13 +8,14 @@ from negative.planted import (
     excused,
     further,
     gone,
+    loads,
     oracle,
     reads,
     recovery,
     stores,
 )
 
-CHAPTERS = (oracle, reads, recovery, client, durability, blind, gone, stores, further)
+CHAPTERS = (oracle, reads, recovery, client, durability, blind, gone, stores, loads, further)
 
 
 def _order(bug: PlantedBug | CheckedBug) -> tuple[bool, int]:

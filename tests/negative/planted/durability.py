@@ -14,9 +14,9 @@ from dodona._io.runtime import Runtime
 from dodona.errors import DataCorrupted
 from dodona.schema import TableSchema
 from dodona.types import DELETE_MASK, MIN_TIMESTAMP, Timestamp, Write
+from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.locks import release
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.nonatomic import NonAtomicWrites
 from dodona_tablets.core.participant import acquire_all
 from dodona_tablets.core.reads import Reads
 from dodona_tablets.core.records import Record
@@ -46,8 +46,8 @@ def retire_what_is_needed(patch: pytest.MonkeyPatch) -> None:
 
 
 def replay_without_locks(patch: pytest.MonkeyPatch) -> None:
-    def planted(alive: Transaction) -> None:
-        acquire_all(alive)
+    def planted(cell: Cell, alive: Transaction) -> None:
+        acquire_all(cell, alive)
         release(alive, None)
 
     patch.setattr("dodona_tablets.core.replay.acquire_all", planted)
@@ -195,7 +195,7 @@ def lose_a_deletion_before_a_write(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_any_stamp(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(NonAtomicWrites, "_check", lambda *_: None)
+    patch.setattr("dodona_tablets.core.nonatomic.check_stamp", lambda *_: None)
 
 
 def check_stamps(_: Path) -> None:

@@ -39,6 +39,7 @@ def quick_core(cell: CellId, address: str, limits: CellLimits, mischief: Mischie
         forget_slack_s=1,
         clean_period_ms=300,
         reader_lease_ms_max=LEASE_MS,
+        reader_renewal_ms_max=LEASE_MS,
     )
     return NodeCore(cell, address, quick, mischief)
 

@@ -1,0 +1,77 @@
+"""Loads without atomicity: rows that are there at once, and none behind the end of its load.
+
+Owns: their table, in which each load has rows of its own, and the fence: once every cell has said
+that a load is over, it has the rows that it has.
+"""
+
+from typing import Any
+
+from dodona._core.steps import Protocol
+from dodona.errors import DodonaError
+from dodona.schema import Column
+from dodona.types import SYNC_LAST_COMMITTED
+from dodona_loadtest.histories.loads import StampedLoad, begin_stamped_load
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.shape import TableShape
+from dodona_loadtest.workloads.workload import Workload
+
+
+class PlainLoads:
+    """A part of a workload, which judges and counts."""
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self.table = TableShape(
+            "//loads/plain",
+            (
+                Column("load", "int64", sort_order="ascending"),
+                Column("n", "int64", sort_order="ascending"),
+                Column("mark", "utf8"),
+            ),
+            ((),),
+            "none",
+        )
+        self._closed: dict[int, list[int] | None] = {}
+        """Of loads that are over in all cells, the rows that they have."""
+
+    def transact(self, db: Recorder, judge: Workload) -> Protocol[None]:
+        load = yield from begin_stamped_load(db, self.table, self._lease_ms)
+        number = 0
+        for _ in range(db.random.randrange(1, 4)):
+            rows = [_row(db, load, number + place) for place in range(2)]
+            number += len(rows)
+            try:
+                yield from load.write(rows)
+            except DodonaError:
+                judge.count("plain batches failed")
+        yield from load.finish()
+        if not load.is_closed:
+            return
+        judge.count("plain loads closed")
+        self._closed[load.ticket.load] = None
+        try:
+            yield from load.write([_row(db, load, -1)])
+        except DodonaError:
+            judge.count("late batches refused")
+        else:
+            judge.flag(f"load {load.ticket.load} was closed everywhere, and took rows")
+        yield from self._look(db, judge)
+
+    def _look(self, db: Recorder, judge: Workload) -> Protocol[None]:
+        """Once a load is over, its rows are those that it has."""
+        closed = list(self._closed)
+        rows = yield from db.session.select(self.table.path, timestamp=SYNC_LAST_COMMITTED)
+        numbers: dict[int, list[int]] = {load: [] for load in closed}
+        for row in rows:
+            numbers.get(row["load"], []).append(row["n"])
+        for load, found in numbers.items():
+            known = self._closed[load]
+            if known is not None and known != found:
+                judge.flag(f"load {load} was closed everywhere with {known}, now it has {found}")
+            if -1 in found:
+                judge.flag(f"load {load} was closed everywhere, and has what came later")
+            self._closed[load] = found
+
+
+def _row(db: Recorder, load: StampedLoad, number: int) -> dict[str, Any]:
+    return {"load": load.ticket.load, "n": number, "mark": db.unique_value()}
