@@ -5,13 +5,16 @@ environment, wanted or not: so nothing heavy may be imported here, neither Arrow
 """
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark_dodona.reader import SnapshotReader
+    from pyspark_dodona.snapshot import Snapshot
+    from pyspark_dodona.stream import ChangeStreamReader
+    from pyspark_dodona.stream_writer import StreamWriter
     from pyspark_dodona.writer import TableWriter
 
 __all__ = ["DefaultSource"]
@@ -20,46 +23,82 @@ __all__ = ["DefaultSource"]
 class DefaultSource(DataSource):
     """One table of a Dodona cluster, in one `load` or `save`, which give its path.
 
-    Options of both: `url` of the master. To read: `timestamp` (an integer; by default a fresh one,
-    taken once a `load`), `columns` (names with commas between; by default all). To write:
-    `atomicity`, which must say "none", and `durability`, "sync" (default) or "async".
-    Any other option is refused. All errors are those of `dodona.errors`.
+    The options are those of `pyspark_dodona.options`, which docs/spark.md lists; any other is
+    refused. All errors are those of `dodona.errors`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Raises InvalidRequest for an option that is unknown, missing or malformed."""
+        """Connects to nothing: of these options alone nobody can tell a read from a write."""
         super().__init__(options)
-        from pyspark_dodona.options import is_write, parse_read
-        from pyspark_dodona.reader import pin_snapshot
-
-        # Spark makes one instance a `load` and copies it from then on; the methods below run any
-        # number of times. So the snapshot of the whole DataFrame can be pinned here and only here.
-        self._snapshot = None if is_write(options) else pin_snapshot(parse_read(options))
+        self._snapshot: Snapshot | None = None
 
     @classmethod
     def name(cls) -> str:
         """What `format` takes."""
         return "dodona"
 
-    def schema(self) -> StructType:
-        """The table's columns as Spark has them. Raises TableNotFound, SchemaViolation."""
-        from pyspark_dodona.options import parse_read
-        from pyspark_dodona.reader import pin_snapshot, schema_of
+    def __getstate__(self) -> dict[str, Any]:
+        """Spark makes one instance a DataFrame, in its `load`, or if that was given a schema at its
+        first use, and pickles it: copies of it answer from then on. So its snapshot is pinned now
+        at the latest. What a `save` makes is never pickled.
 
-        return schema_of(self._snapshot or pin_snapshot(parse_read(self.options)))
+        Raises as `schema` does."""
+        from pyspark_dodona.options import is_stream_read
+
+        if not is_stream_read(self.options):
+            self._pinned()
+        return self.__dict__
+
+    def _pinned(self) -> "Snapshot":
+        from pyspark_dodona.options import parse_read
+        from pyspark_dodona.snapshot import pin_snapshot
+
+        if self._snapshot is None:
+            self._snapshot = pin_snapshot(parse_read(self.options))
+        return self._snapshot
+
+    def schema(self) -> StructType:
+        """The table's columns as Spark has them. Raises InvalidRequest for an option that is
+        unknown, missing or malformed; TableNotFound, SchemaViolation."""
+        from pyspark_dodona.options import is_stream_read, parse_stream_read
+        from pyspark_dodona.reader import schema_of
+
+        if is_stream_read(self.options):
+            from pyspark_dodona.stream import stream_schema
+
+            return stream_schema(parse_stream_read(self.options))
+        return schema_of(self._pinned())
 
     def reader(self, schema: StructType) -> "SnapshotReader":
         """Reads the pinned snapshot. Raises SchemaViolation if `schema` is not the table's."""
         from pyspark_dodona.options import parse_read
-        from pyspark_dodona.reader import SnapshotReader, pin_snapshot
+        from pyspark_dodona.reader import reader_of
 
-        return SnapshotReader(self._snapshot or pin_snapshot(parse_read(self.options)), schema)
+        pushdown = parse_read(self.options).pushdown
+        return reader_of(self._pinned(), schema, pushdown=pushdown)
+
+    def streamReader(self, schema: StructType) -> "ChangeStreamReader":  # noqa: N802
+        """Reads what becomes of the table. Raises InvalidRequest, TableNotFound, SchemaViolation
+        if `schema` is not that of changes."""
+        from pyspark_dodona.options import parse_stream_read
+        from pyspark_dodona.stream import ChangeStreamReader
+
+        return ChangeStreamReader(parse_stream_read(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "TableWriter":
-        """Appends rows. Raises InvalidRequest and its kin before any row is written."""
+        """Writes rows. Raises InvalidRequest and its kin before any row is written."""
         from pyspark_dodona.options import parse_write
-        from pyspark_dodona.writer import TableWriter, check_job
+        from pyspark_dodona.writer import TableWriter, begin
 
         options = parse_write(self.options, is_overwrite=overwrite)
-        check_job(options, schema)
-        return TableWriter(options)
+        return TableWriter(options, begin(options, schema))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> "StreamWriter":
+        """Writes a stream. Raises InvalidRequest for an option that is unknown or malformed."""
+        from pyspark_dodona.options import parse_stream_write
+        from pyspark_dodona.stream_writer import StreamWriter
+
+        options = parse_stream_write(self.options, is_overwrite=overwrite)
+        return StreamWriter(options, schema)

@@ -24,8 +24,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from dodona._core.arrow import arrow_type
 from dodona.errors import SchemaViolation
 from dodona.schema import Column, ColumnType
+from dodona.types import LoadMode
 
 if TYPE_CHECKING:
     import pyarrow
@@ -74,7 +76,9 @@ def choose_columns(
     return tuple(column for column in columns if names is None or column.name in names)
 
 
-def check_frame(columns: Sequence[Column], frame: StructType, path: str) -> None:
+def check_frame(
+    columns: Sequence[Column], frame: StructType, path: str, mode: LoadMode = "upsert"
+) -> None:
     """Whether a DataFrame can be written to a table. Raises SchemaViolation naming the column."""
     types = {field.name: field.dataType for field in frame.fields}
     if len(types) != len(frame.fields):
@@ -83,15 +87,19 @@ def check_frame(columns: Sequence[Column], frame: StructType, path: str) -> None
     for name in types:
         if name not in known:
             raise SchemaViolation(f"table {path} has no column {name!r}", columns=known)
+    if mode == "delete" and len(types) > sum(it.sort_order is not None for it in columns):
+        keys = [column.name for column in columns if column.sort_order is not None]
+        raise SchemaViolation(f"rows of table {path} are deleted by their key alone: select {keys}")
     for column in columns:
         if column.name in types:
-            _check_type(column, types[column.name], path)
-        elif column.sort_order is not None or column.required:
+            check_type(column, types[column.name], path)
+        elif column.sort_order is not None or (column.required and mode in ("upsert", "insert")):
             kind = "required column" if column.sort_order is None else "key column"
             raise SchemaViolation(f"the DataFrame lacks the {kind} {column.name!r} of table {path}")
 
 
-def _check_type(column: Column, given: DataType, path: str) -> None:
+def check_type(column: Column, given: DataType, path: str) -> None:
+    """Whether a column takes values of that type, each as it is. Raises SchemaViolation."""
     is_accepted = isinstance(given, _ACCEPTED[column.type])
     if isinstance(given, DecimalType):
         is_accepted = is_accepted and given.scale == 0 and given.precision <= UINT64_DIGITS
@@ -101,6 +109,17 @@ def _check_type(column: Column, given: DataType, path: str) -> None:
             f"column {column.name!r} of table {path} is {column.type}, which takes {wanted}, "
             f"not {given.simpleString()}: cast it"
         )
+
+
+def check_types(columns: Sequence[Column], read: "pyarrow.Schema", path: str) -> None:
+    """That rows of a table still have the types that it had. Raises SchemaViolation."""
+    for column in columns:
+        found = read.field(column.name).type
+        if found != arrow_type(column):
+            raise SchemaViolation(
+                f"table {path} was altered since it was loaded: {column.name!r} was {column.type}, "
+                f"and is {found} now: load() it anew"
+            )
 
 
 def arrow_for_spark(table: "pyarrow.Table", schema: "pyarrow.Schema") -> "pyarrow.Table":

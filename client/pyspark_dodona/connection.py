@@ -5,24 +5,27 @@ other, since Spark forks its workers and a socket must not have two owners.
 """
 
 import os
+import threading
 from typing import Final
 
 import dodona
 
 CLIENTS_MAX: Final = 8
 
+_lock = threading.Lock()
 _clients: dict[tuple[int, str], dodona.Client] = {}
 
 
 def connect(url: str) -> dodona.Client:
     """A client of the cluster, made at the first call in this process. Do not close it."""
     key = (os.getpid(), url)
-    client = _clients.pop(key, None)
-    if client is None:
-        client = dodona.connect(url)
-        _make_room()
-    _clients[key] = client  # behind all others: the one used least recently is first
-    return client
+    with _lock:  # a driver may have several threads
+        client = _clients.pop(key, None)
+        if client is None:
+            client = dodona.connect(url)
+            _make_room()
+        _clients[key] = client  # behind all others: the one used least recently is first
+        return client
 
 
 def _make_room() -> None:

@@ -1,76 +1,59 @@
-"""Reading a table as a DataFrame: one snapshot, one partition a tablet, Arrow all the way.
+"""Reading a table as a DataFrame: one snapshot in parts, Arrow all the way.
 
-Owns: the snapshot (a table at one timestamp, pinned once on the driver) and its partitions. A
-partition is a range of keys and not a tablet: tablets may move or be cut while the job runs.
-Of a table without atomicity a snapshot is only as firm as its writers' clocks: a bulk write that is
-under way may still add rows that lie before the timestamp.
+Owns: the plan. A partition is a range of keys and not a tablet: tablets may move or be cut while
+the job runs. Of a table without atomicity each tablet is seen as it was when it was first read at
+the timestamp: of a bulk write that is under way that is a part.
 """
 
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from dodona.errors import SchemaViolation, TableNotMounted
-from dodona.schema import Column
-from dodona.types import Timestamp
-from pyspark_dodona.columns import arrow_for_spark, choose_columns, spark_schema
-from pyspark_dodona.connection import connect
-from pyspark_dodona.options import ReadOptions
+from dodona.errors import SchemaViolation
+from pyspark_dodona.changes import changes_schema
+from pyspark_dodona.columns import spark_schema
+from pyspark_dodona.filters import expression_of, key_range_of
+from pyspark_dodona.pages import read_part
+from pyspark_dodona.ranges import Range, cut, intersection, is_empty
+from pyspark_dodona.snapshot import Snapshot, explained, renewed
 
 if TYPE_CHECKING:
     import pyarrow
 
-BATCH_ROWS_MAX: Final = 65_536
-
-Bound = tuple[Any, ...] | None
-"""Leading key column values, or None for no bound."""
+PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The program that Spark plans a read in, if and only if its switch for pushdown is on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A table at one timestamp: all that a worker needs to know to read any part of it."""
+class Part(InputPartition):
+    """Some rows of a snapshot."""
 
-    url: str
-    path: str
-    timestamp: Timestamp
-    columns: tuple[Column, ...]
-    pivot_keys: tuple[tuple[Any, ...], ...]
-
-
-class KeyRange(InputPartition):
-    """The rows of lower ≤ key < upper."""
-
-    def __init__(self, lower: Bound, upper: Bound) -> None:
-        super().__init__((lower, upper))
-        self.lower = lower
-        self.upper = upper
-
-
-def pin_snapshot(options: ReadOptions) -> Snapshot:
-    """Fix the timestamp, the columns and the partitions of a read.
-
-    Raises TableNotFound, TableNotMounted, SchemaViolation for a column that is not there.
-    """
-    db = connect(options.url)
-    table = db.get_table(options.path)
-    if not table.is_mounted:
-        raise TableNotMounted(f"table {options.path} is not mounted: mount it, then read")
-    timestamp = db.generate_timestamp() if options.timestamp is None else options.timestamp
-    return Snapshot(
-        options.url,
-        options.path,
-        timestamp,
-        choose_columns(table.schema.columns, options.columns, options.path),
-        tuple(tablet.pivot_key for tablet in table.tablets),
-    )
+    def __init__(self, keys: Range) -> None:
+        super().__init__(keys)
+        self.keys = keys
 
 
 def schema_of(snapshot: Snapshot) -> StructType:
-    """The snapshot's columns as Spark has them."""
+    """The snapshot's columns as Spark has them. Raises SchemaViolation for versions of a table that
+    has columns of the names that versions have."""
+    if snapshot.versioned:
+        return changes_schema(snapshot.columns, snapshot.path)
     return spark_schema(snapshot.columns)
+
+
+def reader_of(snapshot: Snapshot, schema: StructType, *, pushdown: bool | None) -> "SnapshotReader":
+    """One that takes filters, if it is to, or for None if Spark's switch is on: with it off, Spark
+    refuses readers that could. Raises SchemaViolation if `schema` is not the snapshot's."""
+    is_wanted = _is_switched_on() if pushdown is None else pushdown
+    return (PushdownReader if is_wanted else SnapshotReader)(snapshot, schema)
+
+
+def _is_switched_on() -> bool:
+    """Spark says it in no other way."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return PUSHDOWN_WORKER in sys.modules or getattr(main, "name", None) == PUSHDOWN_WORKER
 
 
 class SnapshotReader(DataSourceReader):
@@ -85,26 +68,32 @@ class SnapshotReader(DataSourceReader):
             )
         self._snapshot = snapshot
         self._schema = expected
+        self._filters: tuple[Filter, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
-        """One a tablet. Never empty, since the first tablet begins below every key."""
-        lowers: list[Bound] = [pivot or None for pivot in self._snapshot.pivot_keys]
-        assert lowers, "a table has at least one tablet"
-        uppers: list[Bound] = [*lowers[1:], None]
-        return [KeyRange(lower, upper) for lower, upper in zip(lowers, uppers, strict=True)]
+        """One a tablet, or more if it has many rows. Never empty: Spark would make one of its own.
+        Raises SnapshotTooOld, TableNotMounted, Unavailable."""
+        snapshot = self._snapshot
+        schema = snapshot.schema
+        keys = intersection(schema, [snapshot.keys, key_range_of(schema, self._filters)])
+        if is_empty(schema, keys):
+            return [Part(keys)]
+        held = renewed(snapshot)
+        cuts = held.split(snapshot.path, snapshot.split_rows, keys.lower, keys.upper)
+        return [Part(it) for it in cut(keys, cuts)]
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
-        """The rows of one partition, in key order."""
-        from pyspark.sql.pandas.types import to_arrow_schema
+        """The rows of one partition, in key order. Raises SnapshotTooOld, SchemaViolation."""
+        assert isinstance(partition, Part)
+        with explained():
+            yield from read_part(self._snapshot, self._schema, self._filters, partition.keys)
 
-        assert isinstance(partition, KeyRange)
-        snapshot = self._snapshot
-        rows = connect(snapshot.url).read_arrow(
-            snapshot.path,
-            lower=partition.lower,
-            upper=partition.upper,
-            columns=[column.name for column in snapshot.columns],
-            timestamp=snapshot.timestamp,
-        )
-        table = arrow_for_spark(rows, to_arrow_schema(self._schema, timezone="UTC"))
-        yield from table.to_batches(max_chunksize=BATCH_ROWS_MAX)
+
+class PushdownReader(SnapshotReader):
+    """With filters of the DataFrame, as far as they are understood."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
+        """Keep those that reading can apply. → the others, which Spark applies itself."""
+        columns = self._snapshot.columns
+        self._filters = tuple([it for it in filters if expression_of(columns, it) is not None])
+        return [it for it in filters if expression_of(columns, it) is None]

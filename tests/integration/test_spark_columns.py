@@ -1,6 +1,6 @@
-"""The Spark connector's options and columns, without a Spark session and without a cluster.
+"""The Spark connector's columns, without a Spark session and without a cluster.
 
-Owns: what is refused before anything is asked of the cluster, and the mapping of types.
+Owns: the mapping of types, and which DataFrame fits which table.
 """
 
 import pytest
@@ -20,14 +20,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.errors import SchemaViolation
 from dodona.schema import Column, ColumnType
-from dodona.types import Timestamp
 from pyspark_dodona.columns import check_frame, choose_columns, spark_schema
-from pyspark_dodona.options import ReadOptions, WriteOptions, is_write, parse_read, parse_write
 
-BASE = {"url": "http://here", "path": "//a/b"}
-WRITE = {**BASE, "atomicity": "none"}
 COLUMNS = (
     Column("id", "int64", "ascending"),
     Column("name", "utf8", required=True),
@@ -50,53 +46,6 @@ TYPES: dict[str, DataType] = {
 def frame(**types: str) -> StructType:
     """A DataFrame's schema, from type names as Spark prints them."""
     return StructType([StructField(name, TYPES[kind]) for name, kind in types.items()])
-
-
-def test_options_of_a_read() -> None:
-    assert parse_read(BASE) == ReadOptions("http://here", "//a/b", None, None)
-    options = {**BASE, "timestamp": "17", "columns": "a, b"}
-    assert parse_read(options) == ReadOptions("http://here", "//a/b", Timestamp(17), ("a", "b"))
-    assert not is_write(options)
-
-
-def test_options_of_a_write() -> None:
-    assert parse_write(WRITE, is_overwrite=False) == WriteOptions("http://here", "//a/b", "sync")
-    options = {**WRITE, "durability": "async"}
-    assert parse_write(options, is_overwrite=False).durability == "async"
-    assert is_write(options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"path": "//a"}, "the option 'url' is missing"),
-        ({"url": "http://here"}, "the option 'path' is missing"),
-        ({**BASE, "timestmp": "1"}, "no option 'timestmp'; it has these: columns, path, timest"),
-        ({**BASE, "atomicity": "none"}, "a read has no option 'atomicity'"),
-        ({**BASE, "timestamp": "yesterday"}, "takes an integer, not 'yesterday'"),
-        ({**BASE, "timestamp": "-1"}, "takes an integer"),
-        ({**BASE, "timestamp": "0"}, "not a timestamp of the oracle"),
-        ({**BASE, "timestamp": str(1 << 62)}, "not a timestamp of the oracle"),
-    ],
-)
-def test_a_bad_read_is_refused(options: dict[str, str], message: str) -> None:
-    with pytest.raises(InvalidRequest, match=message):
-        parse_read(options)
-
-
-@pytest.mark.parametrize(
-    ("options", "is_overwrite", "message"),
-    [
-        (BASE, False, "a Spark write is not a transaction"),
-        ({**BASE, "atomicity": "full"}, False, "a Spark write is not a transaction"),
-        ({**WRITE, "timestamp": "1"}, False, "a write has no option 'timestamp'"),
-        ({**WRITE, "durability": "maybe"}, False, "takes 'sync' or 'async', not 'maybe'"),
-        (WRITE, True, "use mode"),
-    ],
-)
-def test_a_bad_write_is_refused(options: dict[str, str], is_overwrite: bool, message: str) -> None:
-    with pytest.raises(InvalidRequest, match=message):
-        parse_write(options, is_overwrite=is_overwrite)
 
 
 def test_columns_as_spark_sees_them() -> None:

@@ -1,0 +1,170 @@
+"""A bulk write: the DataFrame is partitioned and sorted as the table is, then saved.
+
+Owns: the order of steps, the session's settings while it lasts, and what it tells at the end.
+The rows of one tablet come from one task, so that its chunks are few; they come in the order of
+their keys, so that nobody sorts them again and chunks of one task don't overlap.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from dodona import Load
+from dodona.errors import InvalidRequest, TableNotMounted
+from dodona.spark import BulkWrite
+from pyspark_dodona.connection import connect
+from pyspark_dodona.last_rows import last_rows
+from pyspark_dodona.options import parse_write
+from pyspark_dodona.partitioning import KeyColumns, Partitioning, share_out
+from pyspark_dodona.progress import told
+from pyspark_dodona.writer import begin
+
+BATCH_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNMEASURED: Final = str((1 << 31) - 1)
+"""Spark measures a batch anew with each row that it adds, unless the setting says this."""
+ROW_COUNT: Final = "row_count"
+
+_log: Final = logging.getLogger("pyspark_dodona")
+
+
+def bulk_write(
+    df: DataFrame,
+    table: str,
+    *,
+    url: str,
+    mode: str,
+    last_by: tuple[str, ...],
+    partitions: int | None,
+    has_long_rows: bool,
+    tells_progress: bool,
+    options: Mapping[str, Any],
+) -> BulkWrite:
+    """See `dodona.spark.bulk_write`."""
+    began_at, began_s = datetime.now(UTC), time.monotonic()
+    session = df.sparkSession
+    info = connect(url).get_table(table)
+    if not info.is_mounted:
+        raise TableNotMounted(f"table {table} is not mounted: mount it, then write")
+    keys = KeyColumns(info.schema.columns, df.schema, table)
+    partitioning = share_out(
+        [tablet.pivot_key for tablet in info.tablets],
+        partitions,
+        parallelism=parallelism_of(session),
+        partitions_max=int(session.conf.get("spark.sql.shuffle.partitions", "200") or 200),
+    )
+    known = {column.name for column in info.schema.columns}
+    last_by = tuple(_column_of(df, name) for name in last_by)
+    counted = Observation()
+    frame = arranged(df, keys, partitioning, last_by)
+    frame = frame.observe(counted, f.count(f.lit(1)).alias(ROW_COUNT))
+    if last_by and options.get("atomicity", "full") == "full":  # it takes each key but once
+        frame = frame.mapInArrow(last_rows(keys.names), frame.schema)
+    frame = frame.drop(*[name for name in last_by if name not in known])
+    given = {name: option_text(name, it) for name, it in options.items() if it is not None}
+    given = {**given, "url": url, "path": table}
+    load = _begin(given, mode, frame)
+    given["load_ticket"] = load.ticket.to_text()
+    telling = told(session, f"writing to {table}") if tells_progress else nullcontext()
+    with _given_up_on_error(load), telling, _unmeasured_batches(session, has_long_rows):
+        frame.write.format("dodona").mode(mode).options(**given).save()
+    is_atomic = load.ticket.atomicity == "full"
+    published = load.publish([]) if is_atomic else None  # with what the save has published it
+    is_skipped = published is not None and published.is_skipped
+    written = BulkWrite(
+        table,
+        0 if is_skipped else int(counted.get[ROW_COUNT]),
+        partitioning.count,
+        began_at,
+        time.monotonic() - began_s,
+        None if published is None else published.timestamp,
+        0 if published is None else published.deleted_count,
+        is_skipped,
+    )
+    _log.info("%s", written)
+    return written
+
+
+def _column_of(df: DataFrame, name: str) -> str:
+    """As the DataFrame has it: Spark takes names in upper and in lower case."""
+    if name in df.columns:
+        return name
+    return next((it for it in df.columns if it.lower() == name.lower()), name)
+
+
+def _begin(options: dict[str, str], mode: str, frame: DataFrame) -> Load:
+    """The load, begun by this process: it lives as long as this does, however long the shuffle
+    takes. Raises as `writer.begin`, and InvalidRequest."""
+    if mode not in ("append", "overwrite"):
+        raise InvalidRequest(f"mode is 'append' or 'overwrite', not {mode!r}")
+    if "load_ticket" in options:
+        raise InvalidRequest("bulk_write begins a load of its own: leave load_ticket out")
+    checked = parse_write(options, is_overwrite=mode == "overwrite")
+    return connect(checked.url).loads.join(begin(checked, frame.schema))
+
+
+@contextmanager
+def _given_up_on_error(load: Load) -> Iterator[None]:
+    """Spark gives a write up only if it came as far as that."""
+    try:
+        yield
+    except BaseException as error:
+        load.abort(f"the bulk write failed: {type(error).__name__}")
+        raise
+
+
+def arranged(
+    df: DataFrame, keys: KeyColumns, partitioning: Partitioning, last_by: tuple[str, ...] = ()
+) -> DataFrame:
+    """The same rows, partitioned so and in the order of their keys."""
+    number = f.expr(keys.partition(partitioning))
+    if hasattr(df, "repartitionById"):
+        df = df.repartitionById(partitioning.count, number)
+    else:  # Spark 4.0: some partitions get the rows of several numbers, and some none
+        df = df.repartition(partitioning.count, number)
+    order = [f.expr(it).asc_nulls_first() for it in keys.order()]
+    return df.sortWithinPartitions(*order, *[f.col(it).asc_nulls_first() for it in last_by])
+
+
+def parallelism_of(session: SparkSession) -> int:
+    """How many tasks run side by side. Of a session on another machine it isn't known."""
+    try:
+        return int(session.sparkContext.defaultParallelism)
+    except PySparkException:
+        return 1
+
+
+def option_text(name: str, value: Any) -> str:
+    """An option as Spark takes it. Raises InvalidRequest."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case dict():
+            return json.dumps(value)
+    what = "text, a number, a boolean or a dict"
+    raise InvalidRequest(f"the option {name!r} takes {what}, not {type(value).__name__}")
+
+
+@contextmanager
+def _unmeasured_batches(session: SparkSession, has_long_rows: bool) -> Iterator[None]:
+    """Have batches of rows that go to Python bounded by their number alone. A session that was
+    given a bound of bytes keeps it."""
+    if has_long_rows or BATCH_SETTING in session.conf.getAll:
+        yield
+        return
+    session.conf.set(BATCH_SETTING, UNMEASURED)
+    try:
+        yield
+    finally:
+        session.conf.unset(BATCH_SETTING)

@@ -1,0 +1,115 @@
+"""The rows of one part of a snapshot, from pages of the client to batches for Spark.
+
+Owns: the way of a page in a task: read one ahead, filtered, and given Spark's types. A task has a
+few pages in memory, however long its part is. Spark looks at the schema of its first batch only: so
+each is checked here.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyspark.sql.datasource import Filter
+from pyspark.sql.types import StructType
+
+import dodona
+from dodona._core.sql import condition
+from dodona.types import NULL_TIMESTAMP
+from pyspark_dodona.changes import renamed
+from pyspark_dodona.columns import arrow_for_spark, check_types
+from pyspark_dodona.connection import connect
+from pyspark_dodona.filters import expression_of
+from pyspark_dodona.ranges import Range, is_empty
+from pyspark_dodona.snapshot import Snapshot, renewed
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BATCH_ROWS: Final = 65_536
+"""Small batches become one of so many rows, or of the size below."""
+BATCH_BYTES: Final = 8 << 20
+
+Item = TypeVar("Item")
+
+
+def read_part(
+    snapshot: Snapshot, schema: StructType, filters: Sequence[Filter], keys: Range
+) -> "Iterator[pyarrow.RecordBatch]":
+    """The rows that all filters keep, in key order. Raises what reads raise, SnapshotTooOld if the
+    snapshot could not be held until the end; SchemaViolation if the columns changed."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if is_empty(snapshot.schema, keys):
+        return
+    wanted = [it.name for it in snapshot.columns]
+    names = [*wanted, *[it for it in snapshot.filtered_columns if it not in wanted]]
+    expected = to_arrow_schema(schema, timezone="UTC")
+    held = renewed(snapshot)
+    if snapshot.versioned:
+        batches = _versions(snapshot, held, keys, names)
+    else:
+        batches = held.read_batches(snapshot.path, keys.lower, keys.upper, names)
+    keep = _Keep(snapshot, filters)
+    for table in ahead(gathered(batches)):
+        check_types(snapshot.columns, table.schema, snapshot.path)
+        rows = keep(table)
+        if rows.num_rows:
+            yield from arrow_for_spark(rows, expected).to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _versions(
+    snapshot: Snapshot, held: dodona.Snapshot, keys: Range, names: Sequence[str]
+) -> "Iterator[pyarrow.RecordBatch]":
+    """All that are left. To tablets no such question is too old: that nothing went which the
+    snapshot has, only who holds it can say. Raises SnapshotTooOld."""
+    read = connect(snapshot.url).read_changes
+    at, ends = snapshot.timestamp, (keys.lower, keys.upper)
+    for batch in read(snapshot.path, NULL_TIMESTAMP, at, *ends, names):
+        held.check()
+        yield renamed(batch)
+    held.check()
+
+
+class _Keep:
+    """Which rows of a table are wanted."""
+
+    def __init__(self, snapshot: Snapshot, filters: Sequence[Filter]) -> None:
+        self._condition: condition.Filter | None = None
+        if snapshot.filter is not None:
+            columns = snapshot.filtered_columns
+            self._condition = condition.Filter(snapshot.schema, snapshot.filter, columns)
+        self._expressions = [expression_of(snapshot.columns, it) for it in filters]
+
+    def __call__(self, table: "pyarrow.Table") -> "pyarrow.Table":
+        for expression in self._expressions:
+            table = table.filter(expression)
+        if self._condition is not None and table.num_rows:
+            table = self._condition(table)
+        return table
+
+
+def gathered(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.Table]":
+    """Batches that are long enough to be worth the calls that each of them costs."""
+    import pyarrow
+
+    held: list[Any] = []
+    row_count = size_bytes = 0
+    for batch in batches:
+        held.append(batch)
+        row_count += batch.num_rows
+        size_bytes += batch.nbytes
+        if row_count >= BATCH_ROWS or size_bytes >= BATCH_BYTES:
+            yield pyarrow.Table.from_batches(held).combine_chunks()
+            held, row_count, size_bytes = [], 0, 0
+    if held:
+        yield pyarrow.Table.from_batches(held).combine_chunks()
+
+
+def ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same, but the next item is made by another thread while this one is in use."""
+    end = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="dodona-pages") as others:
+        coming = others.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = others.submit(next, items, end)
+            yield item  # type: ignore[misc]

@@ -1,0 +1,55 @@
+"""Ranges of keys, as leading key column values.
+
+Owns: what is common to several of them. Which of two ends is higher is decided by the order of
+encoded keys, in which null comes first and a prefix before all that begins with it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from dodona.schema import TableSchema
+from dodona.types import KEY_MAX, KEY_MIN, Key
+
+Bound = tuple[Any, ...] | None
+"""Leading key column values, or None for no bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The keys of lower ≤ key < upper."""
+
+    lower: Bound = None
+    upper: Bound = None
+
+
+def intersection(schema: TableSchema, ranges: Iterable[Range]) -> Range:
+    """The keys that are in all of them. Raises SchemaViolation for values that are none of the
+    table's key columns."""
+    lowest: tuple[Key, Bound] = (KEY_MIN, None)
+    highest: tuple[Key, Bound] = (KEY_MAX, None)
+    for it in ranges:
+        if it.lower is not None:
+            lowest = max(lowest, (schema.bound_of(it.lower), it.lower), key=_encoded)
+        if it.upper is not None:
+            highest = min(highest, (schema.bound_of(it.upper), it.upper), key=_encoded)
+    return Range(lowest[1], highest[1])
+
+
+def _encoded(end: tuple[Key, Bound]) -> Key:
+    return end[0]
+
+
+def is_empty(schema: TableSchema, keys: Range) -> bool:
+    """Whether no key can be in it."""
+    if keys.upper is None:
+        return False
+    lower = KEY_MIN if keys.lower is None else schema.bound_of(keys.lower)
+    return lower >= schema.bound_of(keys.upper)
+
+
+def cut(keys: Range, cuts: Sequence[tuple[Any, ...]]) -> list[Range]:
+    """The parts that rising cuts within a range make of it."""
+    ends: list[Bound] = [keys.lower, *cuts, keys.upper]
+    return [Range(lower, upper) for lower, upper in pairwise(ends)]
