@@ -15,10 +15,10 @@ INSTALLED := .venv/.installed
 SOAK_SEEDS := 1000:6000
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
-.PHONY: help demo test lint format soak bench lock clean check-python check-java check-venv
+.PHONY: help demo test lint format soak bench bench-spark lock clean check-python check-java check-venv
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 13
 
 demo: $(INSTALLED) ## start a cluster on this machine and show what it can do
 	@$(BIN)/dodona demo $(ARGS)
@@ -43,6 +43,9 @@ soak: $(INSTALLED) ## thousands of simulated clusters and crash images, 200 real
 
 bench: $(INSTALLED) ## measure side by side with peers
 	$(BIN)/python -m dodona_loadtest.bench $(ARGS)
+
+bench-spark: $(INSTALLED) ## measure Spark's way in and out side by side with Parquet and PostgreSQL
+	$(BIN)/python -m dodona_loadtest.bench --rows spark $(ARGS)
 
 lock: $(INSTALLED) ## pin what pyproject.toml asks for (ARGS=--upgrade: the newest that fit)
 	UV_NO_CONFIG=1 $(BIN)/uv pip compile pyproject.toml --output-file requirements.lock \

@@ -14,6 +14,7 @@ from typing import Final, Literal, get_args
 
 from rich.console import Console
 
+from dodona_loadtest.harness.document import check_place, write_section
 from dodona_loadtest.harness.machine import machine_facts
 from dodona_loadtest.harness.payload import KEYS_COUNT, ROW_BYTES
 from dodona_loadtest.harness.pinning import PINNING_NAMES, choose_pinning, pin_this_process
@@ -23,12 +24,13 @@ from dodona_loadtest.harness.row import Row, RowResult
 from dodona_loadtest.harness.study import Study, StudyResult
 from dodona_loadtest.harness.study_rounds import run_study
 from dodona_loadtest.rows import ROWS
-from dodona_loadtest.studies import STUDIES
+from dodona_loadtest.studies import SPARK_STUDIES, STUDIES
 
-Group = Literal["commits", "storage"]
+Group = Literal["commits", "storage", "spark"]
 ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
     **{row.name: ("commits", row) for row in ROWS},
     **{study.name: ("storage", study) for study in STUDIES},
+    **{study.name: ("spark", study) for study in SPARK_STUDIES},
 }
 QUICK_SCALE: Final = 0.02
 REPORT_COLUMNS: Final = 132
@@ -43,17 +45,21 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_true", help="a few minutes: short, small, fewer callers"
     )
-    parser.add_argument(
-        "--rows", choices=get_args(Group), help="those of commits, or of storage; default: all"
-    )
+    parser.add_argument("--rows", choices=get_args(Group), help="those of one group; default: all")
     parser.add_argument("--only", action="append", choices=list(ITEMS), help="this row; repeatable")
     parser.add_argument("--pin", choices=PINNING_NAMES, default="none", help="default: none")
     parser.add_argument("--rounds", type=_positive_int, default=3, help="default: 3")
     parser.add_argument("--seconds", type=_positive_float, help="a measurement; default: 3")
     parser.add_argument(
-        "--scale", type=_positive_float, help="share of the storage rows' sizes; default: 1"
+        "--scale", type=_positive_float, help="share of the studies' sizes; default: 1"
     )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the report here")
+    parser.add_argument(
+        "--section",
+        type=Path,
+        metavar="FILE",
+        help="also write it into this document, between the markers that bear the group's name",
+    )
     parser.add_argument(
         "--folder", type=Path, help="put the data under this folder; default: the temporary one"
     )
@@ -125,15 +131,21 @@ def _facts(
     if "commits" in groups:
         text = f"{ROW_BYTES} bytes, keys uniform over {KEYS_COUNT:,}, tables empty at first"
         facts.append(("rows of commits", text))
-    if "storage" in groups:
-        facts.append(("rows of storage", f"{plan.scale:g} times as many as each study says"))
+    if groups & {"storage", "spark"}:
+        facts.append(("rows of studies", f"{plan.scale:g} times as many as each study says"))
     return facts
 
 
 def main(command: Sequence[str] | None = None) -> int:
     """Run the rows asked for and report. Returns the exit status."""
     words = sys.argv[1:] if command is None else command
-    arguments = command_line().parse_args(words)
+    parser = command_line()
+    arguments = parser.parse_args(words)
+    if arguments.section:
+        try:
+            check_place(arguments.section, arguments.rows or "")
+        except ValueError as error:
+            parser.error(str(error))
     console = Console()
     if not console.is_terminal:
         console = Console(width=REPORT_COLUMNS)
@@ -144,6 +156,9 @@ def main(command: Sequence[str] | None = None) -> int:
     if arguments.markdown:
         arguments.markdown.write_text(report.markdown(), encoding="utf-8")
         console.print(f"\nwritten to {arguments.markdown}")
+    if arguments.section:
+        write_section(arguments.section, arguments.rows, report.section())
+        console.print(f"\nwritten into {arguments.section}")
     return 0 if any(map(_has_figures, report.results)) else 1
 
 

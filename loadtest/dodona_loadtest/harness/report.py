@@ -52,11 +52,20 @@ class Report:
 
     def markdown(self) -> str:
         """To a file."""
-        parts = ["# Results", "", *(f"- {name}: {value}" for name, value in self.facts)]
-        parts += ["", EXPLANATION]
+        parts = ["# Results", "", *self._facts(), "", EXPLANATION]
         for result in self.results:
             parts += ["", *_section(result).markdown()]
         return "\n".join(parts).rstrip() + "\n"
+
+    def section(self) -> str:
+        """To a part of a document that has such facts of another run at its beginning."""
+        parts = []
+        for result in self.results:
+            parts += [*_section(result).markdown(), ""]
+        return "\n".join([*parts, "Of this run:", "", *self._facts()]) + "\n"
+
+    def _facts(self) -> list[str]:
+        return [f"- {name}: {value}" for name, value in self.facts]
 
 
 def _section(result: RowResult | StudyResult) -> Section:

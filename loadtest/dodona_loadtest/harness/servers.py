@@ -106,12 +106,13 @@ class ServerProcess:
 
 
 def cpu_seconds(roots: Sequence[int]) -> float:
-    """Processor time used so far by these processes and all their descendants."""
+    """Processor time used so far by these processes and all their descendants, those included that
+    have ended and that somebody has waited for."""
     ticks = 0
     for pid in _families(roots):
         with suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
+            ticks += sum([int(field) for field in fields[11:15]])
     return ticks / CLOCK_TICKS_PER_S
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 Figures = Mapping[str, float]
 """By the measure's name. A contender leaves out what it has none for."""
 
-Unit = Literal["rows/s", "µs", "ms", "s", "bytes", "rows", "MB"]
+Unit = Literal["rows/s", "µs", "ms", "s", "bytes", "rows", "MB", "MB/s"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,19 @@ async def connect_all(port: int, count: int) -> list[Any]:
     ]
 
 
+def run_query(port: int, query: str) -> None:
+    """One statement, over a connection of its own."""
+
+    async def run() -> None:
+        (connection,) = await connect_all(port, 1)
+        try:
+            await connection.execute(query)
+        finally:
+            await connection.close()
+
+    asyncio.run(run())
+
+
 class SequenceLoad(AsyncLoad):
     """`nextval`, the closest that PostgreSQL has to a timestamp: unique and rising.
 

@@ -1,7 +1,7 @@
-"""The studies of the storage: what happens in each, to whom, and what is asked of it."""
+"""The studies, of the storage and of Spark: what happens in each, to whom, and what is asked."""
 
 from dodona_loadtest.harness.study import Study
-from dodona_loadtest.studies import bulk, growth, pauses, reads, restart
+from dodona_loadtest.studies import bulk, growth, pauses, reads, restart, spark
 
 STUDIES: tuple[Study, ...] = (
     bulk.STUDY,
@@ -11,3 +11,4 @@ STUDIES: tuple[Study, ...] = (
     pauses.LOOKUP_STUDY,
     pauses.COMMIT_STUDY,
 )
+SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
