@@ -65,6 +65,8 @@ CLASSES: Final = {
     "transaction": dodona.Transaction,
     "master transaction": dodona.MasterTransaction,
     "snapshot": dodona.Snapshot,
+    "loads": dodona.Loads,
+    "load": dodona.Load,
 }
 
 
