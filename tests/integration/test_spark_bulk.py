@@ -22,6 +22,7 @@ from dodona._core.tables import decode_prefix
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.schema import Column, ColumnType, TableSchema
 from integration.frames import PAIRS, complaint, create, pairs, read
+from pyspark_dodona import bulk
 from pyspark_dodona.bulk import BATCH_SETTING, arranged
 from pyspark_dodona.columns import SPARK_TYPES
 from pyspark_dodona.partitioning import KeyColumns, Partitioning
@@ -280,6 +281,43 @@ def test_an_atomic_write_is_one_commit_and_once_is_enough(
     again = dodona.spark.bulk_write(pairs(spark, 0, 9), path, url=url, **options | {"last_by": ()})
     assert (again.row_count, again.is_skipped, again.commit_timestamp) == (0, True, at)
     assert list(db.select(path)) == [{"k": k, "v": 9} for k in range(100)]
+
+
+def test_a_write_that_another_has_overtaken_says_so(
+    spark: SparkSession,
+    db: dodona.Client,
+    url: str,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same version is published by somebody else after this load has begun."""
+    create(db, path, PAIRS, atomicity="full")
+    begin = bulk._begin
+    others: list[dodona.Load] = []
+
+    def begin_and_lose(*arguments: Any) -> dodona.Load:
+        mine = begin(*arguments)
+        with db.loads.begin([path], application="overtaken", version=1) as other:
+            others.append(other)
+        return mine
+
+    monkeypatch.setattr(bulk, "_begin", begin_and_lose)
+    options: dict[str, Any] = {"txn_app_id": "overtaken", "txn_version": 1}
+    written = dodona.spark.bulk_write(pairs(spark, 0, 9), path, url=url, **options)
+    record = db.loads.find(others[0].id)
+    assert record is not None
+    at = record.commit_timestamp
+    assert (written.row_count, written.is_skipped, written.commit_timestamp) == (0, True, at)
+    assert list(db.select(path)) == []
+
+
+def test_last_by_is_taken_in_upper_and_in_lower_case(
+    spark: SparkSession, db: dodona.Client, url: str, path: str
+) -> None:
+    create(db, path, PAIRS)
+    frame = pairs(spark, 0, 9).unionAll(pairs(spark, 0, 9, value=5))
+    dodona.spark.bulk_write(frame, path, url=url, last_by="V", atomicity="none")
+    assert list(db.select(path)) == [{"k": k, "v": 5} for k in range(9)]
 
 
 def test_the_session_is_left_as_it_was(

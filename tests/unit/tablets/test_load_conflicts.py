@@ -201,29 +201,6 @@ def test_rows_that_must_not_or_must_be_there(mode: LoadMode, there: bool, kind: 
     assert bench.nodes[CELL].cell.tablets[ATOMIC].active_count == 0
 
 
-def test_a_seal_holds_across_a_flush_and_not_when_it_can_be_told_no_more() -> None:
-    settings = TableSettings(dynamic_store_auto_flush_period=1_000)
-    bench = Bench(settings=settings)
-    load = Loading(bench)
-    load.bring({1: 1})
-    bench.commit(put(5, 5))
-    bench.pass_time(10)
-    assert bench.nodes[CELL].cell.chunks
-    sealed = load.sealed[0]
-    for _ in range(9):
-        bench.pass_time(10)
-        bench.answer_oracle()
-        load.open()
-    refused = failure(load.publish())
-    assert refused.kind == SnapshotTooOld.kind
-    assert "sealed anew" in refused.message
-    load.seal(*sealed.chunks)
-    bench.commit(put(6, 6))
-    bench.pass_time(10)
-    assert isinstance(load.publish(), Committed)
-    assert bench.read(1) == (1, None)
-
-
 def test_rows_that_are_published_are_flushed_and_compacted_like_all() -> None:
     settings = TableSettings(dynamic_store_auto_flush_period=1_000)
     bench = Bench(settings=settings)
