@@ -1,0 +1,1 @@
+"""The gateway's shell: the web application, its edges, and the client that does the work."""
