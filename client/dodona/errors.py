@@ -145,6 +145,13 @@ class FolderInUse(Unavailable):
     kind, code, status, action = "folder_in_use", 11101, 503, "repeat"
 
 
+class RequestTimedOut(Unavailable):
+    """A request did not reach the gateway whole in time; nothing came of it. Send it faster, or in
+    parts."""
+
+    kind, code, status, action = "request_timed_out", 3, 408, "repeat"
+
+
 class NodeLocked(DodonaError):
     """A master transaction holds this node of the tree. Once it has ended, repeat the call."""
 
@@ -157,10 +164,28 @@ class TransactionNotFound(DodonaError):
     kind, code, status, action = "transaction_not_found", 11000, 404, "begin_again"
 
 
+class WrongGateway(TransactionNotFound):
+    """Another gateway holds this transaction. Send its requests to the one that it was begun at."""
+
+    kind, code, status, action = "wrong_gateway", 11000, 421, "fix"
+
+
 class InvalidRequest(DodonaError):
     """The call can never succeed as it is. Fix the code."""
 
     kind, code, status, action = "invalid_request", 100, 400, "fix"
+
+
+class UnsupportedMediaType(InvalidRequest):
+    """The gateway does not take a body of this type here. Send one of those that it names."""
+
+    kind, code, status, action = "unsupported_media_type", 11115, 415, "fix"
+
+
+class NotAcceptable(InvalidRequest):
+    """The gateway can't answer in any of the forms that were asked for. Ask for one it names."""
+
+    kind, code, status, action = "not_acceptable", 11116, 406, "fix"
 
 
 class SchemaViolation(InvalidRequest):

@@ -13,13 +13,14 @@ from typing import Final
 from fastapi import FastAPI
 
 from dodona._io.endpoint import Endpoint, EndpointLimits
+from dodona._io.pages import create_application
 from dodona._io.process import read_clock
 from dodona._io.runtime import Runtime, RuntimeLimits
 from dodona._io.scheduling import take_short_turns
 from dodona._io.serving import serve
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
-from dodona_oracle.shell.rest import add_operations, create_application
+from dodona_oracle.shell.rest import add_operations
 from dodona_oracle.shell.settings import MasterSettings
 from dodona_oracle.shell.store import MasterStore
 

@@ -13,11 +13,11 @@ from fastapi import FastAPI
 
 from dodona._core.effects import AskMaster
 from dodona._io.endpoint import Endpoint, EndpointLimits
+from dodona._io.pages import create_application
 from dodona._io.runtime import Runtime
 from dodona._io.scheduling import take_short_turns
 from dodona._io.serving import serve
 from dodona_oracle.core.proxy import ProxyCore, ProxyLimits
-from dodona_oracle.shell.rest import create_application
 from dodona_oracle.shell.settings import ProxySettings
 from dodona_oracle.shell.transport import MasterLink, Registration
 

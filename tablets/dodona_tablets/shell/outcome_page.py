@@ -18,7 +18,8 @@ from dodona._core.messages import (
     Reply,
     Undecided,
 )
-from dodona._core.rest import JSON_TYPE, PROBLEM_TYPE, encode_problem, problem_of
+from dodona._core.rest import JSON_TYPE
+from dodona._io.pages import problem_response
 from dodona._io.runtime import Runtime
 from dodona.errors import InvalidRequest
 from dodona.types import MAX_TIMESTAMP, CellId, Timestamp, TransactionId
@@ -53,11 +54,11 @@ def add_outcome_page(pages: FastAPI, runtime: Runtime) -> None:
         number = int(transaction) if _is_number(transaction) else 0
         if not 0 < number <= MAX_TIMESTAMP:
             text = f"a transaction's id is a number from 1 to {MAX_TIMESTAMP}"
-            return _problem(Failure(InvalidRequest.kind, text))
+            return problem_response(Failure(InvalidRequest.kind, text))
         asked = TransactionId(number)
         reply = await runtime.ask(PeekOutcome(asked), TIMEOUT_MS)
         if isinstance(reply, Failure):
-            return _problem(reply)
+            return problem_response(reply)
         at = reply.timestamp if isinstance(reply, Committed) else None
         coordinator = reply.coordinator if isinstance(reply, Undecided) else None
         page = TransactionPage(asked, STATES[type(reply)], at, coordinator)
@@ -66,8 +67,3 @@ def add_outcome_page(pages: FastAPI, runtime: Runtime) -> None:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
-
-
-def _problem(failure: Failure) -> Response:
-    problem = problem_of(failure)
-    return Response(encode_problem(problem), problem.status, media_type=PROBLEM_TYPE)

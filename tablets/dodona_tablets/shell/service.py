@@ -15,6 +15,7 @@ from fastapi import FastAPI, Response
 
 from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
 from dodona._io.endpoint import Endpoint, EndpointLimits
+from dodona._io.pages import create_application
 from dodona._io.runtime import Runtime
 from dodona._io.serving import serve
 from dodona.types import CellId, Now
@@ -79,7 +80,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
         jobs.close()
         await links.close()
 
-    pages = FastAPI(title="Dodona tablet node", lifespan=lifespan)
+    pages = create_application("Dodona tablet node", lifespan, partial(_not_ready_because, core))
     _add_pages(pages, core, runtime, log)
     add_outcome_page(pages, runtime)
     endpoint_limits = EndpointLimits(
@@ -90,27 +91,18 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
     return pages, Endpoint(runtime, cell=cell, limits=endpoint_limits)
 
 
+def _not_ready_because(core: NodeCore) -> str | None:
+    """A cell serves once its log is replayed, the oracle has answered for its fence, and the master
+    knows it as one of its cluster."""
+    return None if core.waits_for is None else f"waiting for {core.waits_for}"
+
+
 def _raise(error: BaseException, _: Now) -> None:
     """On the core's thread: what went wrong in another ends the process."""
     raise error
 
 
 def _add_pages(pages: FastAPI, core: NodeCore, runtime: Runtime, log: CellLog) -> None:
-    @pages.get("/healthz", operation_id="is_healthy")
-    async def is_healthy() -> dict[str, str]:
-        """The process is alive."""
-        return {"status": "ok"}
-
-    @pages.get("/readyz", operation_id="is_ready")
-    async def is_ready(response: Response) -> dict[str, str]:
-        """The cell serves: its log is replayed, the oracle has answered for its fence, and the
-        master knows it as one of its cluster."""
-        waits_for = core.waits_for
-        if waits_for is None:
-            return {"status": "ok"}
-        response.status_code = 503
-        return {"status": f"waiting for {waits_for}"}
-
     @pages.get("/v1/statistics", operation_id="get_statistics")
     async def get_statistics() -> Response:
         """What the cell and its log count."""

@@ -10,11 +10,12 @@ import pytest
 from fastapi import FastAPI
 
 from dodona._core.rest import BODY_BYTES_MAX, OPERATIONS
+from dodona._io.pages import create_application
 from dodona._io.process import read_clock
 from dodona._io.runtime import Runtime
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.records import Record
-from dodona_oracle.shell.rest import add_operations, create_application
+from dodona_oracle.shell.rest import add_operations
 
 pytestmark = pytest.mark.anyio
 

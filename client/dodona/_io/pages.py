@@ -1,0 +1,111 @@
+"""What all REST servers have in common: health pages, bodies that are bounded, errors as problems.
+
+Owns: the web application that a server adds its routes to. Whatever goes wrong is
+`application/problem+json`, without a word of the program's insides. Only servers import this: it
+needs FastAPI.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from dodona._core.messages import Failure
+from dodona._core.rest import (
+    BODY_BYTES_MAX,
+    JSON_TYPE,
+    PROBLEM_TYPE,
+    Problem,
+    encode_problem,
+    problem_of,
+)
+from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
+
+BODY_SECONDS_MAX: Final = 30
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+Readiness = Callable[[], str | None]
+"""Why the process is not ready, or None if it is."""
+
+_logger: Final = logging.getLogger("dodona.rest")
+
+
+def create_application(title: str, lifespan: Lifespan, readiness: Readiness) -> FastAPI:
+    """An application with health checks and problem answers, and no other route yet."""
+    application = FastAPI(title=title, lifespan=lifespan, docs_url=None, redoc_url=None)
+    application.add_exception_handler(HTTPException, _answer_http_exception)
+    application.add_exception_handler(Exception, _answer_surprise)
+
+    @application.get("/healthz", operation_id="get_health", summary="The process runs.")
+    async def get_health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @application.get("/readyz", operation_id="get_readiness", summary="The process serves.")
+    async def get_readiness() -> Response:
+        reason = readiness()
+        if reason is not None:
+            return problem_response(Failure("unavailable", reason))
+        return Response(b'{"status":"ready"}', media_type=JSON_TYPE)
+
+    return application
+
+
+def problem_response(failure: Failure) -> Response:
+    """A Failure as an HTTP response."""
+    problem = problem_of(failure)
+    return Response(encode_problem(problem), status_code=problem.status, media_type=PROBLEM_TYPE)
+
+
+def failure_of(error: DodonaError) -> Failure:
+    """What an error says, as it travels."""
+    return Failure(error.kind, error.message, error.attributes)
+
+
+async def read_body(request: Request) -> bytes:
+    """The body, if it is short and comes in time. Raises LimitExceeded, InvalidRequest."""
+    parts: list[bytes] = []
+    size_bytes = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for part in request.stream():
+                size_bytes += len(part)
+                if size_bytes > BODY_BYTES_MAX:
+                    text = f"a body has at most {BODY_BYTES_MAX} bytes"
+                    raise LimitExceeded(text, bytes_max=BODY_BYTES_MAX)
+                parts.append(part)
+    except TimeoutError as error:
+        raise InvalidRequest(f"the body did not come within {BODY_SECONDS_MAX} s") from error
+    except ClientDisconnect as error:
+        raise InvalidRequest("the connection ended within the body") from error
+    return b"".join(parts)
+
+
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    failure = Failure("invalid_request", str(error.detail))
+    content = encode_problem(_with_status(problem_of(failure), error.status_code))
+    return Response(
+        content, error.status_code, headers=dict(error.headers or {}), media_type=PROBLEM_TYPE
+    )
+
+
+async def _answer_surprise(request: Request, error: Exception) -> Response:
+    _logger.error("a REST handler failed", exc_info=error)
+    return problem_response(Failure("internal", "the server failed; its log says how"))
+
+
+def _with_status(problem: Problem, status: int) -> Problem:
+    return Problem(
+        status=status,
+        detail=problem.detail,
+        kind=problem.kind,
+        code=problem.code,
+        retryable=problem.retryable,
+        title=HTTPStatus(status).phrase,
+    )

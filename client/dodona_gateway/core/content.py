@@ -1,0 +1,97 @@
+"""In which form a body comes, and in which the answer leaves: JSON or MessagePack. Pure.
+
+Owns: the media types, the choice between them, and typed decoding. MessagePack has bytes and every
+number, and rows leave in it as they are; JSON spells them as `json_values` says.
+"""
+
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from dodona._core.rest import JSON_TYPE
+from dodona.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
+from dodona_gateway.core.json_values import from_json, may_be_marked
+
+MSGPACK_TYPE: Final = "application/msgpack"
+NDJSON_TYPE: Final = "application/x-ndjson"
+ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"
+
+Form = Literal["json", "msgpack", "ndjson", "arrow"]
+FORMS: Final[dict[str, Form]] = {
+    JSON_TYPE: "json",
+    MSGPACK_TYPE: "msgpack",
+    "application/x-msgpack": "msgpack",
+    "application/vnd.msgpack": "msgpack",
+    NDJSON_TYPE: "ndjson",
+    "application/jsonl": "ndjson",
+    ARROW_TYPE: "arrow",
+}
+TYPES: Final[dict[Form, str]] = {
+    "json": JSON_TYPE,
+    "msgpack": MSGPACK_TYPE,
+    "ndjson": NDJSON_TYPE,
+    "arrow": ARROW_TYPE,
+}
+
+Wanted = TypeVar("Wanted")
+
+
+def form_of(content_type: str | None, taken: tuple[Form, ...]) -> Form:
+    """The form of a body; the first of those taken if it is not said. Raises
+    UnsupportedMediaType."""
+    if not content_type:
+        return taken[0]
+    media = content_type.partition(";")[0].strip().lower()
+    form = FORMS.get(media)
+    if form is None or form not in taken:
+        names = ", ".join(TYPES[it] for it in taken)
+        raise UnsupportedMediaType(f"the body is one of {names}, not {media[:100]}")
+    return form
+
+
+def wanted_form(accept: str | None, given: tuple[Form, ...]) -> Form:
+    """The form that a caller likes best of those that can be given; the first if it does not
+    matter. Raises NotAcceptable."""
+    if not accept or accept == "*/*":
+        return given[0]
+    likings: list[tuple[float, Form]] = []
+    for place in accept[:1000].split(","):
+        media, *parameters = [it.strip().lower() for it in place.split(";")]
+        liking = _quality(parameters)
+        form = FORMS.get(media)
+        if media in ("*/*", "application/*"):
+            form = given[0]
+        if form in given and liking > 0:
+            likings.append((liking, form))
+    if not likings:
+        names = ", ".join(TYPES[it] for it in given)
+        raise NotAcceptable(f"the answer can be one of {names}, not {accept[:100]}")
+    return max(likings, key=lambda it: it[0])[1]
+
+
+def _quality(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def decode_body(content: bytes, form: Form, wanted: type[Wanted]) -> Wanted:
+    """A body as the struct that it is to be. Raises InvalidRequest, which says where."""
+    try:
+        if form == "msgpack":
+            return msgspec.msgpack.decode(content, type=wanted)
+        if may_be_marked(content):
+            return msgspec.convert(from_json(msgspec.json.decode(content)), wanted)
+        return msgspec.json.decode(content, type=wanted)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        raise InvalidRequest(f"the body is not as it must be: {error}") from error
+
+
+def encode_body(value: Any, form: Form) -> bytes:
+    """An answer. In JSON, what it lacks has been converted before."""
+    return msgspec.msgpack.encode(value) if form == "msgpack" else msgspec.json.encode(value)
