@@ -165,9 +165,9 @@ class TransactionNotFound(DodonaError):
 
 
 class WrongGateway(TransactionNotFound):
-    """Another gateway holds this transaction. Send its requests to the one that it was begun at."""
+    """Another gateway holds this transaction. Send its requests to that one, or begin again."""
 
-    kind, code, status, action = "wrong_gateway", 11000, 421, "fix"
+    kind, code, status, action = "wrong_gateway", 11000, 421, "begin_again"
 
 
 class InvalidRequest(DodonaError):

@@ -13,7 +13,7 @@ from dodona._core.arguments import Row, check_flag, repeatable
 from dodona._core.buffer import TableBuffer
 from dodona._core.context import Context
 from dodona._core.holding import LEASE_MS, Hold, begin_hold, end_hold
-from dodona._core.pages import Pages
+from dodona._core.pages import FirstRows, Pages, first_rows
 from dodona._core.reading import ReadAt
 from dodona._core.rows import Rows
 from dodona._core.splitting import split
@@ -82,6 +82,23 @@ class ReadSession:
         at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
         select = partial(reading.select, self._context, path, lower, upper, columns, at)
         return (yield from self._context.unless_stale(path, select))
+
+    def first_rows(
+        self,
+        path: str,
+        count: int,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        transaction: TransactionBuffer | None = None,
+    ) -> Protocol[tuple[FirstRows, Timestamp]]:
+        """As `select`, of at most `count` rows, and the timestamp that they were read at: with it
+        the next ones are of the same state."""
+        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
+        read = partial(first_rows, self._context, path, count, lower, upper, columns, at)
+        return (yield from self._context.unless_stale(path, read)), at.timestamp
 
     def read_arrow(
         self,

@@ -130,7 +130,7 @@ def lookup(
     at: ReadAt,
 ) -> Protocol[list[dict[str, Any] | None]]:
     """The rows of these keys, in their order, None where no row is."""
-    route = yield from _route(context, path, at)
+    route = yield from checked_route(context, path, at)
     encoded = encode_keys(route, keys)
     projection = Projection(route.schema, columns)
     question = LookupQuestion(projection.wire_mask, at)
@@ -144,7 +144,7 @@ def lookup(
     ]
 
 
-def _route(context: Context, path: str, at: ReadAt) -> Protocol[TableRoute]:
+def checked_route(context: Context, path: str, at: ReadAt) -> Protocol[TableRoute]:
     """Raises TransactionAborted if it is not the table any more that `at` has own writes of."""
     route = yield from context.route(path)
     if at.own is not None:
@@ -255,7 +255,7 @@ def select(
     at: ReadAt,
 ) -> Protocol[Rows]:
     """The rows of lower ≤ key < upper, in key order."""
-    route = yield from _route(context, path, at)
+    route = yield from checked_route(context, path, at)
     projection = Projection(route.schema, columns)
     first, end = range_of(route.schema, lower, upper)
     pages = yield from _scan(context, route, first, end, projection, at, ScanPage)

@@ -25,7 +25,7 @@ from dodona._core.rest import (
     encode_problem,
     problem_of,
 )
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
+from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, RequestTimedOut
 
 BODY_SECONDS_MAX: Final = 30
 
@@ -67,20 +67,21 @@ def failure_of(error: DodonaError) -> Failure:
     return Failure(error.kind, error.message, error.attributes)
 
 
-async def read_body(request: Request) -> bytes:
-    """The body, if it is short and comes in time. Raises LimitExceeded, InvalidRequest."""
+async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+    """The body, if it is short and comes in time. Raises LimitExceeded, RequestTimedOut,
+    InvalidRequest."""
     parts: list[bytes] = []
     size_bytes = 0
     try:
         async with asyncio.timeout(BODY_SECONDS_MAX):
             async for part in request.stream():
                 size_bytes += len(part)
-                if size_bytes > BODY_BYTES_MAX:
-                    text = f"a body has at most {BODY_BYTES_MAX} bytes"
-                    raise LimitExceeded(text, bytes_max=BODY_BYTES_MAX)
+                if size_bytes > bytes_max:
+                    text = f"a body has at most {bytes_max} bytes"
+                    raise LimitExceeded(text, bytes_max=bytes_max)
                 parts.append(part)
     except TimeoutError as error:
-        raise InvalidRequest(f"the body did not come within {BODY_SECONDS_MAX} s") from error
+        raise RequestTimedOut(f"the body did not come within {BODY_SECONDS_MAX} s") from error
     except ClientDisconnect as error:
         raise InvalidRequest("the connection ended within the body") from error
     return b"".join(parts)

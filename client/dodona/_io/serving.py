@@ -6,7 +6,6 @@ surprise.
 Only servers import this: it needs uvicorn and FastAPI.
 """
 
-import logging
 import os
 import signal
 import sys
@@ -18,13 +17,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from dodona._io.endpoint import UVICORN_OPTIONS, Endpoint
+from dodona._io.logs import prepare_logging
 from dodona._io.process import prepare_process, require_assertions
-from dodona._io.settings import ServerSettings, Settings, parse_settings
+from dodona._io.settings import ProcessSettings, ServerSettings, Settings, parse_settings
 from dodona.errors import DodonaError, FolderInUse
 
 GRACE_SECONDS: Final = 5
 REQUESTS_AT_A_TIME_MAX: Final = 8192
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def run_process(
@@ -33,7 +32,7 @@ def run_process(
     """Read the settings and run until a signal comes. Raises SystemExit."""
     require_assertions()
     settings = parse_settings(kind, program, arguments)
-    prepare_logging(settings.log_level)
+    prepare_logging(settings.log_level, settings.log_format)
     try:
         run(settings)
     except DodonaError as error:
@@ -42,29 +41,26 @@ def run_process(
         raise SystemExit(os.EX_TEMPFAIL if is_busy else 1) from error
 
 
-def prepare_logging(level: str) -> None:
-    """Everything goes to the standard error stream."""
-    logging.basicConfig(level=level.upper(), format=LOG_FORMAT)
-    # These tell of every single request.
-    for name in ("httpx", "httpcore", "picows", "uvicorn", "uvicorn.error", "uvicorn.access"):
-        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
-
-
 def serve(pages: FastAPI, endpoint: Endpoint, settings: ServerSettings, port: int) -> None:
     """Serve REST and the data plane until a signal comes. Raises SystemExit without the port."""
-    options: dict[str, Any] = {
-        **UVICORN_OPTIONS,
-        "ws": endpoint.protocol,
-        "log_config": None,
-        "timeout_graceful_shutdown": GRACE_SECONDS,
-        "limit_concurrency": REQUESTS_AT_A_TIME_MAX,
-    }
+    serve_pages(pages, settings, port, ws=endpoint.protocol)
+
+
+def serve_pages(pages: Any, settings: ProcessSettings, port: int, **options: Any) -> None:
+    """Serve a web application until a signal comes; `options` are uvicorn's. Raises SystemExit
+    without the port."""
     prepare_process()
     # uvicorn raises the signal again once it has stopped: that is when we leave.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    config = uvicorn.Config(pages, host=settings.host, port=port, **options)
-    uvicorn.Server(config).run()
+    chosen: dict[str, Any] = {
+        **UVICORN_OPTIONS,
+        "log_config": None,
+        "timeout_graceful_shutdown": GRACE_SECONDS,
+        "limit_concurrency": REQUESTS_AT_A_TIME_MAX,
+        **options,
+    }
+    uvicorn.Server(uvicorn.Config(pages, host=settings.host, port=port, **chosen)).run()
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

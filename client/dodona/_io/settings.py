@@ -30,7 +30,7 @@ Seconds = Annotated[int, Ge(1), Le(86_400)]
 Count = Annotated[int, Ge(1)]
 
 
-class ServerSettings(BaseSettings):
+class ProcessSettings(BaseSettings):
     """What every process has."""
 
     model_config = SettingsConfigDict(
@@ -46,6 +46,14 @@ class ServerSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="least level of what is written to the standard error stream"
     )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="of that: lines for people, or an object a line"
+    )
+
+
+class ServerSettings(ProcessSettings):
+    """What every process with a data plane has."""
+
     connection_count_max: Count = Field(4096, description="data plane connections at a time")
     unread_mib_max: Count = Field(
         128,
@@ -53,7 +61,7 @@ class ServerSettings(BaseSettings):
     )
 
 
-Settings = TypeVar("Settings", bound=ServerSettings)
+Settings = TypeVar("Settings", bound=ProcessSettings)
 
 
 def parse_settings(kind: type[Settings], program: str, arguments: list[str]) -> Settings:

@@ -1,8 +1,8 @@
 """The transactions that a gateway holds for callers who can't: leases, owners, limits. Pure.
 
 Owns: which there are, until when, and what is still known of those that ended. Invariants: a
-transaction belongs to who began it; one whose lease ends is given up, unless its commit has begun;
-what ended is remembered for a while, so that a repeated commit is answered as the first was.
+transaction belongs to who began it; one whose lease ends is given up, unless a call is at it; what
+ended is remembered for a while, so that a repeated commit is answered as the first was.
 Time is an argument; what a transaction is, is its holder's business.
 """
 
@@ -12,7 +12,13 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from dodona.errors import InvalidRequest, Overloaded, TransactionNotFound, WrongGateway
+from dodona.errors import (
+    DodonaError,
+    InvalidRequest,
+    Overloaded,
+    TransactionNotFound,
+    WrongGateway,
+)
 from dodona.types import Timestamp
 from dodona_gateway.core.transaction_id import HeldId, parse_held_id
 
@@ -37,7 +43,7 @@ class HoldingLimits(msgspec.Struct, frozen=True):
 class Holding(Generic[Held]):
     """One open transaction. `held` is the transaction itself."""
 
-    __slots__ = ("expires_us", "held", "id", "is_ending", "lease_ms", "owner", "size_bytes")
+    __slots__ = ("expires_us", "held", "id", "lease_ms", "owner", "size_bytes", "use_count")
 
     def __init__(self, its_id: HeldId, owner: str, held: Held, lease_ms: int) -> None:
         self.id = its_id
@@ -46,19 +52,18 @@ class Holding(Generic[Held]):
         self.lease_ms = lease_ms
         self.expires_us = 0
         self.size_bytes = 0
-        self.is_ending = False
-        """Whether its commit has begun: then no lease ends it."""
+        self.use_count = 0
+        """Calls that are at it now, its commit among them: meanwhile no lease ends it."""
 
 
-class End(msgspec.Struct, frozen=True, gc=False):
-    """How a transaction ended: committed at `timestamp` (None if it wrote nothing), or not, for
-    `reason`."""
+class End(msgspec.Struct, frozen=True):
+    """How a transaction ended: committed at `timestamp` (None if it wrote nothing), or with an
+    error, which its commit was answered with, and is again."""
 
     owner: str
-    is_committed: bool
-    timestamp: Timestamp | None
-    reason: str
     ended_us: int
+    timestamp: Timestamp | None = None
+    error: DodonaError | None = None
 
 
 class Holdings(Generic[Held]):
@@ -149,10 +154,8 @@ class Holdings(Generic[Held]):
         self,
         holding: Holding[Held],
         now_us: int,
-        *,
-        is_committed: bool,
         timestamp: Timestamp | None = None,
-        reason: str = "",
+        error: DodonaError | None = None,
     ) -> None:
         """It is over; its end is remembered. Repeating it is harmless."""
         text = str(holding.id)
@@ -164,16 +167,17 @@ class Holdings(Generic[Held]):
             self._owned[holding.owner] = left_count
         else:
             del self._owned[holding.owner]
-        self._ended[text] = End(holding.owner, is_committed, timestamp, reason, now_us)
+        self._ended[text] = End(holding.owner, now_us, timestamp, error)
         self._forget(now_us)
 
     def expire(self, now_us: int, give_up: Callable[[Held], None]) -> int:
         """Give up those whose lease is over. → how many."""
-        late = [it for it in self._open.values() if it.expires_us <= now_us and not it.is_ending]
+        late = [it for it in self._open.values() if it.expires_us <= now_us and not it.use_count]
         for holding in late:
             give_up(holding.held)
-            reason = f"its lease of {holding.lease_ms} ms expired"
-            self.end(holding, now_us, is_committed=False, reason=reason)
+            text = f"the transaction's lease of {holding.lease_ms} ms expired"
+            error = TransactionNotFound(text, transaction=str(holding.id))
+            self.end(holding, now_us, error=error)
         self._forget(now_us)
         return len(late)
 

@@ -13,6 +13,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from dodona._core.versions import VersionedRow
 from dodona.errors import InvalidRequest
 from dodona.schema import Column
 
@@ -50,6 +53,20 @@ def _row(row: Mapping[str, Any], convert: Mapping[str, Convert]) -> dict[str, An
     }
 
 
+def convert_history(row: VersionedRow, convert: Mapping[str, Convert]) -> VersionedRow:
+    """All versions of a row as JSON has them."""
+    values = {
+        name: [
+            msgspec.structs.replace(it, value=it.value if it.value is None else convert[name](it.value))
+            for it in items
+        ]
+        if name in convert
+        else items
+        for name, items in row.values.items()
+    }
+    return msgspec.structs.replace(row, key=_row(row.key, convert), values=values)
+
+
 def _string(value: bytes) -> Any:
     try:
         return value.decode()
@@ -78,6 +95,23 @@ def any_to_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [any_to_json(it) for it in value]
     return value
+
+
+def shown_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """An error's attributes, for people first: bytes are text where they can be."""
+    return {str(name): _shown(value) for name, value in attributes.items()}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return _string(value)
+    if isinstance(value, Mapping):
+        return {str(name): _shown(it) for name, it in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(it) for it in value]
+    if value is None or isinstance(value, str | int | float):
+        return any_to_json(value)
+    return str(value)
 
 
 def _escaped(name: object) -> str:

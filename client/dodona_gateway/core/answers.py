@@ -1,0 +1,156 @@
+"""What the gateway answers over REST: one struct for each body. Pure.
+
+Owns: the names and types of all fields, of which the OpenAPI document is made.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from dodona._core.tables import TableInfo
+from dodona._core.versions import VersionedRow
+from dodona.types import Atomicity, CellId, Revision, TableSettings, TabletId, Timestamp
+from dodona_gateway.core.requests import Row, Values
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Base of all."""
+
+
+class Timestamps(Answer, frozen=True):
+    """`first` to `first + count - 1` are yours."""
+
+    first: Timestamp
+    count: int
+
+
+class Done(Answer, frozen=True):
+    """It is done, and there is no more to say."""
+
+
+class TabletView(Answer, frozen=True):
+    """One tablet: it goes from its pivot key to the next one's."""
+
+    tablet: TabletId
+    pivot_key: Values
+    state: str
+    cell: CellId | None
+    revision: Revision
+
+
+class TableView(Answer, frozen=True):
+    """A table, as the master knew it at one moment."""
+
+    path: str
+    schema: list[Row]
+    atomicity: Atomicity
+    tablets: list[TabletView]
+    settings: TableSettings
+    is_mounted: bool
+
+
+class Paths(Answer, frozen=True):
+    """Paths of tables, in order."""
+
+    paths: list[str]
+
+
+class Names(Answer, frozen=True):
+    """Names in a directory, in order."""
+
+    names: list[str]
+
+
+class Value(Answer, frozen=True):
+    """An attribute, or what is in a directory."""
+
+    value: Any
+
+
+class CellView(Answer, frozen=True):
+    """One cell, and the node that it is in."""
+
+    cell: CellId
+    address: str
+    is_alive: bool
+    tablet_count: int
+
+
+class ClusterView(Answer, frozen=True):
+    """The proxies and cells that the master hears from."""
+
+    proxies: list[str]
+    cells: list[CellView]
+
+
+class Written(Answer, frozen=True):
+    """`timestamp` is that of the commit; null if there was nothing to write."""
+
+    timestamp: Timestamp | None
+
+
+class FoundRows(Answer, frozen=True):
+    """Rows, in the order of the keys."""
+
+    rows: list[Row | None]
+
+
+class SelectedRows(Answer, frozen=True):
+    """Rows in key order, as of `timestamp` (null without atomicity). There are more if `next` is
+    not null."""
+
+    rows: list[Row | None]
+    next: Values | None
+    timestamp: Timestamp | None
+
+
+class FoundVersions(Answer, frozen=True):
+    """Histories, in the order of the keys; everything in them newest first."""
+
+    rows: list[VersionedRow | None]
+
+
+class QueryResult(Answer, frozen=True):
+    """The rows of a query: a list of values each, in the order of `columns`."""
+
+    columns: list[str]
+    types: list[str]
+    rows: list[Values]
+
+
+class Begun(Answer, frozen=True):
+    """A transaction. All of its requests go to `gateway`, the address of the one that holds it."""
+
+    transaction: str
+    start_timestamp: Timestamp | None
+    lease_ms: int
+    gateway: str
+
+
+class Buffered(Answer, frozen=True):
+    """How much a transaction holds by now."""
+
+    row_count: int
+    size_bytes: int
+
+
+class Outcome(Answer, frozen=True):
+    """What became of a transaction. `timestamp` is that of its commit."""
+
+    state: Literal["active", "committing", "committed", "aborted", "pending", "unknown"]
+    timestamp: Timestamp | None = None
+
+
+def view_table(table: TableInfo) -> TableView:
+    """A table as REST shows it."""
+    return TableView(
+        table.path,
+        [msgspec.to_builtins(it) for it in table.schema.columns],
+        table.atomicity,
+        [
+            TabletView(it.tablet, list(it.pivot_key), it.state, it.cell, it.revision)
+            for it in table.tablets
+        ],
+        table.settings,
+        table.is_mounted,
+    )

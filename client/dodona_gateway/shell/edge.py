@@ -1,0 +1,188 @@
+"""The edge of the gateway: what every request passes before any route sees it.
+
+Owns: request ids, the number of requests at a time, whole-request deadlines, who calls, and the log
+of what failed. Invariants: nothing behind the edge runs for a caller who is not known, but for the
+few pages that are open to all; no request outlives its deadline, however slowly its sender sends or
+reads; an answer always has the request's id. Knows no route.
+"""
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, Protocol
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dodona._core.rest import PROBLEM_TYPE, encode_problem, problem_of
+from dodona._io.pages import failure_of
+from dodona.errors import DodonaError, Overloaded, RequestTimedOut, Unavailable
+from dodona_gateway.core.access.principal import Principal
+
+REQUEST_ID: Final = b"x-request-id"
+OPEN_PATHS: Final = frozenset(
+    ("/healthz", "/readyz", "/openapi.json", "/api", "/api/v4", "/hosts", "/version", "/ping")
+)
+"""Health, descriptions of the interface, and what YTsaurus's client asks for without its token."""
+RETRY_AFTER_S: Final = b"1"
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
+
+Message = MutableMapping[str, Any]
+_logger: Final = logging.getLogger("dodona.gateway")
+
+
+class Authenticator(Protocol):
+    """Who presents these credentials. Raises Unauthenticated, Unavailable."""
+
+    async def authenticate(self, authorization: str | None) -> Principal: ...
+
+
+class EdgeLimits(Protocol):
+    """Of `GatewaySettings`."""
+
+    @property
+    def request_count_max(self) -> int: ...
+    @property
+    def request_seconds_max(self) -> int: ...
+    @property
+    def stream_seconds_max(self) -> int: ...
+
+
+class Edge:
+    """The outermost application."""
+
+    def __init__(
+        self,
+        application: ASGIApp,
+        authenticator: Authenticator,
+        limits: EdgeLimits,
+        is_stream: Callable[[Scope], bool],
+    ) -> None:
+        self._application = application
+        self._authenticator = authenticator
+        self._limits = limits
+        self._is_stream = is_stream
+        self.request_count = 0
+        """Under way now."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        request = _Request(scope, receive, send)
+        if self.request_count >= self._limits.request_count_max:
+            text = f"the gateway has {self._limits.request_count_max} requests under way"
+            await request.refuse(Overloaded(text))
+            return
+        self.request_count += 1
+        try:
+            await self._run(request)
+        finally:
+            self.request_count -= 1
+
+    async def _run(self, request: "_Request") -> None:
+        limits, is_stream = self._limits, self._is_stream(request.scope)
+        seconds = limits.stream_seconds_max if is_stream else limits.request_seconds_max
+        try:
+            async with asyncio.timeout(seconds):
+                await self._admit(request)
+        except TimeoutError:
+            await request.give_up(seconds)
+        except DodonaError as error:
+            await request.refuse(error)
+
+    async def _admit(self, request: "_Request") -> None:
+        scope = request.scope
+        if scope["path"] not in OPEN_PATHS:
+            authorization = request.header(b"authorization")
+            text = None if authorization is None else authorization.decode("latin-1")
+            scope["state"]["principal"] = await self._authenticator.authenticate(text)
+        await self._application(scope, request.receive, request.send)
+
+
+class _Request:
+    """One request, as far as it has got."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self._receive = receive
+        self._send = send
+        self._began = time.monotonic()
+        self._is_body_whole = False
+        self._status: int | None = None
+        given = self.header(REQUEST_ID)
+        is_fit = given is not None and _REQUEST_ID.fullmatch(given) is not None
+        self.id = given if is_fit and given is not None else secrets.token_hex(8).encode()
+        state = scope.setdefault("state", {})
+        state["request_id"] = self.id.decode()
+
+    def header(self, name: bytes) -> bytes | None:
+        for known, value in self.scope["headers"]:
+            if known == name:
+                found: bytes = value
+                return found
+        return None
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            self._is_body_whole = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
+            if self._status is not None and self._status >= 500:
+                self._log(self._status)
+        await self._send(message)
+
+    async def refuse(self, error: DodonaError) -> None:
+        """Answer with a problem, if nothing was answered yet."""
+        if self._status is not None:
+            return
+        problem = problem_of(failure_of(error))
+        headers = [(b"content-type", PROBLEM_TYPE.encode()), *refusal_headers(problem.status)]
+        if not self._is_body_whole:  # what is still to come would be taken for another request
+            headers.append((b"connection", b"close"))
+        content = encode_problem(problem)
+        headers.append((b"content-length", str(len(content)).encode()))
+        start = {"type": "http.response.start", "status": problem.status, "headers": headers}
+        await self.send(start)
+        await self.send({"type": "http.response.body", "body": content})
+
+    async def give_up(self, seconds: int) -> None:
+        """Its time is over. An answer that has begun ends in its middle, so that nobody takes it
+        for whole."""
+        if self._status is not None:
+            self._log(self._status, "its time was over within the answer")
+        elif self._is_body_whole:
+            text = f"there was no answer within {seconds} s; what was asked for may have been done"
+            await self.refuse(Unavailable(text))
+        else:
+            await self.refuse(RequestTimedOut(f"the request did not come within {seconds} s"))
+
+    def _log(self, status: int, what: str = "a request failed") -> None:
+        took_ms = int((time.monotonic() - self._began) * 1000)
+        fields = {
+            "request": self.id.decode(),
+            "method": self.scope["method"],
+            "path": self.scope["path"],
+            "status": status,
+            "took_ms": took_ms,
+        }
+        _logger.warning(what, extra={"fields": fields})
+
+
+def refusal_headers(status: int) -> list[tuple[bytes, bytes]]:
+    """What goes with an error of that status: when to come again, how to say who one is."""
+    if status in (429, 503):
+        return [(b"retry-after", RETRY_AFTER_S)]
+    if status == 401:
+        return [(b"www-authenticate", b"Bearer")]
+    return []
+
+
+Handler = Callable[..., Awaitable[Any]]

@@ -1,0 +1,80 @@
+"""The tree over REST: directories, nodes and their attributes.
+
+Owns: what these operations do, each a few lines over the client, and who may ask for them. Whoever
+reads, moves or removes a directory does so to all that is in it.
+"""
+
+from typing import Final
+
+from dodona_gateway.core import answers, requests
+from dodona_gateway.core.answers import Done
+from dodona_gateway.shell.routes import Call, route
+
+
+async def create_directory(call: Call, asked: requests.CreateDirectory) -> Done:
+    """Make a directory."""
+    call.principal.check("admin", asked.path)
+    await call.service.client.create_directory(
+        asked.path, asked.attributes, asked.recursive, asked.ignore_existing
+    )
+    return Done()
+
+
+async def get_node(call: Call, asked: requests.Path) -> answers.Value:
+    """An attribute, all attributes, or what is in a directory as nested maps."""
+    call.principal.check("read", asked.path, subtree=True)
+    return answers.Value(await call.service.client.get(asked.path))
+
+
+async def set_node(call: Call, asked: requests.SetNode) -> Done:
+    """Set one attribute, or all."""
+    call.principal.check("admin", asked.path)
+    await call.service.client.set(asked.path, asked.value)
+    return Done()
+
+
+async def list_nodes(call: Call, asked: requests.Path) -> answers.Names:
+    """The names in a directory."""
+    call.principal.check("read", asked.path)
+    return answers.Names(await call.service.client.list(asked.path))
+
+
+async def node_exists(call: Call, asked: requests.Path) -> answers.Value:
+    """Whether there is such a node or attribute."""
+    call.principal.check("read", asked.path)
+    return answers.Value(await call.service.client.exists(asked.path))
+
+
+async def remove_node(call: Call, asked: requests.RemoveNode) -> Done:
+    """Remove a table with all its rows, a directory, or an attribute."""
+    call.principal.check("admin", asked.path, subtree=asked.recursive)
+    await call.service.client.remove(asked.path, asked.recursive, asked.force)
+    return Done()
+
+
+async def move_node(call: Call, asked: requests.MoveNode) -> Done:
+    """Give a node another path."""
+    call.principal.check("admin", asked.source, subtree=True)
+    call.principal.check("admin", asked.destination, subtree=True)
+    await call.service.client.move(asked.source, asked.destination, asked.recursive)
+    return Done()
+
+
+async def copy_node(call: Call, asked: requests.MoveNode) -> Done:
+    """Copy a node with all that is in it."""
+    call.principal.check("read", asked.source, subtree=True)
+    call.principal.check("admin", asked.destination, subtree=True)
+    await call.service.client.copy(asked.source, asked.destination, asked.recursive)
+    return Done()
+
+
+ROUTES: Final = (
+    route("POST", "/v1/directories", create_directory, "admin", status=201),
+    route("GET", "/v1/node", get_node, "read"),
+    route("POST", "/v1/node", set_node, "admin"),
+    route("DELETE", "/v1/node", remove_node, "admin"),
+    route("GET", "/v1/node/list", list_nodes, "read"),
+    route("GET", "/v1/node/exists", node_exists, "read"),
+    route("POST", "/v1/node/move", move_node, "admin"),
+    route("POST", "/v1/node/copy", copy_node, "admin"),
+)

@@ -1,0 +1,111 @@
+"""Rows over REST, each call by itself: a transaction of its own, or none.
+
+Owns: what these operations do, each a few lines over the client, and who may ask for them.
+"""
+
+from typing import Any, Final
+
+from fastapi import Response
+
+from dodona._core.arrow import stream_of
+from dodona.types import SYNC_LAST_COMMITTED, Timestamp
+from dodona_gateway.core import answers, requests
+from dodona_gateway.core.content import TYPES
+from dodona_gateway.core.results import query_result
+from dodona_gateway.shell.routes import VALUE_FORMS, Call, route
+
+
+async def insert_rows(call: Call, asked: requests.InsertRows) -> answers.Written:
+    """Insert rows, in a transaction of their own."""
+    call.principal.check("write", asked.table)
+    timestamp = await call.service.client.insert_rows(
+        asked.table, asked.rows, asked.update, asked.aggregate, asked.durability
+    )
+    return answers.Written(timestamp)
+
+
+async def delete_rows(call: Call, asked: requests.DeleteRows) -> answers.Written:
+    """Delete rows by key, in a transaction of their own."""
+    call.principal.check("write", asked.table)
+    delete = call.service.client.delete_rows
+    return answers.Written(await delete(asked.table, asked.keys, asked.durability))
+
+
+async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRows:
+    """The rows of these keys."""
+    call.principal.check("read", asked.table)
+    rows = await call.service.client.lookup_rows(
+        asked.table,
+        asked.keys,
+        asked.columns,
+        asked.keep_missing,
+        asked.timestamp,
+        asked.retention_timestamp,
+    )
+    return answers.FoundRows(await call.shown(asked.table, rows))
+
+
+async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers.FoundVersions:
+    """All that ever became of the rows of these keys, as far as it is kept."""
+    call.principal.check("read", asked.table)
+    rows = await call.service.client.lookup_versions(
+        asked.table, asked.keys, asked.columns, asked.keep_missing, asked.timestamp
+    )
+    return answers.FoundVersions(await call.shown_versions(asked.table, rows))
+
+
+async def select_rows(call: Call, asked: requests.SelectRows) -> answers.SelectedRows:
+    """The first rows of a range of keys, in key order."""
+    call.principal.check("read", asked.table)
+    client = call.service.client
+    read = client._session.first_rows(
+        asked.table,
+        asked.limit,
+        asked.lower,
+        asked.upper,
+        asked.columns,
+        asked.timestamp,
+        asked.retention_timestamp,
+    )
+    (rows, behind), at = await client._run(read)
+    return await selected(call, asked.table, rows, behind, at)
+
+
+async def query_rows(call: Call, asked: requests.Query) -> Response | answers.QueryResult:
+    """What an SQL query gives, over tables named as [//path], all at one timestamp."""
+    query = call.service.query
+    table = await query(call.principal, asked.sql, timestamp=asked.timestamp)
+    return answered_query(call, table)
+
+
+async def selected(
+    call: Call, table: str, rows: Any, behind: tuple[Any, ...] | None, at: Timestamp
+) -> answers.SelectedRows:
+    """The answer to a select."""
+    shown = await call.shown(table, rows)
+    following = None if behind is None else await call.shown_key(table, behind)
+    return answers.SelectedRows(shown, following, None if at == SYNC_LAST_COMMITTED else at)
+
+
+def answered_query(call: Call, table: Any) -> Response | answers.QueryResult:
+    """The answer to a query: as Arrow, without a Python object a row, if that is asked for."""
+    if call.form == "arrow":
+        return Response(stream_of(table), media_type=TYPES["arrow"])
+    return query_result(table, is_json=call.form == "json")
+
+
+ROUTES: Final = (
+    route("POST", "/v1/rows/insert", insert_rows, "write"),
+    route("POST", "/v1/rows/delete", delete_rows, "write"),
+    route("POST", "/v1/rows/lookup", lookup_rows, "read"),
+    route("POST", "/v1/rows/versions", lookup_versions, "read"),
+    route("POST", "/v1/rows/select", select_rows, "read"),
+    route(
+        "POST",
+        "/v1/query",
+        query_rows,
+        "read",
+        gives=(*VALUE_FORMS, "arrow"),
+        answer=answers.QueryResult,
+    ),
+)

@@ -1,0 +1,146 @@
+"""Timestamps, the cluster, and tables as a whole over REST.
+
+Owns: what these operations do, each a few lines over the client, and who may ask for them.
+"""
+
+from typing import Final
+
+from dodona_gateway.core import answers, requests
+from dodona_gateway.core.answers import TableView, view_table
+from dodona_gateway.core.json_values import any_to_json
+from dodona_gateway.shell.routes import Call, route
+
+
+async def generate_timestamps(
+    call: Call, asked: requests.GenerateTimestamps
+) -> answers.Timestamps:
+    """Fresh timestamps."""
+    call.principal.check_somewhere("read")
+    client = call.service.client
+    first = await client._run(client._session.generate_timestamp(asked.count))
+    return answers.Timestamps(first, asked.count)
+
+
+async def get_cluster(call: Call, asked: requests.Nothing) -> answers.ClusterView:
+    """The proxies and the cells."""
+    call.principal.check_somewhere("read")
+    cluster = await call.service.client.get_cluster()
+    cells = [
+        answers.CellView(it.cell, it.address, it.is_alive, it.tablet_count) for it in cluster.cells
+    ]
+    return answers.ClusterView(list(cluster.proxies), cells)
+
+
+# ---- tables
+
+
+async def create_table(call: Call, asked: requests.CreateTable) -> TableView:
+    """Make a table."""
+    call.principal.check("admin", asked.path)
+    await call.service.client.create_table(
+        asked.path,
+        asked.schema,
+        asked.atomicity,
+        asked.pivot_keys,
+        asked.tablet_count,
+        asked.mount,
+        asked.attributes,
+    )
+    return await _view(call, asked.path)
+
+
+async def list_tables(call: Call, asked: requests.Prefix) -> answers.Paths:
+    """The paths of all tables that you may read and that begin with the prefix."""
+    paths = await call.service.client.list_tables(asked.prefix)
+    return answers.Paths([it for it in paths if call.principal.allows("read", it)])
+
+
+async def get_table(call: Call, asked: requests.Path) -> TableView:
+    """A table with its schema, tablets and settings."""
+    call.principal.check("read", asked.path)
+    return await _view(call, asked.path)
+
+
+async def mount_table(call: Call, asked: requests.MountTable) -> TableView:
+    """Have tablets served."""
+    call.principal.check("admin", asked.path)
+    await call.service.client.mount_table(
+        asked.path,
+        asked.freeze,
+        asked.first_tablet_index,
+        asked.last_tablet_index,
+        asked.timeout_ms,
+    )
+    return await _view(call, asked.path)
+
+
+async def unmount_table(call: Call, asked: requests.ChangeTable) -> TableView:
+    """Have tablets served no more."""
+    call.principal.check("admin", asked.path)
+    await call.service.client.unmount_table(*_range_of(asked))
+    return await _view(call, asked.path)
+
+
+async def freeze_table(call: Call, asked: requests.ChangeTable) -> TableView:
+    """Have tablets served for reading only."""
+    call.principal.check("admin", asked.path)
+    await call.service.client.freeze_table(*_range_of(asked))
+    return await _view(call, asked.path)
+
+
+async def unfreeze_table(call: Call, asked: requests.ChangeTable) -> TableView:
+    """Have frozen tablets written again."""
+    call.principal.check("admin", asked.path)
+    await call.service.client.unfreeze_table(*_range_of(asked))
+    return await _view(call, asked.path)
+
+
+async def remount_table(call: Call, asked: requests.ChangeTable) -> TableView:
+    """Have tablets go by the table's settings as they are now."""
+    call.principal.check("admin", asked.path)
+    await call.service.client.remount_table(*_range_of(asked))
+    return await _view(call, asked.path)
+
+
+async def reshard_table(call: Call, asked: requests.ReshardTable) -> TableView:
+    """Cut an unmounted table into other tablets."""
+    call.principal.check("admin", asked.path)
+    first, last = asked.first_tablet_index, asked.last_tablet_index
+    reshard = call.service.client.reshard_table
+    await reshard(asked.path, asked.pivot_keys, asked.tablet_count, first, last)
+    return await _view(call, asked.path)
+
+
+async def alter_table(call: Call, asked: requests.AlterTable) -> TableView:
+    """Change the schema of an unmounted table."""
+    call.principal.check("admin", asked.path)
+    await call.service.client.alter_table(asked.path, asked.schema)
+    return await _view(call, asked.path)
+
+
+def _range_of(asked: requests.ChangeTable) -> tuple[str, int | None, int | None, int]:
+    return asked.path, asked.first_tablet_index, asked.last_tablet_index, asked.timeout_ms
+
+
+async def _view(call: Call, path: str) -> TableView:
+    view = view_table(await call.service.client.get_table(path))
+    if call.form == "json":
+        for tablet in view.tablets:
+            tablet.pivot_key[:] = [any_to_json(it) for it in tablet.pivot_key]
+    return view
+
+
+ROUTES: Final = (
+    route("POST", "/v1/timestamps", generate_timestamps, "read"),
+    route("POST", "/v1/tables", create_table, "admin", status=201),
+    route("GET", "/v1/tables", list_tables, "read"),
+    route("GET", "/v1/table", get_table, "read"),
+    route("POST", "/v1/table/mount", mount_table, "admin"),
+    route("POST", "/v1/table/unmount", unmount_table, "admin"),
+    route("POST", "/v1/table/freeze", freeze_table, "admin"),
+    route("POST", "/v1/table/unfreeze", unfreeze_table, "admin"),
+    route("POST", "/v1/table/remount", remount_table, "admin"),
+    route("POST", "/v1/table/reshard", reshard_table, "admin"),
+    route("POST", "/v1/table/alter", alter_table, "admin"),
+    route("GET", "/v1/cluster", get_cluster, "read"),
+)

@@ -1,0 +1,161 @@
+"""Transactions over REST, which the gateway holds for callers who can't.
+
+Owns: what these operations do, each a few lines over a held transaction, and who may ask for them.
+"""
+
+from typing import Final
+
+from fastapi import Response
+
+from dodona.aio import AsyncTransaction
+
+from dodona_gateway.core import answers, requests
+from dodona_gateway.core.answers import Buffered, Done, Outcome, Written
+from dodona_gateway.shell.rest.rows import answered_query, selected
+from dodona_gateway.shell.routes import VALUE_FORMS, Call, route
+
+
+async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> answers.Begun:
+    """Begin a transaction on rows. What it writes stays in the gateway until it commits."""
+    call.principal.check_somewhere("read")
+    its_id, begun = await call.service.transactions.begin(
+        call.owner, asked.atomicity, asked.durability, asked.read_own_writes, asked.lease_ms
+    )
+    gateway = call.service.settings.address
+    return answers.Begun(its_id, begun.start_timestamp, asked.lease_ms, gateway)
+
+
+async def insert_rows_in_transaction(
+    call: Call, asked: requests.InsertInTransaction
+) -> Buffered:
+    """Insert rows, at the transaction's commit."""
+    call.principal.check("write", asked.table)
+    async with call.service.transactions.use(call.transaction, call.owner) as tx:
+        await tx.insert_rows(
+            asked.table, asked.rows, asked.update, asked.aggregate, asked.lock_type
+        )
+        return _buffered(tx)
+
+
+async def delete_rows_in_transaction(
+    call: Call, asked: requests.DeleteInTransaction
+) -> Buffered:
+    """Delete rows by key, at the transaction's commit."""
+    call.principal.check("write", asked.table)
+    async with call.service.transactions.use(call.transaction, call.owner) as tx:
+        await tx.delete_rows(asked.table, asked.keys)
+        return _buffered(tx)
+
+
+async def lock_rows_in_transaction(call: Call, asked: requests.LockRows) -> Buffered:
+    """Lock rows, at the transaction's commit."""
+    call.principal.check("write", asked.table)
+    async with call.service.transactions.use(call.transaction, call.owner) as tx:
+        await tx.lock_rows(asked.table, asked.keys, asked.locks, asked.lock_type)
+        return _buffered(tx)
+
+
+async def lookup_rows_in_transaction(
+    call: Call, asked: requests.LookupInTransaction
+) -> answers.FoundRows:
+    """The rows of these keys, as they were at the transaction's start."""
+    call.principal.check("read", asked.table)
+    async with call.service.transactions.use(call.transaction, call.owner) as tx:
+        rows = await tx.lookup_rows(asked.table, asked.keys, asked.columns, asked.keep_missing)
+    return answers.FoundRows(await call.shown(asked.table, rows))
+
+
+async def lookup_versions_in_transaction(
+    call: Call, asked: requests.LookupInTransaction
+) -> answers.FoundVersions:
+    """All that became of the rows of these keys until the transaction's start."""
+    call.principal.check("read", asked.table)
+    async with call.service.transactions.use(call.transaction, call.owner) as tx:
+        rows = await tx.lookup_versions(asked.table, asked.keys, asked.columns, asked.keep_missing)
+    return answers.FoundVersions(await call.shown_versions(asked.table, rows))
+
+
+async def select_rows_in_transaction(
+    call: Call, asked: requests.SelectInTransaction
+) -> answers.SelectedRows:
+    """The first rows of a range of keys, as they were at the transaction's start."""
+    call.principal.check("read", asked.table)
+    client = call.service.client
+    async with call.service.transactions.use(call.transaction, call.owner) as tx:
+        buffer = tx._buffer
+        read = client._session.first_rows(
+            asked.table,
+            asked.limit,
+            asked.lower,
+            asked.upper,
+            asked.columns,
+            buffer.read_timestamp(),
+            transaction=buffer,
+        )
+        (rows, behind), at = await client._run(read)
+    return await selected(call, asked.table, rows, behind, at)
+
+
+async def query_rows_in_transaction(
+    call: Call, asked: requests.QueryInTransaction
+) -> Response | answers.QueryResult:
+    """What an SQL query gives, over tables as they were at the transaction's start."""
+    service = call.service
+    async with service.transactions.use(call.transaction, call.owner) as tx:
+        table = await service.query(call.principal, asked.sql, tx)
+    return answered_query(call, table)
+
+
+async def ping_transaction(call: Call, asked: requests.Nothing) -> Done:
+    """Renew a transaction's lease. Any call on it does so, too."""
+    call.service.transactions.ping(call.transaction, call.owner)
+    return Done()
+
+
+async def commit_transaction(call: Call, asked: requests.Nothing) -> Written:
+    """Commit. It may be repeated, and is answered alike: also if the first answer was lost."""
+    return Written(await call.service.transactions.commit(call.transaction, call.owner))
+
+
+async def abort_transaction(call: Call, asked: requests.Nothing) -> Done:
+    """Give a transaction up, with all that it wrote. It may be repeated."""
+    await call.service.transactions.abort(call.transaction, call.owner)
+    return Done()
+
+
+async def get_transaction(call: Call, asked: requests.FindOutcome) -> Outcome:
+    """What became of a transaction, of any gateway. Looking changes nothing; with settle it is
+    decided now, and what is not committed by then never will be."""
+    call.principal.check_somewhere("write" if asked.settle else "read")
+    find = call.service.transactions.outcome
+    return await find(call.transaction, call.owner, settle=asked.settle)
+
+
+def _buffered(transaction: AsyncTransaction) -> Buffered:
+    buffer = transaction._buffer
+    return Buffered(buffer.row_count, buffer.size_bytes)
+
+
+_ONE: Final = "/v1/transactions/{transaction}"
+
+ROUTES: Final = (
+    route("POST", "/v1/transactions", begin_transaction, "read", status=201),
+    route("GET", _ONE, get_transaction, "read"),
+    route("POST", f"{_ONE}/insert", insert_rows_in_transaction, "write"),
+    route("POST", f"{_ONE}/delete", delete_rows_in_transaction, "write"),
+    route("POST", f"{_ONE}/lock", lock_rows_in_transaction, "write"),
+    route("POST", f"{_ONE}/lookup", lookup_rows_in_transaction, "read"),
+    route("POST", f"{_ONE}/versions", lookup_versions_in_transaction, "read"),
+    route("POST", f"{_ONE}/select", select_rows_in_transaction, "read"),
+    route(
+        "POST",
+        f"{_ONE}/query",
+        query_rows_in_transaction,
+        "read",
+        gives=(*VALUE_FORMS, "arrow"),
+        answer=answers.QueryResult,
+    ),
+    route("POST", f"{_ONE}/ping", ping_transaction, "read"),
+    route("POST", f"{_ONE}/commit", commit_transaction, "read"),
+    route("POST", f"{_ONE}/abort", abort_transaction, "read"),
+)

@@ -1,0 +1,178 @@
+"""A route: one operation of the REST API, from its request's bytes to its answer's.
+
+Owns: the table's row (`Route`), what a handler is given (`Call`), and the one way in which bodies
+are read, decoded, checked, answered and refused. What an operation does is in `rest`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple, get_type_hints
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from dodona._core.rest import PROBLEM_TYPE, encode_problem, problem_of
+from dodona._core.versions import VersionedRow
+from dodona._io.pages import failure_of, read_body
+from dodona.errors import DodonaError, InvalidRequest
+from dodona_gateway.core.access.grants import Role
+from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.core.answers import Answer
+from dodona_gateway.core.content import (
+    TYPES,
+    Form,
+    decode_body,
+    encode_body,
+    form_of,
+    wanted_form,
+)
+from dodona_gateway.core.json_values import convert_history, convert_rows, converters, shown_attributes
+from dodona_gateway.core.requests import Body
+from dodona_gateway.shell.edge import refusal_headers
+from dodona_gateway.shell.service import Service
+
+VALUE_FORMS: Final[tuple[Form, ...]] = ("json", "msgpack")
+
+
+class Call(NamedTuple):
+    """One request, as a handler sees it."""
+
+    service: Service
+    principal: Principal
+    form: Form
+    transaction: str
+    """The id in the path; empty where there is none."""
+
+    @property
+    def owner(self) -> str:
+        """Whose transactions these are: a token's, or everybody's where there are none."""
+        return self.principal.token_id or self.principal.name
+
+    async def shown(
+        self, table: str, rows: Iterable[Mapping[str, Any] | None]
+    ) -> list[dict[str, Any] | None]:
+        """Rows of a table, as the answer's form has them."""
+        if self.form != "json":
+            return [None if it is None else dict(it) for it in rows]
+        schema = await self.service.schema(table)
+        return convert_rows(rows, converters(schema.columns))
+
+
+    async def shown_key(self, table: str, key: Iterable[Any]) -> list[Any]:
+        """Key column values, as the answer's form has them."""
+        names = (await self.service.schema(table)).key_names
+        ((row,)) = await self.shown(table, [dict(zip(names, key, strict=True))])
+        return [] if row is None else list(row.values())
+
+    async def shown_versions(
+        self, table: str, rows: Iterable[VersionedRow | None]
+    ) -> list[VersionedRow | None]:
+        """Histories of rows of a table, as the answer's form has them."""
+        if self.form != "json":
+            return list(rows)
+        convert = converters((await self.service.schema(table)).columns)
+        return [None if it is None else convert_history(it, convert) for it in rows]
+
+
+Handler = Callable[[Call, Any], Awaitable[Any]]
+"""Takes the decoded body; gives an `Answer`, or a whole `Response` where it streams."""
+
+
+class Route(NamedTuple):
+    """How one operation is asked for. Fields travel as query parameters, but for POST."""
+
+    name: str
+    method: str
+    path: str
+    request: type[Body]
+    answer: type[Answer]
+    handle: Handler
+    summary: str
+    role: Role
+    """What it takes at least: for people, and for tests. Handlers check it, at its path."""
+    status: int
+    gives: tuple[Form, ...]
+
+    @property
+    def is_query(self) -> bool:
+        return self.method != "POST"
+
+
+def route(
+    method: Literal["GET", "POST", "DELETE"],
+    path: str,
+    handle: Handler,
+    role: Role,
+    *,
+    status: int = 200,
+    gives: tuple[Form, ...] = VALUE_FORMS,
+    answer: type[Answer] | None = None,
+) -> Route:
+    """A row of the table. What a handler takes and gives, and what it does, it says itself."""
+    hints = get_type_hints(handle)
+    summary = " ".join((handle.__doc__ or "").split())
+    assert summary, f"{handle.__name__} has no docstring, which would be its summary"
+    gets = answer or hints["return"]
+    return Route(
+        handle.__name__, method, path, hints["asked"], gets, handle, summary, role, status, gives
+    )
+
+
+def add_routes(
+    application: FastAPI, routes: Iterable[Route], service: Callable[[], Service]
+) -> None:
+    """Serve them."""
+    for route in routes:
+        application.add_route(
+            route.path, _endpoint(route, service), methods=[route.method], include_in_schema=False
+        )
+
+
+def _endpoint(
+    route: Route, service: Callable[[], Service]
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        try:
+            return await _answer(route, service(), request)
+        except DodonaError as error:
+            return problem(error)
+
+    return answer
+
+
+async def _answer(route: Route, service: Service, request: Request) -> Response:
+    form = wanted_form(request.headers.get("accept"), route.gives)
+    body = await _body(route, service, request)
+    transaction = request.path_params.get("transaction", "")
+    call = Call(service, request.state.principal, form, transaction)
+    answer = await route.handle(call, body)
+    if isinstance(answer, Response):
+        return answer
+    return Response(encode_body(answer, form), route.status, media_type=TYPES[form])
+
+
+async def _body(route: Route, service: Service, request: Request) -> Any:
+    if route.is_query:
+        return _parameters(route.request, dict(request.query_params))
+    content = await read_body(request, service.settings.body_mib_max << 20)
+    if not content and not any(it.required for it in msgspec.structs.fields(route.request)):
+        return route.request()
+    return decode_body(
+        content, form_of(request.headers.get("content-type"), VALUE_FORMS), route.request
+    )
+
+
+def _parameters(wanted: type[Body], given: dict[str, str]) -> Body:
+    try:
+        return msgspec.convert(given, wanted, strict=False)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise InvalidRequest(f"the query parameters are not as they must be: {error}") from error
+
+
+def problem(error: DodonaError) -> Response:
+    """An error, as a response."""
+    failure = failure_of(error)
+    failure = msgspec.structs.replace(failure, attributes=shown_attributes(failure.attributes))
+    described = problem_of(failure)
+    headers = {name.decode(): value.decode() for name, value in refusal_headers(described.status)}
+    content = encode_problem(described)
+    return Response(content, described.status, headers=headers, media_type=PROBLEM_TYPE)

@@ -1,0 +1,135 @@
+"""What the routes of a gateway work with: the client, held transactions, slots for heavy work.
+
+Owns: their making and their end, and whether the cluster can be reached. Belongs to one event loop.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from dodona._core.sql.references import find_tables
+from dodona._io.drivers import AsyncioDriver
+from dodona._io.sessions import new_session
+from dodona.aio import AsyncClient, AsyncTransaction
+from dodona.errors import DodonaError, Overloaded
+from dodona.schema import TableSchema
+from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.core.transaction_id import GATEWAY_MAX
+from dodona_gateway.shell.settings import GatewaySettings
+from dodona_gateway.shell.transactions import Transactions
+
+CLUSTER_POLL_SECONDS: Final = 1.0
+CLUSTER_TIMEOUT_MS: Final = 3_000
+WAITING_PER_SLOT_MAX: Final = 16
+
+_logger: Final = logging.getLogger("dodona.gateway")
+
+
+class Slots:
+    """So many at a time, and a bounded number that wait for their turn."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self._name = name
+        self._count = count
+        self._free = asyncio.Semaphore(count)
+        self._waiting_count = 0
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[None]:
+        """Raises Overloaded if too many wait already."""
+        if self._waiting_count >= self._count * WAITING_PER_SLOT_MAX:
+            text = f"the gateway works at {self._count} {self._name} at a time, and many wait"
+            raise Overloaded(text)
+        self._waiting_count += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting_count -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+class Service:
+    """One gateway's. Make it within its event loop, with `open_service`."""
+
+    def __init__(self, settings: GatewaySettings, client: AsyncClient) -> None:
+        self.settings = settings
+        self.client = client
+        self.number = gateway_number(settings)
+        self.transactions = Transactions(client, self.number, settings.holding_limits)
+        self.queries = Slots("queries", settings.query_count_max)
+        self.streams = Slots("bulk streams", settings.stream_count_max)
+        self.reason: str | None = "the cluster was not reached yet"
+        """Why it does not serve, or None if it does."""
+
+    async def schema(self, path: str) -> TableSchema:
+        """The table's schema, as it is known here. Raises TableNotFound, Unavailable."""
+        known = self.client._session.routing.find(path)
+        return known.schema if known is not None else (await self.client.get_table(path)).schema
+
+    async def query(
+        self,
+        principal: Principal,
+        sql: str,
+        transaction: AsyncTransaction | None = None,
+        **options: Any,
+    ) -> Any:
+        """A query's result, a `pyarrow.Table`, for somebody who may read all of its tables."""
+        paths, _ = find_tables(sql)
+        for path in paths:
+            principal.check("read", path)
+        async with self.queries.take():
+            if transaction is not None:
+                return await transaction.query(sql)
+            return await self.client.query(sql, **options)
+
+    async def watch_cluster(self) -> None:
+        """Keep `reason` true, until cancelled."""
+        while True:
+            try:
+                await self.client._run(self.client._catalog.get_cluster(CLUSTER_TIMEOUT_MS))
+            except DodonaError as error:
+                self._note(f"the cluster can't be reached: {error.message}")
+            else:
+                self._note(None)
+            await asyncio.sleep(CLUSTER_POLL_SECONDS)
+
+    def _note(self, reason: str | None) -> None:
+        if reason != self.reason:
+            _logger.info("serving" if reason is None else f"not serving: {reason}")
+        self.reason = reason
+
+
+@asynccontextmanager
+async def open_service(settings: GatewaySettings) -> AsyncIterator[Service]:
+    """A gateway's service, from its start to its end."""
+    session = new_session()
+    driver = AsyncioDriver(settings.master_url, session.routing)
+    client = AsyncClient(driver, session, settings.master_url)
+    service = Service(settings, client)
+    tasks = [
+        asyncio.create_task(service.transactions.run()),
+        asyncio.create_task(service.watch_cluster()),
+    ]
+    try:
+        yield service
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        await client.close()
+
+
+def gateway_number(settings: GatewaySettings) -> int:
+    """Given, or made of the address: the same after a restart, and rarely that of another."""
+    if settings.number is not None:
+        return settings.number
+    digest = hashlib.sha256(settings.address.encode()).digest()
+    return int.from_bytes(digest[:2], "big") & GATEWAY_MAX

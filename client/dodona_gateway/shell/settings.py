@@ -1,0 +1,90 @@
+"""The settings of a gateway.
+
+Owns: every number and name that an operator may choose, with its unit. `--help` prints them all.
+"""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Self
+
+from annotated_types import Ge, Le
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from dodona._io.settings import Count, Port, ProcessSettings, Seconds, Url, public_address
+from dodona_gateway.core.holdings import HoldingLimits
+from dodona_gateway.core.transaction_id import GATEWAY_MAX
+
+
+class GatewaySettings(ProcessSettings):
+    """The gateway: REST for any language, and YTsaurus's HTTP API. Run any number."""
+
+    model_config = SettingsConfigDict(env_prefix="DODONA_GATEWAY_")
+
+    port: Port = Field(8502, description="port for REST")
+    master_url: Url = Field("http://127.0.0.1:8500", description="where the master is")
+    public_url: Url | None = Field(
+        None, description="where callers reach this very gateway; by default http(s)://host:port"
+    )
+    number: Annotated[int, Ge(0), Le(GATEWAY_MAX)] | None = Field(
+        None,
+        description="of this gateway among others, for the ids of transactions; by default from "
+        "its public URL",
+    )
+    insecure: bool = Field(
+        False, description="no tokens: everybody may do everything. On loopback only"
+    )
+    tls_certificate: Path | None = Field(None, description="PEM file with the certificate chain")
+    tls_key: Path | None = Field(None, description="PEM file with the certificate's key")
+    audit_log: Path | None = Field(None, description="file that admin calls are recorded in")
+
+    connection_count_max: Count = Field(4096, description="connections at a time")
+    request_count_max: Count = Field(512, description="requests at a time")
+    header_kib_max: Count = Field(1024, description="request line and headers together, KiB")
+    header_seconds_max: Seconds = Field(10, description="for headers to come, s")
+    request_seconds_max: Seconds = Field(60, description="for a whole request and its answer, s")
+    stream_seconds_max: Seconds = Field(3600, description="the same of a bulk stream, s")
+    stream_idle_seconds_max: Seconds = Field(
+        30, description="without a byte from or to the other end of a bulk stream, s"
+    )
+    body_mib_max: Count = Field(8, description="a body that is no bulk stream, MiB")
+    query_count_max: Count = Field(4, description="queries that compute at a time")
+    stream_count_max: Count = Field(16, description="bulk streams at a time")
+    transaction_count_max: Count = Field(10_000, description="transactions held at a time")
+    transactions_mib_max: Count = Field(512, description="of rows in held transactions, MiB")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.insecure and not is_loopback(self.host):
+            raise ValueError(f"insecure goes with a loopback address only, not with {self.host}")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls-certificate and tls-key go together")
+        public_address(self.host, self.port, self.public_url)
+        return self
+
+    @property
+    def address(self) -> str:
+        """Where callers reach this very gateway."""
+        address = public_address(self.host, self.port, self.public_url)
+        if self.public_url is None and self.tls_certificate is not None:
+            return address.replace("http://", "https://", 1)
+        return address
+
+    @property
+    def holding_limits(self) -> HoldingLimits:
+        """What it holds for callers."""
+        return HoldingLimits(
+            open_count_max=self.transaction_count_max,
+            open_per_owner_max=max(1, self.transaction_count_max // 2),
+            bytes_max=self.transactions_mib_max << 20,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

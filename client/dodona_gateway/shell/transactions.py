@@ -1,0 +1,212 @@
+"""The transactions that this gateway holds, as its routes use them.
+
+Owns: one call at a time at each, the commit that goes on when its caller has gone, and the end of
+those whose lease is over. A commit is repeated by its id: the second is answered as the first was,
+by another gateway or after a restart, too, as long as the cells remember.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from dodona.aio import AsyncClient, AsyncTransaction
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    DodonaError,
+    TransactionAborted,
+    TransactionClosed,
+    TransactionNotFound,
+)
+from dodona.types import Atomicity, Durability, Timestamp, TransactionId
+from dodona_gateway.core.answers import Outcome
+from dodona_gateway.core.holdings import End, Holding, HoldingLimits, Holdings, check_lease
+from dodona_gateway.core.transaction_id import HeldId, parse_held_id
+
+EXPIRY_SECONDS: Final = 0.25
+
+
+class Held:
+    """One transaction, and who is at it."""
+
+    __slots__ = ("commit", "lock", "transaction")
+
+    def __init__(self, transaction: AsyncTransaction) -> None:
+        self.transaction = transaction
+        self.lock = asyncio.Lock()
+        self.commit: asyncio.Task[Timestamp | None] | None = None
+
+
+class Transactions:
+    """All of them. Belongs to one event loop."""
+
+    def __init__(self, client: AsyncClient, gateway: int, limits: HoldingLimits) -> None:
+        self._client = client
+        self._gateway = gateway
+        self._holdings: Holdings[Held] = Holdings(gateway, limits)
+
+    @property
+    def open_count(self) -> int:
+        """How many are held now."""
+        return self._holdings.open_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the rows that they hold."""
+        return self._holdings.size_bytes
+
+    async def run(self) -> None:
+        """End those whose lease is over, until cancelled."""
+        while True:
+            await asyncio.sleep(EXPIRY_SECONDS)
+            self._holdings.expire(_now_us(), lambda held: held.transaction._buffer.abort())
+
+    async def begin(
+        self,
+        owner: str,
+        atomicity: Atomicity,
+        durability: Durability,
+        read_own_writes: bool,
+        lease_ms: int,
+    ) -> tuple[str, AsyncTransaction]:
+        """→ its id, and it. Raises Overloaded, InvalidRequest, Unavailable."""
+        check_lease(lease_ms)
+        self._holdings.check_room(owner)
+        begun = await self._client.begin(atomicity, durability, read_own_writes)
+        name = begun.start_timestamp
+        if name is None:
+            name = await self._client.generate_timestamp()
+        its_id = HeldId(name, atomicity, self._gateway, secrets.randbits(32))
+        self._holdings.add(its_id, owner, Held(begun), lease_ms, _now_us())
+        return str(its_id), begun
+
+    def ping(self, text: str, owner: str) -> None:
+        """Renew its lease. Raises TransactionNotFound, WrongGateway, TransactionClosed."""
+        self._find_open(text, owner)
+
+    @asynccontextmanager
+    async def use(self, text: str, owner: str) -> AsyncIterator[AsyncTransaction]:
+        """The transaction, for one call. Raises what `ping` does, and Overloaded."""
+        holding = self._find_open(text, owner)
+        held = holding.held
+        if held.commit is not None:
+            raise TransactionClosed("the transaction is being committed", transaction=text)
+        self._holdings.check_size()
+        with _InUse(self._holdings, holding):
+            async with held.lock:
+                yield held.transaction
+            self._holdings.note_size(holding, held.transaction._buffer.size_bytes)
+
+    async def commit(self, text: str, owner: str) -> Timestamp | None:
+        """→ the commit timestamp, None if there was nothing to commit. May be repeated."""
+        try:
+            found = self._holdings.find(text, owner, _now_us())
+        except TransactionNotFound as error:
+            return await self._committed_elsewhere(text, error)
+        if isinstance(found, End):
+            return await self._end_again(text, found)
+        if found.held.commit is None:
+            found.held.commit = asyncio.create_task(self._commit(found))
+        return await asyncio.shield(found.held.commit)
+
+    async def abort(self, text: str, owner: str) -> None:
+        """May be repeated. Raises TransactionClosed once it is committed."""
+        found = self._holdings.find(text, owner, _now_us())
+        if isinstance(found, End):
+            if found.error is None:
+                raise TransactionClosed("the transaction is committed", transaction=text)
+            return
+        if found.held.commit is not None:
+            raise TransactionClosed("the transaction is being committed", transaction=text)
+        found.held.transaction._buffer.abort()
+        error = TransactionAborted("the transaction was aborted by its owner", transaction=text)
+        self._holdings.end(found, _now_us(), error=error)
+
+    async def outcome(self, text: str, owner: str, *, settle: bool) -> Outcome:
+        """What became of it, by whichever gateway it was held."""
+        try:
+            found = self._holdings.find(text, owner, _now_us())
+        except TransactionNotFound as error:
+            return await self._ask_cells(text, error, settle=settle)
+        if isinstance(found, Holding):
+            return Outcome("active" if found.held.commit is None else "committing")
+        if isinstance(found.error, CommitOutcomeUnknown):
+            return await self._ask_cells(text, found.error, settle=settle)
+        if found.error is not None:
+            return Outcome("aborted")
+        return Outcome("committed", found.timestamp)
+
+    # ---- inside
+
+    def _find_open(self, text: str, owner: str) -> Holding[Held]:
+        found = self._holdings.find(text, owner, _now_us())
+        if isinstance(found, Holding):
+            return found
+        if isinstance(found.error, TransactionNotFound):
+            raise _again(found.error)
+        what = "committed" if found.error is None else "aborted"
+        raise TransactionClosed(f"the transaction is {what}", transaction=text)
+
+    async def _commit(self, holding: Holding[Held]) -> Timestamp | None:
+        with _InUse(self._holdings, holding):
+            async with holding.held.lock:
+                try:
+                    timestamp = await holding.held.transaction.commit()
+                except DodonaError as error:
+                    error.attributes["transaction"] = str(holding.id)
+                    self._holdings.end(holding, _now_us(), error=error)
+                    raise
+            self._holdings.end(holding, _now_us(), timestamp)
+        return timestamp
+
+    async def _end_again(self, text: str, end: End) -> Timestamp | None:
+        if end.error is None:
+            return end.timestamp
+        if isinstance(end.error, CommitOutcomeUnknown):
+            return await self._committed_elsewhere(text, end.error, settle=True)
+        raise _again(end.error)
+
+    async def _committed_elsewhere(
+        self, text: str, error: DodonaError, *, settle: bool = False
+    ) -> Timestamp | None:
+        """When the cells committed it, or `error`."""
+        outcome = await self._ask_cells(text, error, settle=settle)
+        if outcome.state == "committed":
+            return outcome.timestamp
+        if outcome.state == "aborted" and isinstance(error, CommitOutcomeUnknown):
+            raise TransactionAborted("the transaction was not committed", transaction=text)
+        raise _again(error)
+
+    async def _ask_cells(self, text: str, error: DodonaError, *, settle: bool) -> Outcome:
+        its_id = parse_held_id(text)
+        if its_id.atomicity != "full":  # cells don't know it by any name
+            raise _again(error)
+        coordinator = error.attributes.get("coordinator")
+        found = await self._client.outcome(TransactionId(its_id.name), coordinator, settle)
+        return Outcome(found.state, found.timestamp)
+
+
+class _InUse:
+    """While a call is at a transaction no lease ends it; a lease begins anew behind it."""
+
+    def __init__(self, holdings: Holdings[Held], holding: Holding[Held]) -> None:
+        self._holdings = holdings
+        self._holding = holding
+
+    def __enter__(self) -> None:
+        self._holding.use_count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._holding.use_count -= 1
+        self._holdings.renew(self._holding, _now_us())
+
+
+def _again(error: DodonaError) -> DodonaError:
+    """The same, to be raised once more: an exception keeps the traces of all its raisings."""
+    return type(error)(error.message, **error.attributes)
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
