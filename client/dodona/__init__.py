@@ -32,6 +32,7 @@ from dodona.errors import (
     DodonaError,
     DuplicateKey,
     FolderInUse,
+    Forbidden,
     InvalidRequest,
     InvalidTabletState,
     LimitExceeded,
@@ -54,6 +55,7 @@ from dodona.errors import (
     TransactionClosed,
     TransactionConflict,
     TransactionNotFound,
+    Unauthenticated,
     Unavailable,
 )
 from dodona.loads import Load, Loads
@@ -87,6 +89,7 @@ __all__ = [
     "DodonaError",
     "DuplicateKey",
     "FolderInUse",
+    "Forbidden",
     "InvalidRequest",
     "InvalidTabletState",
     "LimitExceeded",
@@ -127,6 +130,7 @@ __all__ = [
     "TransactionConflict",
     "TransactionNotFound",
     "TransactionState",
+    "Unauthenticated",
     "Unavailable",
     "VersionedRow",
     "VersionedValue",
