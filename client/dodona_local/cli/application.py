@@ -11,7 +11,7 @@ try:
 except ModuleNotFoundError:  # the base install is the light client, which has no commands
     sys.exit("the command line needs more packages: pip install 'dodona[server]'")
 
-from dodona_local.cli import cluster, loads, saving
+from dodona_local.cli import loads, saving, servers
 from dodona_local.cli.running import Group
 
 application = typer.Typer(
@@ -46,6 +46,6 @@ def options(
     """Options that come before any command. Its presence keeps commands named, however few."""
 
 
-application.add_typer(cluster.commands)
+application.add_typer(servers.commands)
 application.add_typer(saving.commands)
 application.add_typer(loads.commands, name="loads")
