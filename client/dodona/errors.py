@@ -254,6 +254,18 @@ class TransactionClosed(InvalidRequest):
     kind, code, status, action = "transaction_closed", 11003, 409, "fix"
 
 
+class Unauthenticated(InvalidRequest):
+    """Who calls is not known: no token, or none that is good (any more). Send one that is."""
+
+    kind, code, status, action = "unauthenticated", 900, 401, "fix"
+
+
+class Forbidden(InvalidRequest):
+    """The caller's token does not allow this. `role` and `path` say what it lacks."""
+
+    kind, code, status, action = "forbidden", 901, 403, "fix"
+
+
 class DataCorrupted(DodonaError):
     """Stored data failed its checks. Stop, keep the folder, call the operator."""
 

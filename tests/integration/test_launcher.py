@@ -18,6 +18,7 @@ import pytest
 
 import dodona
 import dodona_local.cli
+import dodona_local.cli.extras
 from dodona.errors import FolderInUse
 from dodona_local.errors import ExtraMissing, LaunchFailed
 from dodona_local.folder import DataFolder
@@ -220,16 +221,16 @@ def test_help_names_the_commands_without_loading_what_they_need() -> None:
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     packages = {"server": ("lmdb", "no_such_package"), "demo": ("also_not_there",)}
-    monkeypatch.setattr(dodona_local.cli, "PACKAGES_BY_EXTRA", packages)
+    monkeypatch.setattr(dodona_local.cli.extras, "PACKAGES_BY_EXTRA", packages)
     with pytest.raises(ExtraMissing) as raised:
-        dodona_local.cli.require_extras("server", "demo")
+        dodona_local.cli.extras.require_extras("server", "demo")
     assert "(no_such_package, also_not_there)" in raised.value.message
     assert "pip install 'dodona[server,demo]'" in raised.value.message
 
 
 def test_the_extras_are_those_of_the_distribution() -> None:
-    for extra in dodona_local.cli.PACKAGES_BY_EXTRA:
-        dodona_local.cli.require_extras(extra)
+    for extra in dodona_local.cli.extras.PACKAGES_BY_EXTRA:
+        dodona_local.cli.extras.require_extras(extra)
 
 
 def test_the_version_is_printed() -> None:

@@ -1,0 +1,265 @@
+"""The table of tokens, `//sys/tokens`: making, listing, revoking and finding them.
+
+Owns: the table's schema, that it is there and mounted, and its transactions. Any number of
+processes use it at once: whoever makes a token takes the lock of one and the same row, so that the
+number of tokens is known for certain, and the first token is made once. No method keeps a secret.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+import dodona.aio
+from dodona.aio import AsyncClient, AsyncTransaction
+from dodona.errors import (
+    DataCorrupted,
+    DodonaError,
+    LimitExceeded,
+    NodeExists,
+    NodeNotFound,
+    RowNotFound,
+    TableNotMounted,
+)
+from dodona_gateway.core.access.grants import TOKENS, Grant, parse_grants
+from dodona_gateway.core.access.tokens import (
+    NewToken,
+    RandomBytes,
+    Token,
+    TokenId,
+    check_expiry,
+    check_id,
+    new_token,
+)
+
+SCHEMA: Final[list[dict[str, Any]]] = [
+    {"name": "id", "type": "utf8", "sort_order": "ascending"},
+    {"name": "name", "type": "utf8"},
+    {"name": "secret_sha256", "type": "string"},
+    {"name": "grants", "type": "any"},
+    {"name": "created_us", "type": "int64"},
+    {"name": "expires_us", "type": "int64"},
+    {"name": "revoked_us", "type": "int64"},
+]
+ATTRIBUTES: Final = {"max_data_versions": 1}
+TOKENS_MAX: Final = 10_000
+ENDED_KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
+"""So long a token is listed after it was revoked or has expired."""
+FIRST: Final = "first"
+_LOCKED: Final = {"id": "whoever makes a token"}
+"""The key of no token. Its row is locked and never written."""
+
+_log: Final = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+def _unix_us() -> int:
+    return time.time_ns() // 1000
+
+
+class TokenStore:
+    """The tokens of the cluster, or of the embedded database, that a client is connected to."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        *,
+        unix_us: Callable[[], int] = _unix_us,
+        random_bytes: RandomBytes = secrets.token_bytes,
+    ) -> None:
+        self._client = client
+        self._unix_us = unix_us
+        self._random_bytes = random_bytes
+        self._is_there = False
+
+    def __repr__(self) -> str:
+        return f"<TokenStore in {self._client!r}>"
+
+    # ---- reading
+
+    async def find(self, id: TokenId) -> Token | None:
+        """Raises DodonaError if the table can't be read."""
+        return (await self.find_many([id])).get(id)
+
+    async def find_many(self, ids: Iterable[TokenId]) -> dict[TokenId, Token]:
+        """Those that are there, by id. A row that is no token is nobody's. Raises DodonaError if
+        the table can't be read."""
+        keys = [{"id": id} for id in ids]
+        rows = await self._read(lambda: self._client.lookup_rows(TOKENS, keys))
+        found: dict[TokenId, Token] = {}
+        for row in rows:
+            try:
+                found[row["id"]] = _token_of(row)
+            except DataCorrupted as error:
+                _log.error("%s", error)
+        return found
+
+    async def list(self) -> "list[Token]":
+        """All, oldest first, also those that have ended in the last 30 days. Raises DodonaError."""
+        rows = await self._read(lambda: self._client.select(TOKENS))
+        return sorted(map(_token_of, rows), key=lambda it: (it.created_us, it.id))
+
+    async def _read(self, read: Callable[[], Awaitable[Iterable[Any]]]) -> Iterable[Any]:
+        """Whoever made the table may have died before it was mounted: that is made good now."""
+        try:
+            return await read()
+        except NodeNotFound:  # there never was a token
+            return []
+        except TableNotMounted:
+            self._is_there = False
+            await self._ensure()
+            return await read()
+
+    # ---- changing
+
+    async def create(
+        self, name: str, grants: Iterable[Grant | str], expires_us: int | None = None
+    ) -> NewToken:
+        """A token that allows these grants (`write://home/bank/**`), until a moment in Unix
+        microseconds if one is given. Its text is not kept. Raises InvalidRequest, LimitExceeded,
+        and DodonaError if the table can't be written."""
+        texts = [str(it) if isinstance(it, Grant) else it for it in grants]
+        parsed = parse_grants(texts)
+        self._draw(name, parsed, expires_us)  # so that nothing is asked for what is wrong
+        made = await self._make(name, parsed, expires_us, only_first=False)
+        assert made is not None
+        return made
+
+    async def create_first(self) -> NewToken | None:
+        """A token for everything, called `first`, if there is none at all, also none that has
+        ended. Of any number who try at once, one makes it. Raises DodonaError."""
+        if await self._read(lambda: self._client.select(TOKENS, columns=["id"])):
+            return None
+        return await self._make(FIRST, (Grant.of("admin", "/"),), None, only_first=True)
+
+    async def revoke(self, id: TokenId) -> Token:
+        """Have it allow nothing any more, everywhere within 2 s. One that was revoked before stays
+        as it is. Raises RowNotFound, InvalidRequest, DodonaError."""
+
+        def revoked(token: Token) -> Token:
+            at = self._unix_us()
+            return token if token.revoked_us else msgspec.structs.replace(token, revoked_us=at)
+
+        return await self._change(id, revoked)
+
+    async def expire(self, id: TokenId, expires_us: int | None) -> Token:
+        """Have it be good until another moment in Unix microseconds, or, with None, for ever; one
+        that was revoked stays so. Raises RowNotFound, InvalidRequest, DodonaError."""
+        check_expiry(expires_us, self._unix_us())
+        return await self._change(
+            id, lambda token: msgspec.structs.replace(token, expires_us=expires_us)
+        )
+
+    def _draw(self, name: str, grants: tuple[Grant, ...], expires_us: int | None) -> NewToken:
+        return new_token(
+            name,
+            grants,
+            created_us=self._unix_us(),
+            expires_us=expires_us,
+            random_bytes=self._random_bytes,
+        )
+
+    async def _make(
+        self, name: str, grants: tuple[Grant, ...], expires_us: int | None, *, only_first: bool
+    ) -> NewToken | None:
+        async def make(transaction: AsyncTransaction) -> NewToken | None:
+            await transaction.lock_rows(TOKENS, [_LOCKED], lock_type="exclusive")
+            rows = await transaction.select(TOKENS, columns=["id", "expires_us", "revoked_us"])
+            if rows and only_first:
+                return None
+            ids = {row["id"] for row in rows}
+            long_ago = [{"id": it["id"]} for it in rows if _ended_long_ago(it, self._unix_us())]
+            if len(ids) - len(long_ago) >= TOKENS_MAX:
+                text = f"there are {TOKENS_MAX} tokens: revoke some; they go after 30 days"
+                raise LimitExceeded(text, tokens=len(ids))
+            made = self._draw(name, grants, expires_us)
+            while made.token.id in ids:
+                made = self._draw(name, grants, expires_us)
+            await transaction.delete_rows(TOKENS, long_ago)
+            await transaction.insert_rows(TOKENS, [_row_of(made.token)])
+            return made
+
+        return await self._transact(make)
+
+    async def _change(self, id: TokenId, change: Callable[[Token], Token]) -> Token:
+        check_id(id)
+
+        async def rewrite(transaction: AsyncTransaction) -> Token:
+            rows = await transaction.lookup_rows(TOKENS, [{"id": id}])
+            if not rows:
+                raise RowNotFound("there is no token of this id", key={"id": id})
+            before = _token_of(rows[0])
+            after = change(before)
+            if after != before:
+                await transaction.insert_rows(TOKENS, [_row_of(after)])
+            return after
+
+        return await self._transact(rewrite)
+
+    async def _transact(self, function: Callable[[AsyncTransaction], Awaitable[Result]]) -> Result:
+        await self._ensure()
+        try:
+            return await self._client.run_in_transaction(function)
+        except (NodeNotFound, TableNotMounted):
+            self._is_there = False  # somebody removed or unmounted it since
+            await self._ensure()
+            return await self._client.run_in_transaction(function)
+
+    async def _ensure(self) -> None:
+        """Make the table where it is not. Any number may try at once. Raises DodonaError."""
+        if self._is_there:
+            return
+        try:
+            table = await self._client.get_table(TOKENS)
+        except NodeNotFound:
+            with suppress(NodeExists):  # made by somebody else, this moment
+                await self._client.create_table(TOKENS, SCHEMA, attributes=ATTRIBUTES)
+            table = await self._client.get_table(TOKENS)
+        if not table.is_mounted:
+            await self._client.mount_table(TOKENS)
+        self._is_there = True
+
+
+async def ensure_first_token(client: AsyncClient) -> str | None:
+    """Make a token for everything, called `first`, if there is no token at all. → its text, which
+    is nowhere else, or None if there was one. Of any number who call this at once, one gets a text.
+    Raises DodonaError."""
+    made = await TokenStore(client).create_first()
+    return None if made is None else made.text
+
+
+def ensure_first_token_at(url: str) -> str | None:
+    """As `ensure_first_token`, of the cluster whose master is there, for a caller who has neither a
+    client nor an event loop. Raises DodonaError."""
+
+    async def ensure() -> str | None:
+        async with await dodona.aio.connect(url) as client:
+            return await ensure_first_token(client)
+
+    return asyncio.run(ensure())
+
+
+def _ended_long_ago(row: Mapping[str, Any], unix_us: int) -> bool:
+    ends = [at for at in (row["expires_us"], row["revoked_us"]) if at is not None]
+    return bool(ends) and unix_us - min(ends) > ENDED_KEPT_US
+
+
+def _row_of(token: Token) -> dict[str, Any]:
+    fields = {name: getattr(token, name) for name in Token.__struct_fields__}
+    return {**fields, "grants": [str(it) for it in token.grants]}
+
+
+def _token_of(row: Mapping[str, Any]) -> Token:
+    """Raises DataCorrupted."""
+    try:
+        fields = {**row, "grants": parse_grants(row["grants"])}
+        return msgspec.convert(fields, Token)
+    except (DodonaError, msgspec.ValidationError) as error:
+        text = f"a row of {TOKENS} is no token, and nobody can use it: delete the row"
+        raise DataCorrupted(text, key={"id": row["id"]}) from error

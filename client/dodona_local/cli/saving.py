@@ -1,0 +1,92 @@
+"""`dodona backup`, `restore` and `check`: tables in folders, and folders on their own.
+
+Owns: their arguments and what they say at the end.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dodona_local.cli.extras import require_extras
+from dodona_local.cli.options import MASTER_URL, DataDir, Tables, Url
+from dodona_local.cli.running import FAILED, client_of, say, warn
+
+if TYPE_CHECKING:
+    from dodona_local.backup import Manifest
+
+WHAT_TO_DO: Final = (
+    "Do not start servers on it, and keep it as it is: what is damaged can't be served. Go on with "
+    "a copy of the folder from before, or with a backup (dodona restore)."
+)
+
+commands = typer.Typer()
+
+
+@commands.command()
+def backup(
+    path: Annotated[Path, typer.Argument(help="Folder for the backup: new, or empty.")],
+    tables: Tables = None,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+    timestamp: Annotated[
+        int | None,
+        typer.Option(min=1, help="The moment to save, as a timestamp: now, unless given."),
+    ] = None,
+) -> None:
+    """Save tables as they are at one moment, while everybody goes on."""
+    require_extras("server")
+    from dodona._io.sessions import hide_password
+    from dodona.types import Timestamp
+    from dodona_local.backup import back_up
+    from dodona_local.progress_screen import Screen
+
+    with client_of(url, data_dir) as db, Screen() as screen:
+        source = str(data_dir or hide_password(url))
+        at = None if timestamp is None else Timestamp(timestamp)
+        made = back_up(db, path, tables or None, at, source=source, progress=screen)
+    say(f"{_counts(made)} as of {made.time}, timestamp {made.timestamp}: {path}")
+
+
+@commands.command()
+def restore(
+    path: Annotated[Path, typer.Argument(help="The backup.")],
+    tables: Tables = None,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+) -> None:
+    """Make the tables of a backup anew. What is there already is never overwritten."""
+    require_extras("server")
+    from dodona_local.backup import restore
+    from dodona_local.progress_screen import Screen
+
+    with client_of(url, data_dir, is_made=True) as db, Screen() as screen:
+        made = restore(db, path, tables or None, progress=screen)
+    say(f"{_counts(made)} restored, as of {made.time}")
+
+
+@commands.command()
+def check(
+    path: Annotated[
+        Path,
+        typer.Argument(help="Folder of a cluster, an embedded database, one server, or a backup."),
+    ],
+) -> None:
+    """Read all of a folder that nobody uses, and say what is there and whether it is sound."""
+    require_extras("server")
+    from dodona_local.checking import check_folder
+    from dodona_local.progress_screen import Screen, show_table
+
+    with Screen() as screen:
+        found = check_folder(path, screen)
+    show_table(("part", "what it has", ""), [part.columns for part in found])
+    for damage in (damage for part in found for damage in part.damages):
+        warn(f"dodona: {damage}")
+    if any(part.damages for part in found):
+        warn(WHAT_TO_DO)
+        raise typer.Exit(FAILED)
+
+
+def _counts(manifest: "Manifest") -> str:
+    count = len(manifest.tables)
+    return f"{count:,} table{'s' if count > 1 else ''} with {manifest.row_count:,} rows"

@@ -1,0 +1,52 @@
+"""`dodona up` and `dodona demo`: what starts servers.
+
+Owns: their arguments. `up` fails with 1, whatever the reason: it never is worth a repetition.
+"""
+
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dodona_local.cli.extras import require_extras
+from dodona_local.cli.running import FAILED, errors_in_one_sentence, say, warn
+
+commands = typer.Typer()
+
+
+@commands.command()
+def up(
+    data_dir: Annotated[Path, typer.Option(help="Folder for all data and logs.")] = Path(
+        "./dodona-data"
+    ),
+    nodes: Annotated[int, typer.Option(min=1, max=64, help="How many tablet nodes.")] = 2,
+    port_base: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65535, help="First port: master, proxy and nodes follow. 0: any free ones."
+        ),
+    ] = 8500,
+) -> None:
+    """Run a whole cluster on this machine until Ctrl-C: master, proxy and tablet nodes."""
+    with errors_in_one_sentence(FAILED):
+        require_extras("server")
+        from dodona_local.launcher import run_cluster
+
+        run_cluster(data_dir, nodes, port_base, say=say, warn=warn)
+
+
+@commands.command()
+def demo(
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Inside this process: no servers, no Spark.")
+    ] = False,
+) -> None:
+    """Load and post a year of real flights, with everything checked to the minute."""
+    require_extras(*(["server", "demo"] if embedded else ["server", "spark", "demo"]))
+    from dodona_local.demo import run_demo
+
+    # So that SIGTERM, too, ends the servers in order and removes the temporary folder.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not run_demo(is_embedded=embedded):
+        raise typer.Exit(FAILED)
