@@ -52,6 +52,15 @@ class DataFolder:
     def node(self, index: int) -> Path:
         return self.path / f"node-{index}"
 
+    def audit_log(self, name: str) -> Path:
+        """What administrators asked a gateway for."""
+        return self.logs / f"{name.replace(' ', '-')}-audit.jsonl"
+
+    @property
+    def admin_token(self) -> Path:
+        """The cluster's first token, for its owner alone."""
+        return self.path / "admin-token"
+
     def check_node_count(self, node_count: int) -> None:
         """Refuse to leave out a node that has data here: its tablets would be missing."""
         indexes = (path.name.removeprefix("node-") for path in self.path.glob("node-*"))

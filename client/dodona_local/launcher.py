@@ -1,8 +1,8 @@
 """A whole cluster on one machine: which processes, on which ports, with which folders.
 
-Owns: the layout (master, proxies, nodes), and its two forms: `run_cluster` for a terminal and
-`LocalCluster` for programs and tests. How processes are kept up is `supervisor`'s business.
-Must not import the servers: they are started by module name, in processes of their own.
+Owns: the layout (master, proxies, gateways, nodes), and its two forms: `run_cluster` for a
+terminal and `LocalCluster` for programs and tests. How processes are kept up is `supervisor`'s
+business. Must not import the servers, which are started by module name, in processes of their own.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
@@ -32,24 +32,53 @@ Arrange = Callable[[list[Plan]], list[Plan]]
 """Takes the plans before anything starts, and gives those that are carried out."""
 
 
-def cluster_plans(folder: DataFolder, ports: tuple[int, ...], proxy_count: int = 1) -> list[Plan]:
-    """Master on the first port, then the proxies, then one node on each further one."""
-    master_port, *proxy_ports = ports[: 1 + proxy_count]
+class Layout(NamedTuple):
+    """How many processes of each kind there are besides the one master."""
+
+    node_count: int
+    proxy_count: int = 1
+    gateway_count: int = 0
+    is_insecure: bool = False
+    """Whether the gateways ask for no tokens."""
+
+    @property
+    def port_count(self) -> int:
+        return 1 + self.proxy_count + self.gateway_count + self.node_count
+
+
+def cluster_plans(folder: DataFolder, ports: Sequence[int], layout: Layout) -> list[Plan]:
+    """Master on the first port, then the proxies, the gateways, and one node on each further
+    one."""
+    free = iter(ports)
+    master_port = next(free)
     master_url = f"http://{HOST}:{master_port}"
     plans = [_plan("master", "dodona_oracle", "master", port=master_port, data_dir=folder.master)]
-    for index, port in enumerate(proxy_ports):
-        name = f"proxy {index}" if index else "proxy"
-        plans.append(_plan(name, "dodona_oracle", "proxy", port=port, master_url=master_url))
-    for cell, port in enumerate(ports[1 + proxy_count :]):
+    plans += [
+        _plan(name, "dodona_oracle", "proxy", port=next(free), master_url=master_url)
+        for name in _names("proxy", layout.proxy_count)
+    ]
+    for name in _names("gateway", layout.gateway_count):
+        options: dict[str, object] = {"master_url": master_url, "audit_log": folder.audit_log(name)}
+        if layout.is_insecure:
+            options["insecure"] = True
+        else:
+            options["first_token_file"] = folder.admin_token
+        plans.append(_plan(name, "dodona_gateway", port=next(free), **options))
+    for cell in range(layout.node_count):
         options = {"cell": cell, "data_dir": folder.node(cell), "master_url": master_url}
-        plans.append(_plan(f"node {cell}", "dodona_tablets", port=port, **options))
+        plans.append(_plan(f"node {cell}", "dodona_tablets", port=next(free), **options))
     return plans
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [f"{kind} {index}" if index else kind for index in range(count)]
 
 
 def _plan(name: str, module: str, *words: str, port: int, **options: object) -> Plan:
     arguments = list(words)
     for option, value in {"host": HOST, "port": port, **options}.items():
-        arguments += [f"--{option.replace('_', '-')}", str(value)]
+        flag = f"--{option.replace('_', '-')}"
+        arguments += [flag] if value is True else [flag, str(value)]
     return Plan(name, module, tuple(arguments), f"http://{HOST}:{port}")
 
 
@@ -57,25 +86,21 @@ class _Launch:
     """What both forms hold while a cluster runs: the folder, the ports, the plans."""
 
     def __init__(
-        self,
-        data_dir: Path,
-        node_count: int,
-        port_base: int,
-        proxy_count: int = 1,
-        arrange: Arrange = list,
+        self, data_dir: Path, layout: Layout, port_base: int, arrange: Arrange = list
     ) -> None:
-        assert proxy_count > 0
-        if not 0 < node_count <= NODES_MAX:
-            raise LaunchFailed(f"the number of nodes must be 1 to {NODES_MAX}, not {node_count}")
+        assert layout.proxy_count > 0
+        if not 0 < layout.node_count <= NODES_MAX:
+            text = f"the number of nodes must be 1 to {NODES_MAX}, not {layout.node_count}"
+            raise LaunchFailed(text)
         self.folder = DataFolder(data_dir)
         try:
-            self.folder.check_node_count(node_count)
-            self.ports: PortReservation = reserve_ports(port_base, 1 + proxy_count + node_count)
+            self.folder.check_node_count(layout.node_count)
+            self.ports: PortReservation = reserve_ports(port_base, layout.port_count)
         except LaunchFailed:
             self.folder.close()
             raise
         try:
-            self.plans = arrange(cluster_plans(self.folder, self.ports.ports, proxy_count))
+            self.plans = arrange(cluster_plans(self.folder, self.ports.ports, layout))
         except BaseException:
             self.close()
             raise
@@ -86,20 +111,27 @@ class _Launch:
 
 
 def run_cluster(
-    data_dir: Path, node_count: int, port_base: int, *, say: Report, warn: Report
+    data_dir: Path,
+    node_count: int,
+    port_base: int,
+    *,
+    is_insecure: bool = False,
+    say: Report,
+    warn: Report,
 ) -> None:
     """Run a cluster until Ctrl-C or SIGTERM; `say` gets the addresses, then `ready`.
 
     Must be called in the main thread. Raises LaunchFailed when it can't start or be kept up.
     """
-    launch = _Launch(data_dir, node_count, port_base)
+    layout = Layout(node_count, gateway_count=1, is_insecure=is_insecure)
+    launch = _Launch(data_dir, layout, port_base)
     try:
-        asyncio.run(_run_in_terminal(launch, say, warn))
+        asyncio.run(_run_in_terminal(launch, is_insecure, say, warn))
     finally:
         launch.close()
 
 
-async def _run_in_terminal(launch: _Launch, say: Report, warn: Report) -> None:
+async def _run_in_terminal(launch: _Launch, is_insecure: bool, say: Report, warn: Report) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -107,6 +139,10 @@ async def _run_in_terminal(launch: _Launch, say: Report, warn: Report) -> None:
     def announce() -> None:
         for plan in launch.plans:
             say(f"{plan.name} {plan.url}")
+        if is_insecure:
+            warn("the gateway asks for no tokens: whoever uses this machine may do everything")
+        elif launch.folder.admin_token.exists():
+            say(f"admin token in {launch.folder.admin_token}")
         say("ready")
 
     await Supervisor(launch.plans, launch.folder, warn).run(announce, stop)
@@ -115,9 +151,10 @@ async def _run_in_terminal(launch: _Launch, say: Report, warn: Report) -> None:
 class LocalCluster:
     """A cluster for the length of a `with` block, supervised by a thread of this process.
 
-    `port_base=0` takes any free ports; `warn` gets a sentence when a process had to be restarted,
-    which it is at most `back_off_s_max` after its end. `arrange` may change what is started.
-    Raises LaunchFailed on entry when it can't start, on exit when it could not be kept up.
+    `port_base=0` takes any free ports; gateways ask for tokens unless `is_insecure`. `warn` gets a
+    sentence when a process had to be restarted, which it is at most `back_off_s_max` after its end.
+    `arrange` may change what is started. Raises LaunchFailed on entry when it can't start, on exit
+    when it could not be kept up.
     """
 
     def __init__(
@@ -126,13 +163,15 @@ class LocalCluster:
         *,
         node_count: int = 2,
         proxy_count: int = 1,
+        gateway_count: int = 0,
+        is_insecure: bool = False,
         port_base: int = 0,
         warn: Report = lambda sentence: None,
         back_off_s_max: float = BACK_OFF_S_MAX,
         arrange: Arrange = list,
     ) -> None:
-        self._arguments = (Path(data_dir), node_count, port_base, proxy_count, arrange)
-        self._proxy_count = proxy_count
+        self._layout = Layout(node_count, proxy_count, gateway_count, is_insecure)
+        self._arguments = (Path(data_dir), self._layout, port_base, arrange)
         self._warn = warn
         self._back_off_s_max = back_off_s_max
         self._started: Future[None] = Future()
@@ -178,11 +217,23 @@ class LocalCluster:
     @property
     def node_urls(self) -> tuple[str, ...]:
         """By cell id."""
-        return tuple(plan.url for plan in self._launch.plans[1 + self._proxy_count :])
+        before = self._layout.port_count - self._layout.node_count
+        return tuple(plan.url for plan in self._launch.plans[before:])
+
+    @property
+    def admin_token(self) -> str:
+        """The first token of a cluster with gateways that ask for tokens."""
+        return self._launch.folder.admin_token.read_text().strip()
+
+    @property
+    def gateway_urls(self) -> tuple[str, ...]:
+        first = 1 + self._layout.proxy_count
+        return tuple(it.url for it in self._launch.plans[first:][: self._layout.gateway_count])
 
     @property
     def processes(self) -> dict[str, ProcessStatus]:
-        """Each process as it is now, by name: `master`, `proxy`, `proxy 1`, ..., `node 0`, ..."""
+        """Each process as it is now, by name: `master`, `proxy`, `proxy 1`, ..., `gateway`, ...,
+        `node 0`, ..."""
         return self._supervisor.statuses()
 
     def kill(self, name: str) -> None:

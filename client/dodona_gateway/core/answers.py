@@ -141,6 +141,31 @@ class Outcome(Answer, frozen=True):
     timestamp: Timestamp | None = None
 
 
+class TokenView(Answer, frozen=True):
+    """A token, without its secret. Times are in Unix microseconds."""
+
+    id: str
+    name: str
+    grants: list[str]
+    state: Literal["valid", "expired", "revoked"]
+    created_us: int
+    expires_us: int | None
+    revoked_us: int | None
+
+
+class MadeToken(Answer, frozen=True):
+    """A new token. `token` is its text, to be sent as `Authorization: Bearer <token>`."""
+
+    token: str
+    about: TokenView
+
+
+class TokenList(Answer, frozen=True):
+    """All tokens."""
+
+    tokens: list[TokenView]
+
+
 def view_table(table: TableInfo) -> TableView:
     """A table as REST shows it."""
     return TableView(

@@ -37,15 +37,15 @@ Wanted = TypeVar("Wanted")
 
 
 def form_of(content_type: str | None, taken: tuple[Form, ...]) -> Form:
-    """The form of a body; the first of those taken if it is not said. Raises
-    UnsupportedMediaType."""
-    if not content_type:
-        return taken[0]
-    media = content_type.partition(";")[0].strip().lower()
+    """The form of a body. It has to be said: what says nothing may come from a page in somebody's
+    browser. Raises UnsupportedMediaType."""
+    media = (content_type or "nothing").partition(";")[0].strip().lower()
     form = FORMS.get(media)
     if form is None or form not in taken:
         names = ", ".join(TYPES[it] for it in taken)
-        raise UnsupportedMediaType(f"the body is one of {names}, not {media[:100]}")
+        text = f"the header Content-Type is one of {names}, not {media[:100]}"
+        hint = " (curl sends JSON with --json)" if media.endswith("urlencoded") else ""
+        raise UnsupportedMediaType(text + hint)
     return form
 
 

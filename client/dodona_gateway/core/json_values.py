@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.versions import VersionedRow
+from dodona._core.versions import VersionedRow, VersionedValue
 from dodona.errors import InvalidRequest
 from dodona.schema import Column
 
@@ -56,15 +56,15 @@ def _row(row: Mapping[str, Any], convert: Mapping[str, Convert]) -> dict[str, An
 def convert_history(row: VersionedRow, convert: Mapping[str, Convert]) -> VersionedRow:
     """All versions of a row as JSON has them."""
     values = {
-        name: [
-            msgspec.structs.replace(it, value=it.value if it.value is None else convert[name](it.value))
-            for it in items
-        ]
-        if name in convert
-        else items
+        name: [_converted(it, convert[name]) for it in items] if name in convert else items
         for name, items in row.values.items()
     }
     return msgspec.structs.replace(row, key=_row(row.key, convert), values=values)
+
+
+def _converted(item: VersionedValue, convert: Convert) -> VersionedValue:
+    value = None if item.value is None else convert(item.value)
+    return msgspec.structs.replace(item, value=value)
 
 
 def _string(value: bytes) -> Any:

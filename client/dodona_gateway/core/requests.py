@@ -4,7 +4,7 @@ Owns: the names, types and defaults of all fields, of which the OpenAPI document
 keys are objects from column name to value; timestamps are whole numbers of 64 bits.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -20,9 +20,9 @@ from dodona.types import (
 )
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
 
-SELECT_ROWS: int = 10_000
+SELECT_ROWS: Final = 10_000
 """How many rows a select gives, unless it says how many."""
-SELECT_ROWS_MAX: int = 100_000
+SELECT_ROWS_MAX: Final = 100_000
 
 Row = dict[str, Any]
 Values = list[Any]
@@ -271,3 +271,21 @@ class FindOutcome(Body, frozen=True):
     """With `settle` it is decided now, so that it will not be committed later."""
 
     settle: bool = False
+
+
+# Tokens
+
+
+class CreateToken(Body, frozen=True):
+    """A token with grants such as `write://home/bank/**`; it expires after `expires_s` seconds, or
+    never."""
+
+    name: str
+    grants: list[str]
+    expires_s: Annotated[int, msgspec.Meta(ge=1, le=10_000_000_000)] | None = None
+
+
+class RevokeToken(Body, frozen=True):
+    """A token, by its id."""
+
+    id: str

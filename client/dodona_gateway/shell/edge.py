@@ -13,13 +13,15 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dodona._core.rest import PROBLEM_TYPE, encode_problem, problem_of
 from dodona._io.pages import failure_of
-from dodona.errors import DodonaError, Overloaded, RequestTimedOut, Unavailable
+from dodona.errors import DodonaError, Forbidden, Overloaded, RequestTimedOut, Unavailable
 from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.shell.settings import is_loopback
 
 REQUEST_ID: Final = b"x-request-id"
 OPEN_PATHS: Final = frozenset(
@@ -33,10 +35,8 @@ Message = MutableMapping[str, Any]
 _logger: Final = logging.getLogger("dodona.gateway")
 
 
-class Authenticator(Protocol):
-    """Who presents these credentials. Raises Unauthenticated, Unavailable."""
-
-    async def authenticate(self, authorization: str | None) -> Principal: ...
+Authenticate = Callable[[str | None], Awaitable[Principal]]
+"""Who presents the value of the header `Authorization`. Raises Unauthenticated, Unavailable."""
 
 
 class EdgeLimits(Protocol):
@@ -56,12 +56,16 @@ class Edge:
     def __init__(
         self,
         application: ASGIApp,
-        authenticator: Authenticator,
+        authenticate: Authenticate,
         limits: EdgeLimits,
         is_stream: Callable[[Scope], bool],
+        *,
+        is_local: bool,
     ) -> None:
+        """`is_local`: whoever calls by a name of this machine is let in (see `_check_local`)."""
+        self._is_local = is_local
         self._application = application
-        self._authenticator = authenticator
+        self._authenticate = authenticate
         self._limits = limits
         self._is_stream = is_stream
         self.request_count = 0
@@ -95,11 +99,23 @@ class Edge:
 
     async def _admit(self, request: "_Request") -> None:
         scope = request.scope
+        if self._is_local:
+            _check_local(request.header(b"host"), request.header(b"origin"))
         if scope["path"] not in OPEN_PATHS:
             authorization = request.header(b"authorization")
             text = None if authorization is None else authorization.decode("latin-1")
-            scope["state"]["principal"] = await self._authenticator.authenticate(text)
+            scope["state"]["principal"] = await self._authenticate(text)
         await self._application(scope, request.receive, request.send)
+
+
+def _check_local(host: bytes | None, origin: bytes | None) -> None:
+    """Without tokens, a page in a browser on this machine is to be kept out: it says where it comes
+    from, or, if its own name was made to lead here, calls by that name. Raises Forbidden."""
+    name = urlsplit(f"//{(host or b'').decode('latin-1')}").hostname
+    if name is None or not is_loopback(name):
+        raise Forbidden("without tokens the gateway answers to names of this machine only")
+    if origin is not None and urlsplit(origin.decode("latin-1")).hostname != name:
+        raise Forbidden("without tokens the gateway answers no pages of other servers")
 
 
 class _Request:
@@ -183,6 +199,3 @@ def refusal_headers(status: int) -> list[tuple[bytes, bytes]]:
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
     return []
-
-
-Handler = Callable[..., Awaitable[Any]]

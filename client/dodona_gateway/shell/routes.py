@@ -25,7 +25,12 @@ from dodona_gateway.core.content import (
     form_of,
     wanted_form,
 )
-from dodona_gateway.core.json_values import convert_history, convert_rows, converters, shown_attributes
+from dodona_gateway.core.json_values import (
+    convert_history,
+    convert_rows,
+    converters,
+    shown_attributes,
+)
 from dodona_gateway.core.requests import Body
 from dodona_gateway.shell.edge import refusal_headers
 from dodona_gateway.shell.service import Service
@@ -55,7 +60,6 @@ class Call(NamedTuple):
             return [None if it is None else dict(it) for it in rows]
         schema = await self.service.schema(table)
         return convert_rows(rows, converters(schema.columns))
-
 
     async def shown_key(self, table: str, key: Iterable[Any]) -> list[Any]:
         """Key column values, as the answer's form has them."""
@@ -144,10 +148,29 @@ async def _answer(route: Route, service: Service, request: Request) -> Response:
     body = await _body(route, service, request)
     transaction = request.path_params.get("transaction", "")
     call = Call(service, request.state.principal, form, transaction)
-    answer = await route.handle(call, body)
+    answer = await _carry_out(route, call, body, request)
     if isinstance(answer, Response):
         return answer
     return Response(encode_body(answer, form), route.status, media_type=TYPES[form])
+
+
+async def _carry_out(route: Route, call: Call, body: Any, request: Request) -> Any:
+    """What an administrator asks for is written down, whatever comes of it."""
+    audit = call.service.audit
+    if route.role != "admin" or audit is None:
+        return await route.handle(call, body)
+    remote = None if request.client is None else request.client.host
+    audited = audit.call(
+        call.principal,
+        request_id=request.state.request_id,
+        operation=route.name,
+        path=getattr(body, "path", None) or getattr(body, "source", None),
+        remote=remote,
+    )
+    async with audited:
+        answer = await route.handle(call, body)
+        audited.status = route.status
+        return answer
 
 
 async def _body(route: Route, service: Service, request: Request) -> Any:

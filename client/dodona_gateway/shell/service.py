@@ -6,19 +6,26 @@ Owns: their making and their end, and whether the cluster can be reached. Belong
 import asyncio
 import hashlib
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from dodona._core.sql.references import find_tables
 from dodona._io.drivers import AsyncioDriver
+from dodona._io.process import read_clock
 from dodona._io.sessions import new_session
 from dodona.aio import AsyncClient, AsyncTransaction
 from dodona.errors import DodonaError, Overloaded
 from dodona.schema import TableSchema
-from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.core.access.principal import ANYBODY, Principal
+from dodona_gateway.core.access.tokens import Token
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
+from dodona_gateway.shell.audit import AuditLog
+from dodona_gateway.shell.authentication import Authenticator
 from dodona_gateway.shell.settings import GatewaySettings
+from dodona_gateway.shell.tokens import TokenStore, ensure_first_token
 from dodona_gateway.shell.transactions import Transactions
 
 CLUSTER_POLL_SECONDS: Final = 1.0
@@ -62,10 +69,24 @@ class Service:
         self.client = client
         self.number = gateway_number(settings)
         self.transactions = Transactions(client, self.number, settings.holding_limits)
+        self.tokens = TokenStore(client)
+        self.authenticator = Authenticator(self.tokens.find_many)
+        self.audit = None if settings.audit_log is None else AuditLog(settings.audit_log)
         self.queries = Slots("queries", settings.query_count_max)
         self.streams = Slots("bulk streams", settings.stream_count_max)
         self.reason: str | None = "the cluster was not reached yet"
         """Why it does not serve, or None if it does."""
+        self._has_first_token = False
+
+    async def authenticate(self, authorization: str | None) -> Principal:
+        """Who presents these credentials. Raises Unauthenticated, Overloaded, Unavailable."""
+        if self.settings.insecure:
+            return ANYBODY
+        return await self.authenticator.authenticate(authorization, read_clock())
+
+    def learn_token(self, token: Token) -> None:
+        """What a token has become, by this gateway's own doing."""
+        self.authenticator.learn(token, read_clock())
 
     async def schema(self, path: str) -> TableSchema:
         """The table's schema, as it is known here. Raises TableNotFound, Unavailable."""
@@ -93,11 +114,23 @@ class Service:
         while True:
             try:
                 await self.client._run(self.client._catalog.get_cluster(CLUSTER_TIMEOUT_MS))
+                await self._ensure_first_token()
             except DodonaError as error:
                 self._note(f"the cluster can't be reached: {error.message}")
             else:
                 self._note(None)
             await asyncio.sleep(CLUSTER_POLL_SECONDS)
+
+    async def _ensure_first_token(self) -> None:
+        """Once, as soon as there are cells to keep it."""
+        path = self.settings.first_token_file
+        if path is None or self.settings.insecure or self._has_first_token:
+            return
+        text = await ensure_first_token(self.client)
+        if text is not None:
+            _write_secret(path, text)
+            _logger.info("there was no token: one for everything is in %s", path)
+        self._has_first_token = True
 
     def _note(self, reason: str | None) -> None:
         if reason != self.reason:
@@ -124,7 +157,19 @@ async def open_service(settings: GatewaySettings) -> AsyncIterator[Service]:
         for task in tasks:
             with suppress(asyncio.CancelledError):
                 await task
+        await service.authenticator.close()
+        if service.audit is not None:
+            await service.audit.close()
         await client.close()
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """A file for its owner alone, whole or not there."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w") as file:
+        file.write(f"{text}\n")
+    beside.rename(path)
 
 
 def gateway_number(settings: GatewaySettings) -> int:

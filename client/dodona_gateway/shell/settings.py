@@ -34,6 +34,9 @@ class GatewaySettings(ProcessSettings):
     insecure: bool = Field(
         False, description="no tokens: everybody may do everything. On loopback only"
     )
+    first_token_file: Path | None = Field(
+        None, description="a cluster without any token gets one for everything, in this new file"
+    )
     tls_certificate: Path | None = Field(None, description="PEM file with the certificate chain")
     tls_key: Path | None = Field(None, description="PEM file with the certificate's key")
     audit_log: Path | None = Field(None, description="file that admin calls are recorded in")

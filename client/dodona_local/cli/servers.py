@@ -24,16 +24,22 @@ def up(
     port_base: Annotated[
         int,
         typer.Option(
-            min=0, max=65535, help="First port: master, proxy and nodes follow. 0: any free ones."
+            min=0,
+            max=65535,
+            help="First port: master, proxy, gateway and nodes follow. 0: any free ones.",
         ),
     ] = 8500,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="The gateway asks for no tokens.")
+    ] = False,
 ) -> None:
-    """Run a whole cluster on this machine until Ctrl-C: master, proxy and tablet nodes."""
+    """Run a whole cluster on this machine until Ctrl-C: master, proxy, gateway and tablet
+    nodes."""
     with errors_in_one_sentence(FAILED):
         require_extras("server")
         from dodona_local.launcher import run_cluster
 
-        run_cluster(data_dir, nodes, port_base, say=say, warn=warn)
+        run_cluster(data_dir, nodes, port_base, is_insecure=insecure, say=say, warn=warn)
 
 
 @commands.command()

@@ -11,9 +11,7 @@ from dodona_gateway.core.json_values import any_to_json
 from dodona_gateway.shell.routes import Call, route
 
 
-async def generate_timestamps(
-    call: Call, asked: requests.GenerateTimestamps
-) -> answers.Timestamps:
+async def generate_timestamps(call: Call, asked: requests.GenerateTimestamps) -> answers.Timestamps:
     """Fresh timestamps."""
     call.principal.check_somewhere("read")
     client = call.service.client

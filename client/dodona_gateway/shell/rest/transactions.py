@@ -8,7 +8,6 @@ from typing import Final
 from fastapi import Response
 
 from dodona.aio import AsyncTransaction
-
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import Buffered, Done, Outcome, Written
 from dodona_gateway.shell.rest.rows import answered_query, selected
@@ -25,9 +24,7 @@ async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> ans
     return answers.Begun(its_id, begun.start_timestamp, asked.lease_ms, gateway)
 
 
-async def insert_rows_in_transaction(
-    call: Call, asked: requests.InsertInTransaction
-) -> Buffered:
+async def insert_rows_in_transaction(call: Call, asked: requests.InsertInTransaction) -> Buffered:
     """Insert rows, at the transaction's commit."""
     call.principal.check("write", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
@@ -37,9 +34,7 @@ async def insert_rows_in_transaction(
         return _buffered(tx)
 
 
-async def delete_rows_in_transaction(
-    call: Call, asked: requests.DeleteInTransaction
-) -> Buffered:
+async def delete_rows_in_transaction(call: Call, asked: requests.DeleteInTransaction) -> Buffered:
     """Delete rows by key, at the transaction's commit."""
     call.principal.check("write", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:

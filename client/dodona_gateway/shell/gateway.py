@@ -1,0 +1,84 @@
+"""The gateway process: service, routes, edge and sockets, put together.
+
+Owns: nothing but the wiring, and what "ready" means for a gateway.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import FastAPI
+from starlette.types import Scope
+
+from dodona._io.pages import create_application
+from dodona._io.serving import serve_pages
+from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.shell.edge import Edge
+from dodona_gateway.shell.http import bounded_http
+from dodona_gateway.shell.rest import nodes, rows, tables, tokens, transactions
+from dodona_gateway.shell.routes import Route, add_routes
+from dodona_gateway.shell.service import Service, open_service
+from dodona_gateway.shell.settings import GatewaySettings
+
+ROUTES: Final[tuple[Route, ...]] = (
+    *tables.ROUTES,
+    *nodes.ROUTES,
+    *rows.ROUTES,
+    *transactions.ROUTES,
+    *tokens.ROUTES,
+)
+BULK_PREFIX: Final = "/v1/bulk/"
+
+_logger: Final = logging.getLogger("dodona.gateway")
+
+
+def run_gateway(settings: GatewaySettings) -> None:
+    """Serve until a signal comes. Raises SystemExit."""
+    options: dict[str, Any] = {
+        "ws": "none",
+        "http": bounded_http(settings.header_seconds_max, settings.header_kib_max << 10),
+        "limit_concurrency": settings.connection_count_max,
+    }
+    if settings.tls_certificate is not None:
+        options["ssl_certfile"] = str(settings.tls_certificate)
+        options["ssl_keyfile"] = str(settings.tls_key)
+    serve_pages(create_gateway(settings), settings, settings.port, **options)
+
+
+class _Gateway:
+    """What exists from the start of the process to its end."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._service: Service | None = None
+
+    def service(self) -> Service:
+        assert self._service is not None, "requests come between start and stop"
+        return self._service
+
+    def reason(self) -> str | None:
+        return "it is starting" if self._service is None else self._service.reason
+
+    async def authenticate(self, authorization: str | None) -> Principal:
+        return await self.service().authenticate(authorization)
+
+    @asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        async with open_service(self._settings) as service:
+            self._service = service
+            _logger.info("listening on %s", self._settings.address)
+            yield
+
+
+def create_gateway(settings: GatewaySettings) -> Edge:
+    """The whole application: routes behind the edge."""
+    gateway = _Gateway(settings)
+    application = create_application("Dodona gateway", gateway.lifespan, gateway.reason)
+    add_routes(application, ROUTES, gateway.service)
+    return Edge(application, gateway.authenticate, settings, _is_stream, is_local=settings.insecure)
+
+
+def _is_stream(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path.startswith(BULK_PREFIX)

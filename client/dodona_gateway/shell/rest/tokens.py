@@ -1,0 +1,57 @@
+"""Tokens over REST: making, listing and revoking them. All of it takes admin on everything.
+
+Owns: what these operations do, each a few lines over the store, which dodona's command line uses,
+too. A token's text is in the answer to its making and nowhere else.
+"""
+
+from typing import Final
+
+from dodona._io.process import read_clock
+from dodona_gateway.core import answers, requests
+from dodona_gateway.core.access.grants import parse_grants
+from dodona_gateway.core.access.tokens import Token
+from dodona_gateway.core.answers import MadeToken, TokenView
+from dodona_gateway.shell.routes import Call, route
+
+
+async def create_token(call: Call, asked: requests.CreateToken) -> MadeToken:
+    """Make a token. Its text is shown this once."""
+    call.principal.check_everywhere("admin")
+    grants = parse_grants(asked.grants)
+    now_us = read_clock().unix_us
+    expires_us = None if asked.expires_s is None else now_us + asked.expires_s * 1_000_000
+    made = await call.service.tokens.create(asked.name, grants, expires_us)
+    return MadeToken(made.text, _view(made.token))
+
+
+async def list_tokens(call: Call, asked: requests.Nothing) -> answers.TokenList:
+    """All tokens, without their secrets."""
+    call.principal.check_everywhere("admin")
+    return answers.TokenList([_view(it) for it in await call.service.tokens.list()])
+
+
+async def revoke_token(call: Call, asked: requests.RevokeToken) -> TokenView:
+    """Revoke a token, for good: everywhere within two seconds, here at once."""
+    call.principal.check_everywhere("admin")
+    token = await call.service.tokens.revoke(asked.id)
+    call.service.learn_token(token)
+    return _view(token)
+
+
+def _view(token: Token) -> TokenView:
+    return TokenView(
+        token.id,
+        token.name,
+        [str(it) for it in token.grants],
+        token.state_at(read_clock().unix_us),
+        token.created_us,
+        token.expires_us,
+        token.revoked_us,
+    )
+
+
+ROUTES: Final = (
+    route("POST", "/v1/tokens", create_token, "admin", status=201),
+    route("GET", "/v1/tokens", list_tokens, "admin"),
+    route("DELETE", "/v1/token", revoke_token, "admin"),
+)
