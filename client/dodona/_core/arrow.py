@@ -54,9 +54,18 @@ def arrow_from_rows(
 
 def arrow_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
     """A `pyarrow.Table` of rows that hold these columns' values."""
+    return _table(columns, _arrays_of(columns, rows))
+
+
+def table_of_columns(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> Any:
+    """A `pyarrow.Table` of each column's values, as they are stored."""
+    return _table(columns, [array_of(it, data) for it, data in zip(columns, values, strict=True)])
+
+
+def _table(columns: Sequence[Column], arrays: list[Any]) -> Any:
     pyarrow = _pyarrow()
     fields = [pyarrow.field(it.name, arrow_type(it), nullable=not it.required) for it in columns]
-    return pyarrow.Table.from_arrays(_arrays_of(columns, rows), schema=pyarrow.schema(fields))
+    return pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
 
 
 def _arrays_of(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> list[Any]:

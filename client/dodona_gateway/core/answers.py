@@ -141,6 +141,19 @@ class Outcome(Answer, frozen=True):
     timestamp: Timestamp | None = None
 
 
+class BulkWritten(Answer, frozen=True):
+    """`timestamp` is that of the commit, null without atomicity. `is_skipped`: this version had
+    been written before."""
+
+    row_count: int
+    timestamp: Timestamp | None
+    is_skipped: bool = False
+
+
+class StreamedRows(Answer, frozen=True):
+    """Rows as a stream: record batches, or one row after the other."""
+
+
 class TokenView(Answer, frozen=True):
     """A token, without its secret. Times are in Unix microseconds."""
 

@@ -35,6 +35,11 @@ TYPES: Final[dict[Form, str]] = {
 
 Wanted = TypeVar("Wanted")
 
+VALUE_FORMS: Final[tuple[Form, ...]] = ("json", "msgpack")
+"""Of what is one value."""
+STREAM_FORMS: Final[tuple[Form, ...]] = ("arrow", "msgpack", "ndjson")
+"""Of what comes piece by piece."""
+
 
 def form_of(content_type: str | None, taken: tuple[Form, ...]) -> Form:
     """The form of a body. It has to be said: what says nothing may come from a page in somebody's

@@ -9,16 +9,19 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from dodona._core.catalog import MOUNT_TIMEOUT_MS
+from dodona.errors import InvalidRequest
 from dodona.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     TIMESTAMPS_PER_REQUEST_MAX,
     Atomicity,
     Durability,
+    LoadMode,
     LockType,
     Timestamp,
 )
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
+from dodona_gateway.core.json_values import from_json
 
 SELECT_ROWS: Final = 10_000
 """How many rows a select gives, unless it says how many."""
@@ -271,6 +274,41 @@ class FindOutcome(Body, frozen=True):
     """With `settle` it is decided now, so that it will not be committed later."""
 
     settle: bool = False
+
+
+# Bulk
+
+
+class BulkWrite(Body, frozen=True):
+    """`mode` says what is asked of rows that are there already; it goes with atomicity, as do
+    `application` and `version`: a version that was written before is not written again."""
+
+    table: str
+    mode: LoadMode = "upsert"
+    durability: Durability = "sync"
+    application: str | None = None
+    version: Index | None = None
+
+
+class BulkRead(Body, frozen=True):
+    """A table, or the rows of lower ≤ key < upper (lists in JSON), as of a timestamp, a fresh one
+    unless given. `columns` are names with commas between."""
+
+    table: str
+    lower: str | None = None
+    upper: str | None = None
+    columns: str | None = None
+    timestamp: Timestamp | None = None
+
+
+def parse_bound(name: str, text: str | None) -> Values | None:
+    """Leading key column values, as JSON. Raises InvalidRequest."""
+    if text is None:
+        return None
+    try:
+        return msgspec.convert(from_json(msgspec.json.decode(text)), Values)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequest(f"{name} is a list of key column values in JSON: {error}") from error
 
 
 # Tokens

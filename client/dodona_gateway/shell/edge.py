@@ -48,6 +48,8 @@ class EdgeLimits(Protocol):
     def request_seconds_max(self) -> int: ...
     @property
     def stream_seconds_max(self) -> int: ...
+    @property
+    def stream_idle_seconds_max(self) -> int: ...
 
 
 class Edge:
@@ -75,19 +77,21 @@ class Edge:
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
-        request = _Request(scope, receive, send)
+        is_stream = self._is_stream(scope)
+        idle_seconds = self._limits.stream_idle_seconds_max if is_stream else None
+        request = _Request(scope, receive, send, idle_seconds)
         if self.request_count >= self._limits.request_count_max:
             text = f"the gateway has {self._limits.request_count_max} requests under way"
             await request.refuse(Overloaded(text))
             return
         self.request_count += 1
         try:
-            await self._run(request)
+            await self._run(request, is_stream=is_stream)
         finally:
             self.request_count -= 1
 
-    async def _run(self, request: "_Request") -> None:
-        limits, is_stream = self._limits, self._is_stream(request.scope)
+    async def _run(self, request: "_Request", *, is_stream: bool) -> None:
+        limits = self._limits
         seconds = limits.stream_seconds_max if is_stream else limits.request_seconds_max
         try:
             async with asyncio.timeout(seconds):
@@ -119,10 +123,14 @@ def _check_local(host: bytes | None, origin: bytes | None) -> None:
 
 
 class _Request:
-    """One request, as far as it has got."""
+    """One request, as far as it has got. `idle_seconds` is how long its other end may be silent,
+    if that is bounded apart from the whole."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, idle_seconds: float | None
+    ) -> None:
         self.scope = scope
+        self._idle_seconds = idle_seconds
         self._receive = receive
         self._send = send
         self._began = time.monotonic()
@@ -142,7 +150,8 @@ class _Request:
         return None
 
     async def receive(self) -> Message:
-        message = await self._receive()
+        async with asyncio.timeout(self._idle_seconds):
+            message = await self._receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
             self._is_body_whole = True
         return message
@@ -153,7 +162,8 @@ class _Request:
             message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
             if self._status is not None and self._status >= 500:
                 self._log(self._status)
-        await self._send(message)
+        async with asyncio.timeout(self._idle_seconds):
+            await self._send(message)
 
     async def refuse(self, error: DodonaError) -> None:
         """Answer with a problem, if nothing was answered yet."""

@@ -6,6 +6,7 @@ Owns: nothing but the wiring, and what "ready" means for a gateway.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -16,7 +17,8 @@ from dodona._io.serving import serve_pages
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.shell.edge import Edge
 from dodona_gateway.shell.http import bounded_http
-from dodona_gateway.shell.rest import nodes, rows, tables, tokens, transactions
+from dodona_gateway.shell.openapi import describe
+from dodona_gateway.shell.rest import bulk, nodes, rows, tables, tokens, transactions
 from dodona_gateway.shell.routes import Route, add_routes
 from dodona_gateway.shell.service import Service, open_service
 from dodona_gateway.shell.settings import GatewaySettings
@@ -26,6 +28,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *nodes.ROUTES,
     *rows.ROUTES,
     *transactions.ROUTES,
+    *bulk.ROUTES,
     *tokens.ROUTES,
 )
 BULK_PREFIX: Final = "/v1/bulk/"
@@ -76,6 +79,7 @@ def create_gateway(settings: GatewaySettings) -> Edge:
     gateway = _Gateway(settings)
     application = create_application("Dodona gateway", gateway.lifespan, gateway.reason)
     add_routes(application, ROUTES, gateway.service)
+    application.openapi = lambda: describe(ROUTES, version("dodona"))  # type: ignore[method-assign]
     return Edge(application, gateway.authenticate, settings, _is_stream, is_local=settings.insecure)
 
 

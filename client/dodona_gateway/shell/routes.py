@@ -5,7 +5,7 @@ are read, decoded, checked, answered and refused. What an operation does is in `
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -19,6 +19,7 @@ from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.answers import Answer
 from dodona_gateway.core.content import (
     TYPES,
+    VALUE_FORMS,
     Form,
     decode_body,
     encode_body,
@@ -35,8 +36,6 @@ from dodona_gateway.core.requests import Body
 from dodona_gateway.shell.edge import refusal_headers
 from dodona_gateway.shell.service import Service
 
-VALUE_FORMS: Final[tuple[Form, ...]] = ("json", "msgpack")
-
 
 class Call(NamedTuple):
     """One request, as a handler sees it."""
@@ -46,6 +45,8 @@ class Call(NamedTuple):
     form: Form
     transaction: str
     """The id in the path; empty where there is none."""
+    request: Request
+    """For what streams."""
 
     @property
     def owner(self) -> str:
@@ -82,7 +83,8 @@ Handler = Callable[[Call, Any], Awaitable[Any]]
 
 
 class Route(NamedTuple):
-    """How one operation is asked for. Fields travel as query parameters, but for POST."""
+    """How one operation is asked for. Fields travel as query parameters where there is no body for
+    them."""
 
     name: str
     method: str
@@ -95,10 +97,12 @@ class Route(NamedTuple):
     """What it takes at least: for people, and for tests. Handlers check it, at its path."""
     status: int
     gives: tuple[Form, ...]
+    takes: tuple[Form, ...]
+    """Of a body that is a stream, which the handler reads itself."""
 
     @property
     def is_query(self) -> bool:
-        return self.method != "POST"
+        return self.method != "POST" or bool(self.takes)
 
 
 def route(
@@ -109,6 +113,7 @@ def route(
     *,
     status: int = 200,
     gives: tuple[Form, ...] = VALUE_FORMS,
+    takes: tuple[Form, ...] = (),
     answer: type[Answer] | None = None,
 ) -> Route:
     """A row of the table. What a handler takes and gives, and what it does, it says itself."""
@@ -117,7 +122,17 @@ def route(
     assert summary, f"{handle.__name__} has no docstring, which would be its summary"
     gets = answer or hints["return"]
     return Route(
-        handle.__name__, method, path, hints["asked"], gets, handle, summary, role, status, gives
+        handle.__name__,
+        method,
+        path,
+        hints["asked"],
+        gets,
+        handle,
+        summary,
+        role,
+        status,
+        gives,
+        takes,
     )
 
 
@@ -147,7 +162,7 @@ async def _answer(route: Route, service: Service, request: Request) -> Response:
     form = wanted_form(request.headers.get("accept"), route.gives)
     body = await _body(route, service, request)
     transaction = request.path_params.get("transaction", "")
-    call = Call(service, request.state.principal, form, transaction)
+    call = Call(service, request.state.principal, form, transaction, request)
     answer = await _carry_out(route, call, body, request)
     if isinstance(answer, Response):
         return answer

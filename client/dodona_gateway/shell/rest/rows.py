@@ -10,9 +10,9 @@ from fastapi import Response
 from dodona._core.arrow import stream_of
 from dodona.types import SYNC_LAST_COMMITTED, Timestamp
 from dodona_gateway.core import answers, requests
-from dodona_gateway.core.content import TYPES
+from dodona_gateway.core.content import TYPES, VALUE_FORMS
 from dodona_gateway.core.results import query_result
-from dodona_gateway.shell.routes import VALUE_FORMS, Call, route
+from dodona_gateway.shell.routes import Call, route
 
 
 async def insert_rows(call: Call, asked: requests.InsertRows) -> answers.Written:

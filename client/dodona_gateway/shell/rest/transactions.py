@@ -10,8 +10,9 @@ from fastapi import Response
 from dodona.aio import AsyncTransaction
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import Buffered, Done, Outcome, Written
+from dodona_gateway.core.content import VALUE_FORMS
 from dodona_gateway.shell.rest.rows import answered_query, selected
-from dodona_gateway.shell.routes import VALUE_FORMS, Call, route
+from dodona_gateway.shell.routes import Call, route
 
 
 async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> answers.Begun:

@@ -1,0 +1,150 @@
+"""An Arrow IPC stream that comes in pieces: bytes in, record batches out. Pure.
+
+Owns: where its messages begin and end (Arrow's "encapsulated message format"), and their bounds. A
+message is looked at only once it is there whole, and pyarrow reads nothing else, so that what a
+length promises is never made room for. Batches are checked whole: an offset that leads astray would
+end the process, and not only the request. pyarrow is imported on first use.
+"""
+
+from typing import Any, Final
+
+from dodona.errors import InvalidRequest, LimitExceeded
+
+CONTINUATION: Final = 0xFFFF_FFFF
+PREFIX_BYTES: Final = 8
+MESSAGE_BYTES_MAX: Final = 64 << 20
+METADATA_BYTES_MAX: Final = 4 << 20
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_HEADER_TYPE_FIELD, _HEADER_FIELD, _BODY_LENGTH_FIELD = 1, 2, 3
+_COMPRESSION_FIELD: Final = 3
+END: Final = CONTINUATION.to_bytes(4, "little") + bytes(4)
+
+
+class ArrowStream:
+    """One stream. After `is_over` nothing may follow."""
+
+    def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+        self._message_bytes_max = message_bytes_max
+        self._rest = bytearray()
+        self._needed_bytes = PREFIX_BYTES
+        self._head = b""
+        """The schema, and the dictionaries so far."""
+        self.is_over = False
+
+    def feed(self, part: bytes) -> list[Any]:
+        """The `pyarrow.RecordBatch`es that are whole with this part. Raises InvalidRequest,
+        LimitExceeded."""
+        self._rest += part
+        batches: list[Any] = []
+        while len(self._rest) >= self._needed_bytes and not self.is_over:
+            size_bytes = self._message_size()
+            self._needed_bytes = size_bytes
+            if len(self._rest) < size_bytes:
+                break
+            message = bytes(self._rest[:size_bytes])
+            del self._rest[:size_bytes]
+            self._needed_bytes = PREFIX_BYTES
+            batches += self._take(message)
+        if self.is_over and self._rest:
+            raise InvalidRequest("something follows the end of the Arrow stream")
+        return batches
+
+    def finish(self) -> None:
+        """That the stream came whole: its end mark may be missing, the end of a message not.
+        Raises InvalidRequest."""
+        if self._rest or not self._head:
+            raise InvalidRequest("the Arrow stream ends within a message, or has none")
+
+    def _message_size(self) -> int:
+        """Of the one that the rest begins with, as far as that is known."""
+        mark = int.from_bytes(self._rest[:4], "little")
+        metadata_bytes = int.from_bytes(self._rest[4:8], "little")
+        if mark != CONTINUATION:
+            raise InvalidRequest("this is no Arrow IPC stream (of Arrow 0.15 or later)")
+        if metadata_bytes == 0:
+            self.is_over = True
+            del self._rest[:PREFIX_BYTES]
+            return PREFIX_BYTES
+        if metadata_bytes > METADATA_BYTES_MAX:
+            raise _too_long(METADATA_BYTES_MAX)
+        end = PREFIX_BYTES + metadata_bytes
+        if len(self._rest) < end:
+            return end
+        body_bytes = _Metadata(bytes(self._rest[PREFIX_BYTES:end])).body_bytes
+        if not 0 <= body_bytes <= self._message_bytes_max:
+            raise _too_long(self._message_bytes_max)
+        return end + body_bytes
+
+    def _take(self, message: bytes) -> list[Any]:
+        metadata_bytes = int.from_bytes(message[4:8], "little")
+        metadata = _Metadata(message[PREFIX_BYTES : PREFIX_BYTES + metadata_bytes])
+        kind = metadata.kind
+        if (kind == _SCHEMA) != (not self._head):
+            raise InvalidRequest("an Arrow stream begins with its schema, and has one")
+        if kind in (_SCHEMA, _DICTIONARY):
+            self._head += message
+            if len(self._head) > self._message_bytes_max:
+                raise _too_long(self._message_bytes_max)
+            return []
+        if kind != _BATCH:
+            raise InvalidRequest(f"an Arrow message of kind {kind} is nothing to be written")
+        if metadata.is_compressed:
+            raise InvalidRequest("the Arrow stream is compressed: send it as it is")
+        return _batches(self._head + message + END)
+
+
+class _Metadata:
+    """The few fields of a message's flatbuffer that are needed. Raises InvalidRequest."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._message = self._number(0, 4)
+
+    @property
+    def kind(self) -> int:
+        at = self._field(self._message, _HEADER_TYPE_FIELD)
+        return 0 if at is None else self._number(at, 1)
+
+    @property
+    def body_bytes(self) -> int:
+        at = self._field(self._message, _BODY_LENGTH_FIELD)
+        return 0 if at is None else self._number(at, 8, is_signed=True)
+
+    @property
+    def is_compressed(self) -> bool:
+        at = self._field(self._message, _HEADER_FIELD)
+        if at is None:
+            raise InvalidRequest("an Arrow message without a header")
+        return self._field(at + self._number(at, 4), _COMPRESSION_FIELD) is not None
+
+    def _field(self, table: int, number: int) -> int | None:
+        """Where a table's field is, None if it is not set."""
+        layout = table - self._number(table, 4, is_signed=True)
+        entry = 4 + 2 * number
+        if entry + 2 > self._number(layout, 2):
+            return None
+        offset = self._number(layout + entry, 2)
+        return table + offset if offset else None
+
+    def _number(self, at: int, size_bytes: int, *, is_signed: bool = False) -> int:
+        if not 0 <= at <= len(self._content) - size_bytes:
+            raise InvalidRequest("an Arrow message's metadata is damaged")
+        return int.from_bytes(self._content[at : at + size_bytes], "little", signed=is_signed)
+
+
+def _batches(stream: bytes) -> list[Any]:
+    import pyarrow
+
+    try:
+        with pyarrow.ipc.open_stream(stream) as reader:
+            batches = list(reader)
+        for batch in batches:
+            batch.validate(full=True)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise InvalidRequest(f"the Arrow stream can't be read: {error}") from error
+    return batches
+
+
+def _too_long(bytes_max: int) -> LimitExceeded:
+    text = f"a message of an Arrow stream has at most {bytes_max} bytes: send smaller batches"
+    return LimitExceeded(text, bytes_max=bytes_max)

@@ -1,0 +1,84 @@
+"""Record batches as the pieces of an answer: Arrow, MessagePack, or lines of JSON. Pure.
+
+Owns: how the columns of a table are rows again. As Arrow no row becomes a Python object.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from dodona._core.arrow import arrow_schema
+from dodona.schema import TableSchema
+from dodona_gateway.core.arrow_stream import END
+from dodona_gateway.core.content import Form
+from dodona_gateway.core.json_values import convert_rows, converters
+
+
+class BatchEncoder(Protocol):
+    """One answer, from its first piece to its end."""
+
+    def encode(self, batch: Any) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+class _Arrow:
+    """What no batch came of still has its schema."""
+
+    def __init__(self, schema: TableSchema, columns: Sequence[str] | None) -> None:
+        shown = arrow_schema(schema)
+        if columns is not None:
+            schema.column_mask(columns)  # that they are all there
+            shown = shown.empty_table().select(list(columns)).schema
+        self._head = bytes(shown.serialize())
+
+    def encode(self, batch: Any) -> bytes:
+        head, self._head = self._head, b""
+        return head + bytes(batch.serialize())
+
+    def end(self) -> bytes:
+        head, self._head = self._head, b""
+        return head + END
+
+
+class _Rows:
+    """One after the other. Columns of type any hold MessagePack in Arrow."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self._any_names = [it.name for it in schema.columns if it.type == "any"]
+
+    def rows(self, batch: Any) -> list[dict[str, Any]]:
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        for name in self._any_names:
+            if name in columns:
+                unpack = msgspec.msgpack.decode
+                columns[name] = [None if it is None else unpack(it) for it in columns[name]]
+        names = list(columns)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def end(self) -> bytes:
+        return b""
+
+
+class _Packed(_Rows):
+    def encode(self, batch: Any) -> bytes:
+        encode = msgspec.msgpack.Encoder().encode
+        return b"".join([encode(row) for row in self.rows(batch)])
+
+
+class _Lines(_Rows):
+    def __init__(self, schema: TableSchema) -> None:
+        super().__init__(schema)
+        self._convert = converters(schema.columns)
+
+    def encode(self, batch: Any) -> bytes:
+        rows = convert_rows(self.rows(batch), self._convert)
+        return msgspec.json.Encoder().encode_lines(rows)
+
+
+def encoder_of(form: Form, schema: TableSchema, columns: Sequence[str] | None) -> BatchEncoder:
+    """What writes an answer of that form. Raises SchemaViolation."""
+    if form == "arrow":
+        return _Arrow(schema, columns)
+    return _Packed(schema) if form == "msgpack" else _Lines(schema)

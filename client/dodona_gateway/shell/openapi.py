@@ -1,0 +1,116 @@
+"""The OpenAPI document of the gateway, made of the table of routes.
+
+Owns: how a row of the table is described. The document is committed (`docs/openapi.json`), and a
+test holds it against what is served.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dodona._core.rest import PROBLEM_TYPE, Problem
+from dodona_gateway.core.content import TYPES
+from dodona_gateway.core.examples import EXAMPLES
+from dodona_gateway.shell.routes import Route
+
+REFERENCE: Final = "#/components/schemas/{name}"
+DESCRIPTION: Final = """\
+Timestamps, tables and transactions of a Dodona cluster, for any language.
+
+Bodies are JSON or MessagePack, as the headers `Content-Type` and `Accept` say. JSON has no \
+bytes: `{"$base64": "..."}` stands for bytes that are no text, `{"$double": "nan"}` for a number \
+that is none, and in values of type `any` a name that begins with `$` has it doubled. Whole \
+numbers have 64 bits, timestamps 62.
+
+Every error is `application/problem+json`: `kind` and `code` are for programs, `retryable` says \
+whether the whole transaction may be run again, `attributes` say where it happened (table, key, \
+lock, winner, ...). docs/errors.md lists them all.
+"""
+_BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
+
+Schemas = dict[type[Any], dict[str, Any]]
+
+
+def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
+    """The document."""
+    kinds = dict.fromkeys(kind for route in routes for kind in (route.request, route.answer))
+    found, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REFERENCE)
+    schemas: Schemas = dict(zip([*kinds, Problem], found, strict=True))
+    paths: dict[str, Any] = {}
+    for route in routes:
+        operations = paths.setdefault(route.path, {})
+        operations[route.method.lower()] = _operation(route, schemas, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Dodona gateway", "version": version, "description": DESCRIPTION},
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, schemas: Schemas, components: dict[str, Any]) -> dict[str, Any]:
+    example = EXAMPLES[route.name]
+    described: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "tags": [route.path.split("/")[2]],
+        "description": f"Needs the role {route.role}.",
+        "responses": {
+            str(route.status): _answer(route, schemas, example.answer),
+            "default": {
+                "description": "An error",
+                "content": {PROBLEM_TYPE: {"schema": schemas[Problem]}},
+            },
+        },
+    }
+    parameters = _parameters(route, components, example.request)
+    if parameters:
+        described["parameters"] = parameters
+    if route.takes:
+        forms = {TYPES[form]: _BINARY for form in route.takes}
+        described["requestBody"] = {"required": True, "content": forms}
+    elif not route.is_query and msgspec.structs.fields(route.request):
+        described["requestBody"] = _body(route, schemas, example.request)
+    return described
+
+
+def _parameters(
+    route: Route, components: dict[str, Any], example: dict[str, Any]
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    if "{transaction}" in route.path:
+        schema = {"type": "string", "pattern": "^[0-9a-f]+(-[0-9a-f]+){3}$"}
+        found.append({"name": "transaction", "in": "path", "required": True, "schema": schema})
+    if not route.is_query:
+        return found
+    described = components[route.request.__name__]
+    for name, schema in described["properties"].items():
+        parameter = {
+            "name": name,
+            "in": "query",
+            "required": name in described.get("required", []),
+            "schema": schema,
+        }
+        if name in example:
+            parameter["example"] = example[name]
+        found.append(parameter)
+    return found
+
+
+def _body(route: Route, schemas: Schemas, example: dict[str, Any]) -> dict[str, Any]:
+    is_needed = any(it.required for it in msgspec.structs.fields(route.request))
+    as_json = {"schema": schemas[route.request], "example": example}
+    forms = {TYPES["json"]: as_json, TYPES["msgpack"]: _BINARY}
+    return {"required": is_needed, "content": forms}
+
+
+def _answer(route: Route, schemas: Schemas, example: dict[str, Any]) -> dict[str, Any]:
+    forms: dict[str, Any] = {TYPES["json"]: {"schema": schemas[route.answer], "example": example}}
+    for form in route.gives:
+        forms.setdefault(TYPES[form], _BINARY)
+    return {"description": " ".join((route.answer.__doc__ or "").split()), "content": forms}
