@@ -150,8 +150,12 @@ class _Request:
         return None
 
     async def receive(self) -> Message:
-        async with asyncio.timeout(self._idle_seconds):
-            message = await self._receive()
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                message = await self._receive()
+        except TimeoutError as error:
+            text = f"nothing of the body came for {self._idle_seconds} s"
+            raise RequestTimedOut(text) from error
         if message["type"] == "http.request" and not message.get("more_body", False):
             self._is_body_whole = True
         return message
@@ -162,12 +166,17 @@ class _Request:
             message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
             if self._status is not None and self._status >= 500:
                 self._log(self._status)
-        async with asyncio.timeout(self._idle_seconds):
-            await self._send(message)
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                await self._send(message)
+        except TimeoutError as error:
+            text = f"nothing of the answer was taken for {self._idle_seconds} s"
+            raise RequestTimedOut(text) from error
 
     async def refuse(self, error: DodonaError) -> None:
-        """Answer with a problem, if nothing was answered yet."""
+        """Answer with a problem. An answer that has begun ends in its middle."""
         if self._status is not None:
+            self._log(self._status, f"an answer broke off: {error.message}")
             return
         problem = problem_of(failure_of(error))
         headers = [(b"content-type", PROBLEM_TYPE.encode()), *refusal_headers(problem.status)]
