@@ -160,8 +160,8 @@ def _read_batch(message: bytearray, schema: Any) -> Any:
     try:
         batch = pyarrow.ipc.read_record_batch(pyarrow.py_buffer(message), schema)
         if batch.num_rows > BATCH_ROWS_MAX:
-            text = f"a batch of an Arrow stream has at most {BATCH_ROWS_MAX} rows: send smaller ones"
-            raise LimitExceeded(text, rows_max=BATCH_ROWS_MAX)
+            text = f"a batch of an Arrow stream has at most {BATCH_ROWS_MAX} rows"
+            raise LimitExceeded(f"{text}: send smaller ones", rows_max=BATCH_ROWS_MAX)
         batch.validate(full=True)
     except (pyarrow.ArrowException, OSError, ValueError, EOFError) as error:
         raise InvalidRequest(f"a batch of the Arrow stream can't be read: {error}") from error

@@ -1,6 +1,7 @@
 """Rows that come in pieces: cut anywhere, damaged, too long, and promising more than they bring."""
 
 import tracemalloc
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
+from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.row_stream import BatchReader, LinesOfJson, PackedRows, reader_of
 
 ROWS: list[dict[str, Any]] = [
@@ -38,7 +39,7 @@ def read(reader: BatchReader, *parts: bytes) -> list[Any]:
 def test_a_stream_may_be_cut_anywhere(kind: type[Any], cuts: list[int]) -> None:
     stream = STREAMS[kind]
     ends = [0, *sorted(cuts), len(stream)]
-    parts = [stream[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [stream[a:b] for a, b in pairwise(ends)]
     assert read(kind(), *parts) == ROWS
 
 
@@ -172,7 +173,6 @@ def test_what_is_kept_between_parts_is_one_row(kind: type[Any]) -> None:
 def test_noise_is_rows_or_a_refusal(kind: Any, noise: bytes, cut: int) -> None:
     try:
         rows = read(reader_of(kind), noise[:cut], noise[cut:])
-    except DodonaError as error:
-        assert isinstance(error, InvalidRequest)
-    else:
-        assert all(type(row) is dict for row in rows)
+    except InvalidRequest:
+        return
+    assert all(type(row) is dict for row in rows)
