@@ -1,0 +1,158 @@
+"""Transactions and timestamps, in YTsaurus's commands.
+
+Owns: what these commands do, and which of a gateway's transactions an id means. Tablet transactions
+are those that REST has, too. Master transactions live in the master: the gateway only knows whose
+they are. Ids are YTsaurus's in form; what they say is in `core.transaction_id`.
+"""
+
+import secrets
+from typing import Any, Final
+
+from dodona._core.master_transaction import Lease
+from dodona._core.messages import TreeTransaction
+from dodona._core.tree import MasterTransactionSession, TreeSession
+from dodona._io.process import read_clock
+from dodona.errors import InvalidRequest, TransactionNotFound
+from dodona.types import TreeTransactionId
+from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
+from dodona_gateway.core.yson import Uint64
+from dodona_gateway.shell.ytsaurus.commands import YtCall, command
+
+NO_TRANSACTION: Final = ("", "0-0-0-0")
+MASTER_TIMEOUT_MS: Final = 15_000
+OWNED_MAX: Final = 10_000
+
+
+class MasterTransactions:
+    """Whose the master transactions are that were begun here: ids that nobody guesses."""
+
+    def __init__(self, gateway: int) -> None:
+        self._gateway = gateway
+        self._owned: dict[str, tuple[str, TreeTransactionId, int]] = {}
+
+    def add(self, owner: str, transaction: TreeTransactionId, timeout_ms: int) -> str:
+        """→ its id in YTsaurus's form."""
+        while len(self._owned) >= OWNED_MAX:
+            del self._owned[next(iter(self._owned))]
+        kind = self._gateway << 16 | 1
+        text = f"{secrets.randbits(32):x}-{transaction:x}-{kind:x}-{secrets.randbits(32):x}"
+        self._owned[text] = (owner, transaction, timeout_ms)
+        return text
+
+    def find(self, text: str, owner: str) -> tuple[TreeTransactionId, int] | None:
+        """The master's id and the time-out of one of this owner's, None if it is none."""
+        known = self._owned.get(text)
+        return known[1:] if known is not None and known[0] == owner else None
+
+    def drop(self, text: str) -> None:
+        """It has ended."""
+        self._owned.pop(text, None)
+
+
+def transaction_of(call: YtCall) -> str | None:
+    """The id of the transaction that a command is in, None for none."""
+    text = call.parameters.optional_text("transaction_id")
+    return None if text is None or text in NO_TRANSACTION else text
+
+
+def tablet_transaction(call: YtCall) -> str | None:
+    """As `transaction_of`, of a command on rows. Raises InvalidRequest for a master transaction."""
+    text = transaction_of(call)
+    if text is not None and _is_master(text):
+        raise InvalidRequest(
+            "Dynamic table commands can not be performed under master transaction",
+            transaction=text,
+        )
+    return text
+
+
+def tree_of(call: YtCall) -> TreeSession:
+    """The tree as the command's transaction sees it: a tablet transaction sees what all do."""
+    text = transaction_of(call)
+    if text is None or not _is_master(text):
+        return call.client._catalog
+    return _master_session(call, text)
+
+
+async def start_transaction(call: YtCall) -> Any:
+    parameters = call.parameters
+    timeout_ms = parameters.number("timeout")
+    if parameters.text("type", "master") == "master":
+        return {"transaction_id": await _start_master(call, timeout_ms or MASTER_TIMEOUT_MS)}
+    call.principal.check_somewhere("read")
+    atomicity, durability = modes_of(call)
+    lease_ms = min(timeout_ms or LEASE_MS, LEASE_MS_MAX)
+    begin = call.service.transactions.begin
+    text, _ = await begin(call.owner, atomicity, durability, False, lease_ms)
+    return {"transaction_id": text}
+
+
+async def _start_master(call: YtCall, timeout_ms: int) -> str:
+    call.principal.check_somewhere("admin")
+    title = call.parameters.map("attributes").get("title", "")
+    outer = tree_of(call)
+    begun = await call.client._run(outer.begin(timeout_ms, title if isinstance(title, str) else ""))
+    return call.service.master_transactions.add(call.owner, begun.lease.id, begun.lease.timeout_ms)
+
+
+async def ping_transaction(call: YtCall) -> None:
+    text = call.parameters.text("transaction_id")
+    if _is_master(text):
+        await call.client._run(_master_session(call, text).ping())
+    else:
+        call.service.transactions.ping(text, call.owner)
+
+
+async def commit_transaction(call: YtCall) -> Any:
+    text = call.parameters.text("transaction_id")
+    if _is_master(text):
+        await call.client._run(_master_session(call, text).commit())
+        call.service.master_transactions.drop(text)
+        return {}
+    is_again = call.parameters.flag("retry")
+    timestamp = await call.service.transactions.commit(text, call.owner, is_again=is_again)
+    return {} if timestamp is None else {"primary_commit_timestamp": Uint64(timestamp)}
+
+
+async def abort_transaction(call: YtCall) -> None:
+    text = call.parameters.text("transaction_id")
+    if _is_master(text):
+        await call.client._run(_master_session(call, text).abort())
+        call.service.master_transactions.drop(text)
+    else:
+        await call.service.transactions.abort(text, call.owner)
+
+
+async def generate_timestamp(call: YtCall) -> Any:
+    call.principal.check_somewhere("read")
+    return {"timestamp": Uint64(await call.client.generate_timestamp())}
+
+
+def modes_of(call: YtCall) -> tuple[Any, Any]:
+    """Atomicity and durability: full and sync unless given; which there are, the client says."""
+    parameters = call.parameters
+    return parameters.text("atomicity", "full"), parameters.text("durability", "sync")
+
+
+def _is_master(text: str) -> bool:
+    words = text.split("-")
+    return len(words) == 4 and words[2].endswith("0001")
+
+
+def _master_session(call: YtCall, text: str) -> MasterTransactionSession:
+    found = call.service.master_transactions.find(text, call.owner)
+    if found is None:
+        raise TransactionNotFound("No such transaction", transaction=text)
+    transaction, timeout_ms = found
+    begun = TreeTransaction(transaction, timeout_ms)
+    lease = Lease(begun, None, read_clock().instant_us)
+    return MasterTransactionSession(call.client._catalog._context, lease)
+
+
+COMMANDS: Final = (
+    command(start_transaction, "read", is_volatile=True),
+    command(ping_transaction, "read", is_volatile=True),
+    command(commit_transaction, "read", is_volatile=True),
+    command(abort_transaction, "read", is_volatile=True),
+    command(generate_timestamp, "read"),
+)
