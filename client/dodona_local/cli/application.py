@@ -11,7 +11,7 @@ try:
 except ModuleNotFoundError:  # the base install is the light client, which has no commands
     sys.exit("the command line needs more packages: pip install 'dodona[server]'")
 
-from dodona_local.cli import loads, saving, servers
+from dodona_local.cli import loads, saving, servers, tokens
 from dodona_local.cli.running import Group
 
 application = typer.Typer(
@@ -49,3 +49,4 @@ def options(
 application.add_typer(servers.commands)
 application.add_typer(saving.commands)
 application.add_typer(loads.commands, name="loads")
+application.add_typer(tokens.commands, name="tokens")
