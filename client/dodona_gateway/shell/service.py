@@ -24,6 +24,8 @@ from dodona_gateway.core.access.tokens import Token
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
 from dodona_gateway.shell.audit import AuditLog
 from dodona_gateway.shell.authentication import Authenticator
+from dodona_gateway.shell.master_transactions import MasterTransactions
+from dodona_gateway.shell.mutations import Mutations
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.tokens import TokenStore, ensure_first_token
 from dodona_gateway.shell.transactions import Transactions
@@ -72,6 +74,8 @@ class Service:
         self.tokens = TokenStore(client)
         self.authenticator = Authenticator(self.tokens.find_many)
         self.audit = None if settings.audit_log is None else AuditLog(settings.audit_log)
+        self.master_transactions = MasterTransactions(self.number)
+        self.mutations = Mutations()
         self.queries = Slots("queries", settings.query_count_max)
         self.streams = Slots("bulk streams", settings.stream_count_max)
         self.reason: str | None = "the cluster was not reached yet"

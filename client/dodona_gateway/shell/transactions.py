@@ -99,13 +99,20 @@ class Transactions:
                 yield held.transaction
             self._holdings.note_size(holding, held.transaction._buffer.size_bytes)
 
-    async def commit(self, text: str, owner: str) -> Timestamp | None:
-        """→ the commit timestamp, None if there was nothing to commit. May be repeated."""
+    async def commit(
+        self, text: str, owner: str, *, is_repeatable: bool = True
+    ) -> Timestamp | None:
+        """→ the commit timestamp, None if there was nothing to commit. May be repeated, unless the
+        caller wants to know of that."""
         try:
             found = self._holdings.find(text, owner, _now_us())
         except TransactionNotFound as error:
+            if not is_repeatable:
+                raise
             return await self._committed_elsewhere(text, error)
         if isinstance(found, End):
+            if not is_repeatable:
+                raise TransactionClosed("the transaction has ended", transaction=text)
             return await self._end_again(text, found)
         if found.held.commit is None:
             found.held.commit = asyncio.create_task(self._commit(found))

@@ -1,1 +1,1 @@
-"""YTsaurus's words: parameters, formats, errors, schemas and attributes as its clients know them."""
+"""YTsaurus's words for parameters, formats, errors, schemas and attributes."""

@@ -35,10 +35,7 @@ class YtPath(NamedTuple):
 
 def decode_parameters(content: bytes, *, is_json: bool) -> dict[str, Any]:
     """A map of parameters. Raises InvalidRequest."""
-    if is_json:
-        decoded = _decode_json(content)
-    else:
-        decoded = loads(content, _LIMITS, strings="text")
+    decoded = _decode_json(content) if is_json else loads(content, _LIMITS, strings="text")
     if not isinstance(decoded, dict):
         raise InvalidRequest("parameters are a map from names to values")
     return decoded

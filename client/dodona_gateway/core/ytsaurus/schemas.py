@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from dodona.errors import InvalidRequest, SchemaViolation
-from dodona_gateway.core.ytsaurus.parameters import plain
 from dodona_gateway.core.yson import Attributed, Uint64
+from dodona_gateway.core.ytsaurus.parameters import plain
 
 TYPES: Final = ("int64", "uint64", "double", "boolean", "string", "utf8", "any")
 TYPES_V3: Final[dict[str, str]] = {

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from dodona._core.tree import MasterTransactionSession, TreeSession
 from dodona.errors import InvalidRequest, NodeExists, NodeNotFound
+from dodona_gateway.core.yson import Attributed
 from dodona_gateway.core.ytsaurus.parameters import YtPath, plain
 from dodona_gateway.core.ytsaurus.schemas import (
     CELL_KIND,
@@ -22,7 +23,6 @@ from dodona_gateway.core.ytsaurus.schemas import (
     stored,
     yt_attributes,
 )
-from dodona_gateway.core.yson import Attributed
 from dodona_gateway.shell.ytsaurus.commands import YtCall, command
 from dodona_gateway.shell.ytsaurus.tablets import plain_key
 from dodona_gateway.shell.ytsaurus.transactions import tree_of
@@ -177,7 +177,9 @@ async def _node(call: YtCall, tree: TreeSession, path: str) -> Any:
         return shown
     paths = list(_paths(path, shown))
     if len(paths) > NODES_WITH_ATTRIBUTES_MAX:
-        text = f"attributes are shown of {NODES_WITH_ATTRIBUTES_MAX} nodes at most: list directories"
+        text = (
+            f"attributes are shown of {NODES_WITH_ATTRIBUTES_MAX} nodes at most: list directories"
+        )
         raise InvalidRequest(text, path=path)
     return _with_attributes(path, shown, await _chosen(call, tree, paths, names))
 
@@ -191,9 +193,7 @@ def _paths(path: str, shown: Any) -> Sequence[str]:
 
 def _with_attributes(path: str, shown: Any, chosen: Mapping[str, dict[str, Any]]) -> Any:
     if isinstance(shown, dict):
-        shown = {
-            name: _with_attributes(f"{path}/{name}", it, chosen) for name, it in shown.items()
-        }
+        shown = {name: _with_attributes(f"{path}/{name}", it, chosen) for name, it in shown.items()}
     return Attributed(shown, chosen[path]) if chosen[path] else shown
 
 
@@ -313,7 +313,10 @@ async def lock(call: YtCall) -> Any:
         raise InvalidRequest("nodes are locked in a master transaction", path=path)
     parameters = call.parameters
     mode: Any = parameters.text("mode", "exclusive")
-    child, attribute = parameters.optional_text("child_key"), parameters.optional_text("attribute_key")
+    child, attribute = (
+        parameters.optional_text("child_key"),
+        parameters.optional_text("attribute_key"),
+    )
     node = await call.client._run(tree.lock(path, mode, child, attribute))
     shown = yt_attributes(await call.client._run(tree.get(f"{path}/@")))
     return {"lock_id": object_id(node, 200), "node_id": shown["id"]}

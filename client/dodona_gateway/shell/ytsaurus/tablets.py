@@ -16,9 +16,9 @@ from dodona._core.messages import (
 )
 from dodona.errors import InvalidRequest
 from dodona.types import Timestamp
+from dodona_gateway.core.yson import Uint64
 from dodona_gateway.core.ytsaurus.parameters import plain
 from dodona_gateway.core.ytsaurus.schemas import columns_of
-from dodona_gateway.core.yson import Uint64
 from dodona_gateway.shell.ytsaurus.commands import YtCall, command
 
 

@@ -5,7 +5,6 @@ are those that REST has, too. Master transactions live in the master: the gatewa
 they are. Ids are YTsaurus's in form; what they say is in `core.transaction_id`.
 """
 
-import secrets
 from typing import Any, Final
 
 from dodona._core.master_transaction import Lease
@@ -13,40 +12,12 @@ from dodona._core.messages import TreeTransaction
 from dodona._core.tree import MasterTransactionSession, TreeSession
 from dodona._io.process import read_clock
 from dodona.errors import InvalidRequest, TransactionNotFound
-from dodona.types import TreeTransactionId
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
 from dodona_gateway.core.yson import Uint64
 from dodona_gateway.shell.ytsaurus.commands import YtCall, command
 
 NO_TRANSACTION: Final = ("", "0-0-0-0")
 MASTER_TIMEOUT_MS: Final = 15_000
-OWNED_MAX: Final = 10_000
-
-
-class MasterTransactions:
-    """Whose the master transactions are that were begun here: ids that nobody guesses."""
-
-    def __init__(self, gateway: int) -> None:
-        self._gateway = gateway
-        self._owned: dict[str, tuple[str, TreeTransactionId, int]] = {}
-
-    def add(self, owner: str, transaction: TreeTransactionId, timeout_ms: int) -> str:
-        """→ its id in YTsaurus's form."""
-        while len(self._owned) >= OWNED_MAX:
-            del self._owned[next(iter(self._owned))]
-        kind = self._gateway << 16 | 1
-        text = f"{secrets.randbits(32):x}-{transaction:x}-{kind:x}-{secrets.randbits(32):x}"
-        self._owned[text] = (owner, transaction, timeout_ms)
-        return text
-
-    def find(self, text: str, owner: str) -> tuple[TreeTransactionId, int] | None:
-        """The master's id and the time-out of one of this owner's, None if it is none."""
-        known = self._owned.get(text)
-        return known[1:] if known is not None and known[0] == owner else None
-
-    def drop(self, text: str) -> None:
-        """It has ended."""
-        self._owned.pop(text, None)
 
 
 def transaction_of(call: YtCall) -> str | None:
@@ -110,7 +81,8 @@ async def commit_transaction(call: YtCall) -> Any:
         call.service.master_transactions.drop(text)
         return {}
     is_again = call.parameters.flag("retry")
-    timestamp = await call.service.transactions.commit(text, call.owner, is_again=is_again)
+    commit = call.service.transactions.commit
+    timestamp = await commit(text, call.owner, is_repeatable=is_again)
     return {} if timestamp is None else {"primary_commit_timestamp": Uint64(timestamp)}
 
 

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-
 REMEMBERED_MAX: Final = 20_000
 REMEMBERED_SECONDS: Final = 300.0
 
