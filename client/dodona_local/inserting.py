@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dodona._core.tables import TableInfo
-from dodona.client import Client
+from dodona.client import Client, Transaction
 from dodona.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, LimitExceeded
 from dodona.types import BatchKind, LoadMode, Timestamp
 from dodona_local.files.formats import FileFormat
@@ -197,13 +197,28 @@ class _Writer:
             raise
 
     def _transaction(self, rows: list[Row]) -> None:
-        db, path, kind = self._db, self._wanted.path, self._wanted.kind
-        try:
+        """Conflicts and lost answers are dealt with, as far as that goes without a person."""
+        if self._table.atomicity == "none":
+            self._state.add(len(rows), self._plain(rows))
+            return
+        path, kind = self._wanted.path, self._wanted.kind
+
+        def write(transaction: Transaction) -> Transaction:
             if kind == "delete":
-                timestamp = db.delete_rows(path, rows)
+                transaction.delete_rows(path, rows)
             else:
-                timestamp = db.insert_rows(path, rows, update=kind == "update")
+                transaction.insert_rows(path, rows, update=kind == "update")
+            return transaction
+
+        try:
+            done = self._db.run_in_transaction(write)
         except CommitOutcomeUnknown as error:
             error.attributes["rows_unknown"] = len(rows)
             raise
-        self._state.add(len(rows), timestamp)
+        self._state.add(len(rows), done.commit_timestamp)
+
+    def _plain(self, rows: list[Row]) -> Timestamp | None:
+        path, kind = self._wanted.path, self._wanted.kind
+        if kind == "delete":
+            return self._db.delete_rows(path, rows)
+        return self._db.insert_rows(path, rows, update=kind == "update")

@@ -6,7 +6,7 @@ word for is an object with one reserved name:
 - bytes: in columns of type string they are text, if they are UTF-8; {"$base64": …} otherwise,
   and always inside `any`, where text and bytes are two things
 - NaN and the infinities: "NaN", "Infinity", "-Infinity" in columns of type double, and
-  {"$double": …} of these inside `any`
+  {"$double": …} of these inside `any` (which of its many patterns of bits a NaN has is lost)
 - a dict inside `any` whose one name is reserved: {"$dict": …}, whose own names mean nothing else
 
 Integers are JSON's numbers, all 64 bits of them. In CSV a null is nothing, and an empty text is "";

@@ -17,6 +17,8 @@ from dodona.errors import InvalidRequest
 from dodona_local.files.parts import BatchPart, Want, slices_of
 
 FILE_MAGIC: Final = b"ARROW1"
+BROKEN: Final = (pyarrow.ArrowException, OSError, ValueError)
+"""What Arrow raises for what it can't read; names that are no text are ValueErrors."""
 
 
 def open_parquet(stream: io.BufferedReader, want: Want) -> tuple[Iterator[BatchPart], int]:
@@ -24,9 +26,10 @@ def open_parquet(stream: io.BufferedReader, want: Want) -> tuple[Iterator[BatchP
     parts."""
     try:
         file = pyarrow.parquet.ParquetFile(stream)
-    except (pyarrow.ArrowException, OSError) as error:
+        names = file.schema_arrow.names
+    except BROKEN as error:
         raise InvalidRequest(f"not Parquet: {error}") from error
-    want.check_names(file.schema_arrow.names)
+    want.check_names(names)
     batches = file.iter_batches(batch_size=want.rows_per_part)
     return _parts(batches, want, "Parquet"), file.metadata.num_rows
 
@@ -44,9 +47,10 @@ def open_arrow(stream: io.BufferedReader, want: Want) -> Iterator[BatchPart]:
         else:
             reader = pyarrow.ipc.open_stream(stream)
             schema, batches = reader.schema, iter(reader)
-    except (pyarrow.ArrowException, OSError) as error:
+        names = schema.names
+    except BROKEN as error:
         raise InvalidRequest(f"not Arrow's IPC format: {error}") from error
-    want.check_names(schema.names)
+    want.check_names(names)
     return _parts(batches, want, "Arrow's IPC format")
 
 
@@ -58,7 +62,7 @@ def _parts(batches: Iterator[Any], want: Want, name: str) -> Iterator[BatchPart]
             if batch is None:
                 return
             batch.validate(full=True)
-        except (pyarrow.ArrowException, OSError) as error:
+        except BROKEN as error:
             raise InvalidRequest(f"not {name}: {error}", row=row_count + 1) from error
         for piece in slices_of(batch, want.rows_per_part):
             yield BatchPart(want, row_count, piece)
