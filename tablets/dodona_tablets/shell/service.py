@@ -21,6 +21,7 @@ from dodona._io.serving import serve
 from dodona.types import CellId, Now
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.doubt_page import add_doubt_page
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
@@ -83,6 +84,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
     pages = create_application("Dodona tablet node", lifespan, partial(_not_ready_because, core))
     _add_pages(pages, core, runtime, log)
     add_outcome_page(pages, runtime)
+    add_doubt_page(pages, core)
     endpoint_limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
