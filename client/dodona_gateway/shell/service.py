@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -153,6 +154,8 @@ async def open_service(settings: GatewaySettings) -> AsyncIterator[Service]:
         asyncio.create_task(service.transactions.run()),
         asyncio.create_task(service.watch_cluster()),
     ]
+    if service.audit is not None:  # so that the operator may move the file away
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.audit.reopen)
     try:
         yield service
     finally:
