@@ -9,8 +9,22 @@ from typing import Any, Final, Protocol
 
 from dodona._core.rest import JSON_TYPE
 from dodona.errors import InvalidRequest
-from dodona_gateway.core.yson import Attributed, RowReader, RowWriter, YsonLimits, dumps, loads
-from dodona_gateway.core.yson.yt_json import JsonRowReader, JsonRowWriter, dump_json, load_json
+from dodona_gateway.core.yson import (
+    Attributed,
+    RowReader,
+    RowWriter,
+    Uint64,
+    YsonLimits,
+    dumps,
+    loads,
+)
+from dodona_gateway.core.yt_json import (
+    JsonOptions,
+    JsonRowReader,
+    dump_rows_json,
+    dumps_json,
+    loads_json,
+)
 from dodona_gateway.core.ytsaurus.parameters import plain
 
 DEFAULT_VALUE: Final = "json"
@@ -82,20 +96,45 @@ class Json:
 
     media_type = JSON_TYPE
 
-    def __init__(self, encodes_utf8: bool) -> None:
-        self._encodes_utf8 = encodes_utf8
+    def __init__(self, options: JsonOptions) -> None:
+        self._options = options
 
     def encode_value(self, value: Any) -> bytes:
-        return dump_json(value, encodes_utf8=self._encodes_utf8)
+        return dumps_json(value, self._options)
 
     def decode_value(self, content: bytes) -> Any:
-        return load_json(content, _LIMITS, encodes_utf8=self._encodes_utf8)
+        return loads_json(content, self._options, _LIMITS, strings="text")
 
     def encode_rows(self, columns: Columns, rows: Iterable[Any]) -> bytes:
-        return JsonRowWriter(columns, encodes_utf8=self._encodes_utf8).encode(rows)
+        names = [name for name, _ in columns]
+        named = [dict(zip(names, it, strict=True)) if type(it) is tuple else it for it in rows]
+        return dump_rows_json(named, self._options)
 
     def row_reader(self) -> Reader:
-        return JsonRowReader(_LIMITS, encodes_utf8=self._encodes_utf8)
+        return _JsonRows(self._options)
+
+
+class _JsonRows:
+    """Numbers are of the type that their column says: plain ones are enough."""
+
+    def __init__(self, options: JsonOptions) -> None:
+        self._reader = JsonRowReader(options, _LIMITS, strings="text")
+
+    def feed(self, part: bytes) -> list[Any]:
+        return [_with_plain_numbers(it) for it in self._reader.feed(part)]
+
+    def finish(self) -> list[Any]:
+        return [_with_plain_numbers(it) for it in self._reader.finish()]
+
+
+def _with_plain_numbers(value: Any) -> Any:
+    if type(value) is Uint64:
+        return int(value)
+    if type(value) is dict:
+        return {name: _with_plain_numbers(it) for name, it in value.items()}
+    if type(value) is list:
+        return [_with_plain_numbers(it) for it in value]
+    return value
 
 
 def parse_format(given: Any, default: str) -> Format:
@@ -105,5 +144,10 @@ def parse_format(given: Any, default: str) -> Format:
     if name == "yson":
         return Yson(attributes.get("format", "binary"))
     if name == "json":
-        return Json(attributes.get("encode_utf8", True) is not False)
+        return Json(
+            JsonOptions(
+                encode_utf8=attributes.get("encode_utf8", True) is not False,
+                stringify_nan_and_infinity=attributes.get("stringify_nan_and_infinity") is True,
+            )
+        )
     raise InvalidRequest(f"a format is yson or json, not {name!r}"[:200])
