@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dodona._io.settings import is_loopback
 from dodona.errors import DodonaError, Forbidden, Overloaded, RequestTimedOut, Unavailable
 from dodona_gateway.core.access.principal import Principal
-from dodona_gateway.shell.settings import is_loopback
 
 REQUEST_ID: Final = b"x-request-id"
 OPEN_PATHS: Final = frozenset(

@@ -147,7 +147,7 @@ class Service:
 async def open_service(settings: GatewaySettings) -> AsyncIterator[Service]:
     """A gateway's service, from its start to its end."""
     session = new_session()
-    driver = AsyncioDriver(settings.master_url, session.routing)
+    driver = AsyncioDriver(settings.master_url, session.routing, settings.cluster_key)
     client = AsyncClient(driver, session, settings.master_url)
     service = Service(settings, client)
     tasks = [

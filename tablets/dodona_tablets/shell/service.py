@@ -49,7 +49,8 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
     """The REST pages and the data plane of a node over an open log."""
     files = ChunkFiles(settings.data_dir)
     core = recover(settings, log, files)
-    links = Links(core, settings.master_url)
+    key = settings.cluster_key
+    links = Links(core, settings.master_url, key)
     jobs = Jobs(
         files,
         settings.compaction_mib_per_s_max << 20,
@@ -81,7 +82,9 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
         jobs.close()
         await links.close()
 
-    pages = create_application("Dodona tablet node", lifespan, partial(_not_ready_because, core))
+    pages = create_application(
+        "Dodona tablet node", lifespan, partial(_not_ready_because, core), key
+    )
     _add_pages(pages, core, runtime, log)
     add_outcome_page(pages, runtime)
     add_doubt_page(pages, core)
@@ -90,7 +93,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
         unread_bytes_max=settings.unread_mib_max << 20,
     )
     cell = CellId(settings.cell)
-    return pages, Endpoint(runtime, cell=cell, limits=endpoint_limits)
+    return pages, Endpoint(runtime, cell=cell, limits=endpoint_limits, key=key)
 
 
 def _not_ready_because(core: NodeCore) -> str | None:

@@ -113,7 +113,9 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
 
 
 async def test_the_tree_and_its_transactions(rest: Rest) -> None:
-    begun = await rest.send("POST", "/v1/master-transactions", {"timeout_ms": 60_000, "title": "load"})
+    begun = await rest.send(
+        "POST", "/v1/master-transactions", {"timeout_ms": 60_000, "title": "load"}
+    )
     assert begun.status_code == 201
     transaction = begun.json()["transaction"]
     body = {"path": "//d/e", "is_recursive": True, "transaction": transaction}
