@@ -236,3 +236,10 @@ def test_rows_are_limited(size: int, limits: YsonLimits) -> None:
     with pytest.raises(LimitExceeded) as caught:
         feed(reader, excess, size)
     assert caught.value.attributes == {"row": 9}
+
+
+def test_a_long_line_is_refused_before_it_ends() -> None:
+    reader = JsonRowReader(limits=YsonLimits(bytes_max=100))
+    assert reader.feed(b"x" * 100) == []
+    with pytest.raises(LimitExceeded, match="more than 100 bytes"):
+        reader.feed(b"x")

@@ -16,7 +16,7 @@ from dodona_gateway.core.yson.reader import text_of
 from dodona_gateway.core.yson.values import Strings, Uint64
 
 COLUMNS_MAX: Final = 128
-NAMES_BYTES_MAX: Final = 4096
+NAMES_LENGTH_MAX: Final = 1024
 """Of all columns together: a template takes time to make, in proportion to its length."""
 ALIKE_MIN: Final = 8
 """So many rows in a row must be alike before a template is made."""
@@ -121,8 +121,8 @@ class RowTemplate:
                 place = found.end()
                 length = values[-1]
                 if type(length) is _Length:
-                    end = place + length
-                    if not place <= end <= len(data):
+                    end = place + length  # beyond the buffer's end there is no tail
+                    if end < place:
                         return at
                     values[-1] = data[place:end] if text is None else text(data[place:end])
                     place = end
@@ -191,4 +191,4 @@ def _is_string(value: Any) -> bool:
 
 
 def _fits(names: tuple[str, ...]) -> bool:
-    return 0 < len(names) <= COLUMNS_MAX and sum(map(len, names)) <= NAMES_BYTES_MAX // 4
+    return 0 < len(names) <= COLUMNS_MAX and sum(map(len, names)) <= NAMES_LENGTH_MAX

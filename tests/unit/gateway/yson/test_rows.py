@@ -1,13 +1,20 @@
 """Rows as they arrive: cut anywhere, limited, and read the fast way where they are alike."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dodona.errors import InvalidRequest, LimitExceeded
-from dodona_gateway.core.yson import Attributed, RowReader, Uint64, YsonLimits, dumps
+from dodona_gateway.core.yson import Attributed, RowReader, Uint64, YsonLimits, dumps, loads
 from dodona_gateway.core.yson.reader import Reader
-from dodona_gateway.core.yson.template import ALIKE_MIN, TEMPLATES_MAX
+from dodona_gateway.core.yson.template import (
+    ALIKE_MIN,
+    COLUMNS_MAX,
+    NAMES_LENGTH_MAX,
+    TEMPLATES_MAX,
+    RowTemplate,
+)
 from unit.gateway.yson.shapes import exact
 
 ROWS: list[Any] = [
@@ -19,6 +26,13 @@ def read(data: bytes, size: int = 1 << 20, reader: RowReader | None = None) -> l
     reader = reader or RowReader()
     parts = [data[at : at + size] for at in range(0, len(data), size)]
     return [row for part in parts for row in reader.feed(part)] + reader.finish()
+
+
+def outcome_of(read: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return exact(read(data))
+    except InvalidRequest as error:
+        return type(error), error.message, error.attributes
 
 
 @pytest.fixture
@@ -82,9 +96,11 @@ def test_the_fast_way_knows_the_choices(slow_reads: list[int], strings: Any) -> 
 
 def test_a_column_may_turn_out_to_hold_strings(slow_reads: list[int]) -> None:
     rows: list[Any] = [{"a": None, "b": n} for n in range(20)]
-    rows += [{"a": b"x" * n, "b": n} for n in range(20)] + [{"a": n, "b": b"s"} for n in range(20)]
+    rows += [{"a": b"x" * n, "b": n} for n in range(20)]
+    rows += [None, *[{"a": n, "b": b"s"} for n in range(20)]]
+    rows += [None, *[{"a": b"s", "b": b"s" * n} for n in range(20)]]
     assert exact(read(dumps(rows, kind="list_fragment"))) == exact(rows)
-    assert len(slow_reads) == 3 * ALIKE_MIN + 2
+    assert len(slow_reads) == 3 * ALIKE_MIN + 2 + 2
 
 
 def test_unusual_rows_between_are_read_as_well(slow_reads: list[int]) -> None:
@@ -93,15 +109,71 @@ def test_unusual_rows_between_are_read_as_well(slow_reads: list[int]) -> None:
     assert len(slow_reads) < 30
 
 
-def test_templates_are_not_made_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"{\x01\x02n=\x06" + b"\xff" * 9 + b"\x02;\x01\x02s=#;};",
+        b"{\x01\x02n=\x06" + b"\xff" * 9 + b"\x01;\x01\x02s=#;};",
+        b"{\x01\x02n=\x02" + b"\xff" * 9 + b"\x01;\x01\x02s=\x04;};",
+        b"{\x01\x02n=\x02\x82\x80\x00;\x01\x02s=\x01\x82\x00a;};",
+        b"{\x01\x02n=#;\x01\x02s=\x01\x01;};",
+        b"{\x01\x02n=#;\x01\x02s=\x01\x03x;};",
+        b"{\x01\x02n=#;\x01\x02s=\x01\x08x;};",
+        b"{\x01\x02n=#;\x01\x02s=\x01\xfe\x7f;};",
+        b"{\x01\x02n=\x01\x02a;\x01\x02s=\x05;};",
+        b"{\x01\x02n=#;\x01\x02s=[];};",
+        b"{\x01\x02n=<a=1>#;\x01\x02s=#;};",
+        b"{\x01\x02n=#;\x01\x02s=#};",
+        b"{\x01\x02n=#;\x01\x02s=#}",
+        b"{ \x01\x02n=#;\x01\x02s=#;};",
+        b"{\x01\x02n=#;\x01\x02s=#;} ; ",
+        b"{\x01\x82\x00n=#;\x01\x02s=#;};",
+        b"{n=1;s=%true;};",
+        b"{\x01\x02s=#;\x01\x02n=#;};",
+        b"{\x01\x02n=#;};",
+        b"{\x01\x02n=#;\x01\x02s=#;\x01\x02n=\x05;};",
+        b"<a=1>{\x01\x02n=#;\x01\x02s=#;};",
+        b"#;",
+    ],
+)
+def test_the_fast_way_reads_as_the_general_one_or_leaves_it_to_that(row: bytes) -> None:
+    usual = b"{\x01\x02n=\x02\x02;\x01\x02s=\x01\x02x;};"
+    data = usual * 20 + row
+    if data.endswith(b";"):
+        data += usual
+    assert outcome_of(read, data) == outcome_of(lambda it: loads(it, kind="list_fragment"), data)
+
+
+def test_a_string_that_ends_before_it_begins_is_left_to_the_general_way() -> None:
+    """Else it would end where the row before does, and reading would begin again there."""
+    template = RowTemplate(("s",), frozenset("s"), 100, "bytes", keeps_uint64=True)
+    usual = b"{\x01\x02s=#;};"
+    rows: list[Any] = []
+    assert template.read(usual + b"{\x01\x02s=\x01\x13;};", 0, rows, 100) == len(usual)
+    assert rows == [{"s": None}]
+
+
+@pytest.fixture
+def templates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Grows with each template that is made, by its names. None of them reads anything."""
     made: list[Any] = []
     template = "dodona_gateway.core.yson.template.RowTemplate"
     monkeypatch.setattr(template + ".read", lambda self, data, at, rows, rows_max: at)
     monkeypatch.setattr(template + ".__init__", lambda self, names, *rest: made.append(names))
     monkeypatch.setattr(template + ".names", ())
+    return made
+
+
+def test_templates_are_not_made_without_end(templates: list[tuple[str, ...]]) -> None:
     rows = [{f"column {n}": 1} for n in range(100) for _ in range(ALIKE_MIN)]
     read(dumps(rows, kind="list_fragment"))
-    assert len(made) == TEMPLATES_MAX
+    assert len(templates) == TEMPLATES_MAX
+
+
+def test_templates_are_not_made_of_any_length(templates: list[tuple[str, ...]]) -> None:
+    for names in ([f"{n}" for n in range(COLUMNS_MAX + 1)], ["x" * (NAMES_LENGTH_MAX + 1)], []):
+        read(dumps([dict.fromkeys(names)] * 20, kind="list_fragment"))
+    assert templates == []
 
 
 def test_an_error_tells_its_place_in_the_stream() -> None:
