@@ -160,6 +160,7 @@ def _floor_of(unit: str) -> Function:
 
 FUNCTIONS: Final[dict[str, Function]] = {
     "if": Function((_BOOLEAN, EVERYTHING, EVERYTHING), None, _if, shared=(1, 2)),
+    "is_null": function([EVERYTHING], _BOOLEAN, "({0} is null)", "never"),
     "if_null": Function(
         (EVERYTHING, EVERYTHING),
         None,

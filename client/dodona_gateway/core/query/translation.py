@@ -136,6 +136,8 @@ class _Translation:
         for node, is_descending in self._query.order_by:
             expression = self._builder.expression(node)
             sql = expression.make(self._builder.comparable(expression), VALUE)
+            if expression.constant is not None:
+                continue  # which all rows have; SQL takes some of them for a mistake
             pieces.append(f"{sql} {'desc nulls last' if is_descending else 'asc nulls first'}")
         return f"order by {', '.join(pieces)}" if pieces else ""
 
