@@ -119,7 +119,7 @@ class _Text:
     """A window of a text that is read on as need be."""
 
     def __init__(self, stream: io.BufferedReader, line: int) -> None:
-        self._read: Callable[[], bytes] = partial(stream.read, READ_BYTES)
+        self._read: Callable[[], bytes] = partial(stream.read1, READ_BYTES)
         self._decode = codecs.getincrementaldecoder("utf-8")()
         self._line = line
         self._window = ""

@@ -4,7 +4,7 @@ Owns: a part, as Python rows and as Arrow batches, and the place of a row that d
 are told from 1; a heading is not counted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -185,12 +185,29 @@ class BatchPart:
         return False
 
 
-def slices_of(batch: Any, rows_max: int) -> Iterator[Any]:
-    """Cut a record batch into pieces of so many rows at most, and about `PART_BYTES`."""
-    size_bytes = max(batch.nbytes // max(batch.num_rows, 1), 1)
-    step = max(min(rows_max, PART_BYTES // size_bytes), 1)
-    for at in range(0, batch.num_rows, step):
-        yield batch.slice(at, step)
+def regrouped(batches: Iterable[Any], rows_max: int) -> Iterator[Any]:
+    """The same rows in record batches of so many rows, or about `PART_BYTES`; fewer at the end."""
+    gathered: list[Any] = []
+    row_count = size_bytes = 0
+    for batch in batches:
+        while batch.num_rows:
+            rows_in_room = (PART_BYTES - size_bytes) * batch.num_rows // max(batch.nbytes, 1)
+            head = batch.slice(0, max(min(rows_max - row_count, rows_in_room), 1))
+            batch = batch.slice(head.num_rows)
+            gathered.append(head)
+            row_count += head.num_rows
+            size_bytes += head.nbytes
+            if row_count >= rows_max or size_bytes >= PART_BYTES * 7 // 8:
+                yield _joined(gathered)
+                gathered, row_count, size_bytes = [], 0, 0
+    if gathered:
+        yield _joined(gathered)
+
+
+def _joined(batches: list[Any]) -> Any:
+    import pyarrow
+
+    return batches[0] if len(batches) == 1 else pyarrow.concat_batches(batches)
 
 
 @contextmanager
