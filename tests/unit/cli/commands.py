@@ -30,6 +30,12 @@ class Commands:
         assert done.exit_code == code, (done.exit_code, done.output, done.exception)
         return done
 
+    def elsewhere(self, *words: object) -> str:
+        """All of standard output of a command that looks into no database."""
+        done = CliRunner().invoke(application, [*map(str, words)])
+        assert (done.exit_code, done.stderr) == (0, "")
+        return done.stdout
+
     def said(self, *words: object, stdin: str | bytes = "") -> str:
         """All of standard output; nothing else is said."""
         done = self.run(*words, stdin=stdin)
