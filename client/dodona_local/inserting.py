@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dodona._core.tables import TableInfo
 from dodona.client import Client, Transaction
@@ -28,9 +28,17 @@ from dodona_local.files.parts import Part, Row, Want, placed
 from dodona_local.files.reading import Source, open_source
 from dodona_local.progress import Progress
 
-MODES: dict[BatchKind, LoadMode] = {"write": "upsert", "update": "update", "delete": "delete"}
+MODES: Final[dict[BatchKind, LoadMode]] = {
+    "write": "upsert",
+    "update": "update",
+    "delete": "delete",
+}
 """What a bulk load is to do with rows."""
-OWNER = "dodona"
+OWNER: Final = "dodona"
+BATCH_ROWS: Final = 10_000
+"""Few enough for a transaction, enough to be quick."""
+BULK_ROWS: Final = 1 << 20
+"""Without transactions the more the better; there are bounds of bytes, too."""
 
 
 class How(enum.Enum):
@@ -58,12 +66,12 @@ class Bringing(NamedTuple):
     form: FileFormat
     kind: BatchKind
     how: How
-    rows_per_batch: int
+    rows_per_batch: int | None = None
 
 
 def bring(db: Client, wanted: Bringing, progress: Progress) -> Written:
-    """Write, update or delete all rows of a file. A row comes twice: the last one counts, but in a
-    bulk load it is an error.
+    """Write, update or delete all rows of a file. If a key comes twice the last row counts, but in
+    a bulk load it is an error.
 
     Raises InvalidRequest if the file can't be read, SchemaViolation (its attributes say which
     `row`, counted from 1 without a heading, perhaps `line`, and which column), and whatever
@@ -74,7 +82,10 @@ def bring(db: Client, wanted: Bringing, progress: Progress) -> Written:
         raise InvalidRequest(
             "a table of atomicity none takes rows as they come, never as a whole", table=wanted.path
         )
-    want = Want(wanted.path, table.schema, wanted.kind, wanted.rows_per_batch)
+    rows_per_part = wanted.rows_per_batch or (
+        BATCH_ROWS if table.atomicity == "full" else BULK_ROWS
+    )
+    want = Want(wanted.path, table.schema, wanted.kind, rows_per_part)
     state = _State()
     with state.told(), open_source(wanted.file, wanted.form, want) as source:
         progress.begin(_STEPS[wanted.kind], source.total, source.unit)
@@ -82,7 +93,11 @@ def bring(db: Client, wanted: Bringing, progress: Progress) -> Written:
         return writer.write(_watched(source, progress))
 
 
-_STEPS: dict[BatchKind, str] = {"write": "inserting", "update": "updating", "delete": "deleting"}
+_STEPS: Final[dict[BatchKind, str]] = {
+    "write": "inserting",
+    "update": "updating",
+    "delete": "deleting",
+}
 
 
 class _State:
@@ -114,6 +129,23 @@ def _watched(source: Source, progress: Progress) -> Iterator[Part]:
     for part, advanced in source.parts():
         yield part
         progress.advance(advanced)
+
+
+def _batches(parts: Iterator[Part]) -> Iterator[Any]:
+    for part in parts:
+        yield from part.batches()
+
+
+@contextmanager
+def _counted_from_0() -> Iterator[None]:
+    """Errors that name a row by its index among all have its number in the file."""
+    try:
+        yield
+    except DodonaError as error:
+        index = error.attributes.pop("row_index", None)
+        if isinstance(index, int):
+            error.attributes["row"] = index + 1
+        raise
 
 
 class _Writer:
@@ -158,9 +190,14 @@ class _Writer:
                 "rows that are there, all or none; batches (--batch-rows) make those that are not"
             )
         with self._db.loads.begin([wanted.path], mode=MODES[wanted.kind], owner=OWNER) as load:
-            for part in parts:
-                with placed(part):
-                    load.write(wanted.path, part.batches())
+            if wanted.kind == "update":  # of which each batch may have other columns
+                for part in parts:
+                    with placed(part):
+                        for batch in part.batches():
+                            load.write(wanted.path, batch)
+            else:
+                with _counted_from_0():
+                    load.write(wanted.path, _batches(parts))
             published = load.publish()
         self._state.add(published.row_count, published.timestamp)
         return self._written(is_whole=True)

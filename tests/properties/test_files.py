@@ -6,14 +6,17 @@ itself, of which text knows one kind only.
 """
 
 import io
+import tempfile
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import dodona
 from dodona._core.arrow import arrow_of_tuples
 from dodona._core.spelling import (
     RESERVED,
@@ -27,12 +30,15 @@ from dodona._core.spelling import (
 from dodona.errors import DodonaError, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import BatchKind
+from dodona_local.exporting import Selection, export
 from dodona_local.files import json_reading
 from dodona_local.files.formats import FileFormat
 from dodona_local.files.parts import Part, Want
 from dodona_local.files.reading import source_of
 from dodona_local.files.spelled import Shape
 from dodona_local.files.writing import writer_to
+from dodona_local.inserting import Bringing, How, bring
+from dodona_local.progress import Progress
 
 # Characters that formats mean something by, and some that are rare.
 TEXT = st.text(max_size=12) | st.text(
@@ -151,6 +157,42 @@ def test_json_may_be_cut_anywhere(table: tuple[TableSchema, Rows], read_bytes: i
         patch.setattr(json_reading, "READ_BYTES", read_bytes)
         found = [row for part in parts_of(FileFormat.JSON, raw, schema, 2) for row in part.rows()]
     assert packed([tuple(row.values()) for row in found]) == packed(rows)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dodona.Client]:
+    with dodona.open(tmp_path_factory.mktemp("db")) as client:
+        yield client
+
+
+@settings(EXAMPLES, max_examples=25)
+@given(
+    tables(),
+    st.sampled_from(FileFormat),
+    st.sampled_from(["full", "none"]),
+    st.sampled_from([How.WHOLE, How.BATCHES]),
+)
+def test_what_is_exported_can_be_inserted(
+    db: dodona.Client,
+    table: tuple[TableSchema, Rows],
+    form: FileFormat,
+    atomicity: Literal["full", "none"],
+    how: How,
+) -> None:
+    """From table to file to table: each row that comes out is the one that went in."""
+    schema, rows = table
+    names = [column.name for column in schema.columns]
+    for path in ("//from", "//to"):
+        db.remove(path, force=True)
+        db.create_table(path, schema, atomicity, mount=True)
+    db.insert_rows("//from", [dict(zip(names, row, strict=True)) for row in rows])
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "file"
+        done = export(db, Selection("//from", schema), file, form, Progress())
+        written = bring(db, Bringing("//to", file, form, "write", how, 3), Progress())
+    before, after = db.select("//from").tuples(), db.select("//to").tuples()
+    assert packed(after) == packed(before)
+    assert done.row_count == written.row_count == len(before)
 
 
 @EXAMPLES

@@ -101,18 +101,31 @@ def _is_reserved(value: dict[str, Any]) -> bool:
 
 def read_value(column: Column, value: Any) -> Any:
     """The value that JSON's stands for, checked as the column's. Raises SchemaViolation."""
-    if value is None:
-        return None
-    match column.type:
-        case "double" if isinstance(value, str):
-            value = _double_of(value, column.name)
-        case "string" if isinstance(value, dict):
-            value = _bytes_of(value, column.name)
-        case "any":
-            value = _any_of(value, column.name, 0)
-    if column.sort_order is not None and column.type == "double":
-        return check_key_double(value, column.name)
-    return CHECKS[column.type](value, column.name)
+    return reader_of(column)(value)
+
+
+def reader_of(column: Column) -> Callable[[Any], Any]:
+    """`read_value` of many values of a column."""
+    name, kind = column.name, column.type
+    check = CHECKS[kind]
+    if kind == "double" and column.sort_order is not None:
+        check = check_key_double
+
+    def read(value: Any) -> Any:
+        if value is None:
+            return None
+        if kind == "any":
+            value = _any_of(value, name, 0)
+        elif kind == "double" and isinstance(value, str):
+            value = _double_of(value, name)
+        elif kind == "string" and isinstance(value, dict):
+            value = _bytes_of(value, name)
+        return check(value, name)
+
+    def read_plain(value: Any) -> Any:
+        return None if value is None else check(value, name)
+
+    return read if kind in SPELLERS else read_plain
 
 
 def _double_of(value: str, column: str) -> float:

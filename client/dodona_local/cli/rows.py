@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dodona_local.inserting import Bringing, How, Written
 
 PANEL: Final = "Rows"
-BATCH_ROWS: Final = 10_000
-"""Few enough for a transaction, enough to be quick."""
 BATCH_ROWS_MAX: Final = 100_000
 
 commands = typer.Typer()
@@ -69,8 +67,8 @@ def insert(
 ) -> None:
     """Write the rows of a file: all or none, unless there is --batch-rows."""
     how = _how(atomic, batch_rows)
-    rows = batch_rows or BATCH_ROWS
-    bringing = _bringing(path, file, input_format, "update" if update else "write", how, rows)
+    kind: BatchKind = "update" if update else "write"
+    bringing = _bringing(path, file, input_format, kind, how, batch_rows)
     written = _bring(bringing, url, data_dir)
     _tell("updated in" if update else "inserted into", path, written)
 
@@ -95,8 +93,8 @@ def delete(
         raise typer.BadParameter("give keys, as --key or as a file")
     how = _how(atomic, batch_rows)
     if file is not None:
-        rows = batch_rows or BATCH_ROWS
-        written = _bring(_bringing(path, file, input_format, "delete", how, rows), url, data_dir)
+        bringing = _bringing(path, file, input_format, "delete", how, batch_rows)
+        written = _bring(bringing, url, data_dir)
         _tell("deleted from", path, written)
         return
     require_extras("server")
@@ -125,7 +123,7 @@ def _bringing(
     given: FileFormat | None,
     kind: "BatchKind",
     how: "How",
-    rows: int,
+    rows: int | None,
 ) -> "Bringing":
     from dodona_local.inserting import Bringing
 

@@ -14,7 +14,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from dodona.errors import InvalidRequest
-from dodona_local.files.parts import BatchPart, Want, slices_of
+from dodona_local.files.parts import BatchPart, Want, regrouped
 
 FILE_MAGIC: Final = b"ARROW1"
 BROKEN: Final = (pyarrow.ArrowException, OSError, ValueError)
@@ -56,6 +56,13 @@ def open_arrow(stream: io.BufferedReader, want: Want) -> Iterator[BatchPart]:
 
 def _parts(batches: Iterator[Any], want: Want, name: str) -> Iterator[BatchPart]:
     row_count = 0
+    for batch in regrouped(_sound(batches, name), want.rows_per_part):
+        yield BatchPart(want, row_count, batch)
+        row_count += batch.num_rows
+
+
+def _sound(batches: Iterator[Any], name: str) -> Iterator[Any]:
+    row_count = 0
     while True:
         try:
             batch = next(batches, None)
@@ -64,6 +71,5 @@ def _parts(batches: Iterator[Any], want: Want, name: str) -> Iterator[BatchPart]
             batch.validate(full=True)
         except BROKEN as error:
             raise InvalidRequest(f"not {name}: {error}", row=row_count + 1) from error
-        for piece in slices_of(batch, want.rows_per_part):
-            yield BatchPart(want, row_count, piece)
-            row_count += piece.num_rows
+        yield batch
+        row_count += batch.num_rows

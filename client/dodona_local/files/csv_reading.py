@@ -20,7 +20,7 @@ from dodona._core.arrow import array_of, arrow_type
 from dodona._core.spelling import CSV_BASE64, bytes_of_text, value_of_text
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
-from dodona_local.files.parts import BatchPart, Want, slices_of
+from dodona_local.files.parts import BatchPart, Want, regrouped
 
 BLOCK_BYTES: Final = 32 << 20
 """Read at a time. A row is shorter."""
@@ -62,16 +62,15 @@ def _parts(stream: io.BufferedReader, names: list[str], want: Want) -> Iterator[
     columns = {column.name: column for column in want.columns}
     row_count = 0
     try:
-        for block in _blocks(stream, names):
-            for raw in slices_of(block, want.rows_per_part):
-                arrays = [
-                    _Cells(columns[name], row_count).read(raw.column(place))
-                    for place, name in enumerate(names)
-                ]
-                fields = [pyarrow.field(name, arrow_type(columns[name])) for name in names]
-                batch = pyarrow.RecordBatch.from_arrays(arrays, schema=pyarrow.schema(fields))
-                yield BatchPart(want, row_count, batch)
-                row_count += batch.num_rows
+        for raw in regrouped(_blocks(stream, names), want.rows_per_part):
+            arrays = [
+                _Cells(columns[name], row_count).read(raw.column(place))
+                for place, name in enumerate(names)
+            ]
+            fields = [pyarrow.field(name, arrow_type(columns[name])) for name in names]
+            batch = pyarrow.RecordBatch.from_arrays(arrays, schema=pyarrow.schema(fields))
+            yield BatchPart(want, row_count, batch)
+            row_count += batch.num_rows
     except pyarrow.ArrowInvalid as error:
         raise _not_csv(str(error)) from error
 

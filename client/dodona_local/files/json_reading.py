@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.spelling import read_value
+from dodona._core.spelling import reader_of
 from dodona.errors import InvalidRequest, SchemaViolation
-from dodona.schema import Column
 from dodona_local.files.parts import PART_BYTES, Row, RowPart, Want
 
 TEXT_BYTES_MAX: Final = 512 << 20
@@ -26,6 +25,7 @@ LONGEST_WORD: Final = 16
 """A word that is cut is no longer: a literal, an escape."""
 _DECODER: Final = json.JSONDecoder()
 
+Reader = Callable[[Any], Any]
 Piece = tuple[int, int, Any]
 """The line that an object begins on, how long its text is, and what it says."""
 
@@ -48,12 +48,12 @@ def _skip_blank(stream: io.BufferedReader) -> tuple[int, bytes]:
 
 
 def _parts(pieces: Iterator[Piece], want: Want) -> Iterator[RowPart]:
-    columns = {column.name: column for column in want.columns}
+    readers = {column.name: reader_of(column) for column in want.columns}
     rows: list[Row] = []
     lines: list[int] = []
     first_row = size_bytes = 0
     for line, length, found in pieces:
-        rows.append(_row_of(found, columns, {"row": first_row + len(rows) + 1, "line": line}))
+        rows.append(_row_of(found, readers, {"row": first_row + len(rows) + 1, "line": line}))
         lines.append(line)
         size_bytes += length
         if len(rows) >= want.rows_per_part or size_bytes >= PART_BYTES:
@@ -63,14 +63,14 @@ def _parts(pieces: Iterator[Piece], want: Want) -> Iterator[RowPart]:
         yield RowPart(want, first_row, rows, lines)
 
 
-def _row_of(found: Any, columns: dict[str, Column], place: dict[str, int]) -> Row:
+def _row_of(found: Any, readers: dict[str, Reader], place: dict[str, int]) -> Row:
     if not isinstance(found, dict):
         raise SchemaViolation(f"a row is an object, not {str(found)[:40]!r}", **place)
     try:
-        return {name: read_value(columns[name], value) for name, value in found.items()}
+        return {name: readers[name](value) for name, value in found.items()}
     except KeyError:
-        strangers = [name for name in found if name not in columns]
-        known = list(columns)
+        strangers = [name for name in found if name not in readers]
+        known = list(readers)
         raise SchemaViolation("no such column", columns=strangers, known=known, **place) from None
     except SchemaViolation as error:
         error.attributes.update(place)
@@ -119,7 +119,7 @@ class _Text:
     """A window of a text that is read on as need be."""
 
     def __init__(self, stream: io.BufferedReader, line: int) -> None:
-        self._read: Callable[[], bytes] = partial(stream.read, READ_BYTES)
+        self._read: Callable[[], bytes] = partial(stream.read1, READ_BYTES)
         self._decode = codecs.getincrementaldecoder("utf-8")()
         self._line = line
         self._window = ""

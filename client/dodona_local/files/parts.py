@@ -4,7 +4,7 @@ Owns: a part, as Python rows and as Arrow batches, and the place of a row that d
 are told from 1; a heading is not counted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -95,16 +95,20 @@ class RowPart:
             yield from _batches_of(given, rows)
 
     def _check(self) -> None:
+        """What the schema asks of whole rows: of values it was asked when they were read."""
         schema, kind = self._want.schema, self._want.kind
+        required = [column.name for column in self._want.columns if column.required]
+        key_names = set(schema.key_names if kind != "delete" else ())
         for index, row in enumerate(self._rows):
-            try:
-                if kind == "delete":
-                    schema.key_of(row)
-                else:
-                    schema.write_of(row, is_update=kind == "update")
-            except SchemaViolation as error:
-                error.attributes.update(self.place(index))
-                raise
+            if row.keys() <= key_names or any(row.get(name) is None for name in required):
+                try:
+                    if kind == "delete":
+                        schema.key_of(row)
+                    else:
+                        schema.write_of(row, is_update=kind == "update")
+                except SchemaViolation as error:
+                    error.attributes.update(self.place(index))
+                    raise
 
     def place(self, index: int) -> dict[str, int]:
         return {"row": self._first_row + index + 1, "line": self._lines[index]}
@@ -185,12 +189,29 @@ class BatchPart:
         return False
 
 
-def slices_of(batch: Any, rows_max: int) -> Iterator[Any]:
-    """Cut a record batch into pieces of so many rows at most, and about `PART_BYTES`."""
-    size_bytes = max(batch.nbytes // max(batch.num_rows, 1), 1)
-    step = max(min(rows_max, PART_BYTES // size_bytes), 1)
-    for at in range(0, batch.num_rows, step):
-        yield batch.slice(at, step)
+def regrouped(batches: Iterable[Any], rows_max: int) -> Iterator[Any]:
+    """The same rows in record batches of so many rows, or about `PART_BYTES`; fewer at the end."""
+    gathered: list[Any] = []
+    row_count = size_bytes = 0
+    for batch in batches:
+        while batch.num_rows:
+            rows_in_room = (PART_BYTES - size_bytes) * batch.num_rows // max(batch.nbytes, 1)
+            head = batch.slice(0, max(min(rows_max - row_count, rows_in_room), 1))
+            batch = batch.slice(head.num_rows)
+            gathered.append(head)
+            row_count += head.num_rows
+            size_bytes += head.nbytes
+            if row_count >= rows_max or size_bytes >= PART_BYTES * 7 // 8:
+                yield _joined(gathered)
+                gathered, row_count, size_bytes = [], 0, 0
+    if gathered:
+        yield _joined(gathered)
+
+
+def _joined(batches: list[Any]) -> Any:
+    import pyarrow
+
+    return batches[0] if len(batches) == 1 else pyarrow.concat_batches(batches)
 
 
 @contextmanager

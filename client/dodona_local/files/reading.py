@@ -63,12 +63,13 @@ def open_source(path: Path, form: FileFormat, want: Want) -> Iterator[Source]:
     """Raises InvalidRequest if it can't be read or is no such file; SchemaViolation if it has
     columns that the table does not have."""
     if path == STDIN:
-        raw: Any = sys.stdin.buffer
-        stream = io.BufferedReader(raw, BUFFER_BYTES)
+        given: Any = sys.stdin.buffer
+        # A second buffer would wait until it is full.
+        stream = given if isinstance(given, io.BufferedReader) else io.BufferedReader(given)
         yield source_of(stream, "standard input", None, form, want)
         return
     with _readable(str(path)):
-        raw = path.open("rb", buffering=0)
+        raw: Any = path.open("rb", buffering=0)
         stream = io.BufferedReader(raw, BUFFER_BYTES)
     with stream:
         size_bytes = path.stat().st_size if path.is_file() else None

@@ -137,8 +137,16 @@ def _has_text(kind: Any) -> bool:
 
 
 def _texts(array: Any) -> Any:
-    texts = [None if value is None else str(value) for value in array.to_pylist()]
+    texts = [None if value is None else _time_text(value) for value in array.to_pylist()]
     return pyarrow.array(texts, pyarrow.string())
+
+
+def _time_text(value: Any) -> str:
+    """What Arrow has no text for: intervals as ISO 8601 has them."""
+    if not isinstance(value, pyarrow.MonthDayNano):
+        return str(value)
+    seconds = Decimal(value.nanoseconds).scaleb(-9).normalize()
+    return f"P{value.months}M{value.days}DT{seconds:f}S"
 
 
 def _is_bytes(kind: Any) -> bool:
@@ -164,13 +172,13 @@ def _spell_nested(value: Any) -> Any:
     """What a query may make: lists, structs and maps of anything; decimals, to their last digit."""
     if isinstance(value, dict):
         return {name: _spell_nested(it) for name, it in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and not isinstance(value, pyarrow.MonthDayNano):
         return [_spell_nested(it) for it in value]
     if isinstance(value, Decimal):
         return msgspec.Raw(format(value, "f").encode())
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return spell_any(value)
-    return str(value)
+    return _time_text(value)
 
 
 def rows_of(shape: Shape, columns: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
