@@ -2,8 +2,10 @@
 
 Owns: where its messages begin and end (Arrow's "encapsulated message format"), and their bounds. A
 message is looked at only once it is there whole, and pyarrow reads nothing else, so that what a
-length promises is never made room for. Batches are checked whole: an offset that leads astray would
-end the process, and not only the request. pyarrow is imported on first use.
+length promises is never made room for. What could be far longer than what came of it is refused:
+compressed messages, dictionaries, and more rows than a batch has bytes for. Batches are checked
+whole: an offset that leads astray would end the process, and not only the request. pyarrow is
+imported on first use.
 """
 
 from typing import Any, Final
@@ -14,9 +16,11 @@ CONTINUATION: Final = 0xFFFF_FFFF
 PREFIX_BYTES: Final = 8
 MESSAGE_BYTES_MAX: Final = 64 << 20
 METADATA_BYTES_MAX: Final = 4 << 20
+BATCH_ROWS_MAX: Final = 4 << 20
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _HEADER_TYPE_FIELD, _HEADER_FIELD, _BODY_LENGTH_FIELD = 1, 2, 3
 _COMPRESSION_FIELD: Final = 3
+_DICTIONARIES: Final = "the Arrow stream has dictionaries: send the columns as plain values"
 END: Final = CONTINUATION.to_bytes(4, "little") + bytes(4)
 
 
@@ -27,8 +31,7 @@ class ArrowStream:
         self._message_bytes_max = message_bytes_max
         self._rest = bytearray()
         self._needed_bytes = PREFIX_BYTES
-        self._head = b""
-        """The schema, and the dictionaries so far."""
+        self._schema: Any = None
         self.is_over = False
 
     def feed(self, part: bytes) -> list[Any]:
@@ -37,14 +40,11 @@ class ArrowStream:
         self._rest += part
         batches: list[Any] = []
         while len(self._rest) >= self._needed_bytes and not self.is_over:
-            size_bytes = self._message_size()
-            self._needed_bytes = size_bytes
-            if len(self._rest) < size_bytes:
-                break
-            message = bytes(self._rest[:size_bytes])
-            del self._rest[:size_bytes]
-            self._needed_bytes = PREFIX_BYTES
-            batches += self._take(message)
+            self._needed_bytes = self._message_size()
+            if len(self._rest) >= self._needed_bytes:
+                message = self._cut(self._needed_bytes)
+                self._needed_bytes = PREFIX_BYTES
+                batches += self._take(message)
         if self.is_over and self._rest:
             raise InvalidRequest("something follows the end of the Arrow stream")
         return batches
@@ -52,8 +52,17 @@ class ArrowStream:
     def finish(self) -> None:
         """That the stream came whole: its end mark may be missing, the end of a message not.
         Raises InvalidRequest."""
-        if self._rest or not self._head:
+        if self._rest or self._schema is None:
             raise InvalidRequest("the Arrow stream ends within a message, or has none")
+
+    def _cut(self, size_bytes: int) -> bytearray:
+        """The first bytes of the rest, which they leave. A long message is not copied."""
+        if size_bytes == len(self._rest):
+            message, self._rest = self._rest, bytearray()
+            return message
+        message = self._rest[:size_bytes]
+        del self._rest[:size_bytes]
+        return message
 
     def _message_size(self) -> int:
         """Of the one that the rest begins with, as far as that is known."""
@@ -61,36 +70,35 @@ class ArrowStream:
         metadata_bytes = int.from_bytes(self._rest[4:8], "little")
         if mark != CONTINUATION:
             raise InvalidRequest("this is no Arrow IPC stream (of Arrow 0.15 or later)")
-        if metadata_bytes == 0:
-            self.is_over = True
-            del self._rest[:PREFIX_BYTES]
-            return PREFIX_BYTES
         if metadata_bytes > METADATA_BYTES_MAX:
             raise _too_long(METADATA_BYTES_MAX)
         end = PREFIX_BYTES + metadata_bytes
-        if len(self._rest) < end:
+        if metadata_bytes == 0 or len(self._rest) < end:
             return end
         body_bytes = _Metadata(bytes(self._rest[PREFIX_BYTES:end])).body_bytes
         if not 0 <= body_bytes <= self._message_bytes_max:
             raise _too_long(self._message_bytes_max)
         return end + body_bytes
 
-    def _take(self, message: bytes) -> list[Any]:
-        metadata_bytes = int.from_bytes(message[4:8], "little")
-        metadata = _Metadata(message[PREFIX_BYTES : PREFIX_BYTES + metadata_bytes])
-        kind = metadata.kind
-        if (kind == _SCHEMA) != (not self._head):
-            raise InvalidRequest("an Arrow stream begins with its schema, and has one")
-        if kind in (_SCHEMA, _DICTIONARY):
-            self._head += message
-            if len(self._head) > self._message_bytes_max:
-                raise _too_long(self._message_bytes_max)
+    def _take(self, message: bytearray) -> list[Any]:
+        if len(message) == PREFIX_BYTES:
+            self.is_over = True
             return []
+        metadata_bytes = int.from_bytes(message[4:8], "little")
+        metadata = _Metadata(bytes(message[PREFIX_BYTES : PREFIX_BYTES + metadata_bytes]))
+        kind = metadata.kind
+        if (kind == _SCHEMA) != (self._schema is None):
+            raise InvalidRequest("an Arrow stream begins with its schema, and has one")
+        if kind == _SCHEMA:
+            self._schema = _read_schema(message)
+            return []
+        if kind == _DICTIONARY:
+            raise InvalidRequest(_DICTIONARIES)
         if kind != _BATCH:
             raise InvalidRequest(f"an Arrow message of kind {kind} is nothing to be written")
         if metadata.is_compressed:
             raise InvalidRequest("the Arrow stream is compressed: send it as it is")
-        return _batches(self._head + message + END)
+        return [_read_batch(message, self._schema)]
 
 
 class _Metadata:
@@ -132,17 +140,32 @@ class _Metadata:
         return int.from_bytes(self._content[at : at + size_bytes], "little", signed=is_signed)
 
 
-def _batches(stream: bytes) -> list[Any]:
-    import pyarrow
+def _read_schema(message: bytearray) -> Any:
+    import pyarrow.ipc
 
     try:
-        with pyarrow.ipc.open_stream(stream) as reader:
-            batches = list(reader)
-        for batch in batches:
-            batch.validate(full=True)
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise InvalidRequest(f"the Arrow stream can't be read: {error}") from error
-    return batches
+        schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(message))
+        fields = zip(schema.names, schema.types, strict=True)  # names may be no text
+        coded = [name for name, kind in fields if pyarrow.types.is_dictionary(kind)]
+    except (pyarrow.ArrowException, OSError, ValueError, EOFError) as error:
+        raise InvalidRequest(f"the schema of the Arrow stream can't be read: {error}") from error
+    if coded:
+        raise InvalidRequest(_DICTIONARIES, columns=coded)
+    return schema
+
+
+def _read_batch(message: bytearray, schema: Any) -> Any:
+    import pyarrow.ipc
+
+    try:
+        batch = pyarrow.ipc.read_record_batch(pyarrow.py_buffer(message), schema)
+        if batch.num_rows > BATCH_ROWS_MAX:
+            text = f"a batch of an Arrow stream has at most {BATCH_ROWS_MAX} rows"
+            raise LimitExceeded(f"{text}: send smaller ones", rows_max=BATCH_ROWS_MAX)
+        batch.validate(full=True)
+    except (pyarrow.ArrowException, OSError, ValueError, EOFError) as error:
+        raise InvalidRequest(f"a batch of the Arrow stream can't be read: {error}") from error
+    return batch
 
 
 def _too_long(bytes_max: int) -> LimitExceeded:

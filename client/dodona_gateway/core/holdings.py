@@ -139,7 +139,10 @@ class Holdings(Generic[Held]):
         holding.expires_us = now_us + holding.lease_ms * 1000
 
     def note_size(self, holding: Holding[Held], size_bytes: int) -> None:
-        """Its rows have so many bytes now."""
+        """Its rows have so many bytes now. Of one that is over, which some call was still at, this
+        changes nothing."""
+        if str(holding.id) not in self._open:
+            return
         self._size_bytes += size_bytes - holding.size_bytes
         holding.size_bytes = size_bytes
 
@@ -159,9 +162,9 @@ class Holdings(Generic[Held]):
     ) -> None:
         """It is over; its end is remembered. Repeating it is harmless."""
         text = str(holding.id)
+        self.note_size(holding, 0)
         if self._open.pop(text, None) is None:
             return
-        self.note_size(holding, 0)
         left_count = self._owned[holding.owner] - 1
         if left_count:
             self._owned[holding.owner] = left_count

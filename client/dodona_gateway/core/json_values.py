@@ -10,7 +10,7 @@ the same. Pure.
 import base64
 import binascii
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -172,16 +172,3 @@ def _unescaped(name: str) -> str:
     raise InvalidRequest(
         f"{name!r} is no mark that is known: a name that begins with {MARK} has it doubled"
     )
-
-
-def check_depth(value: Any, depth: int = 0) -> None:
-    """Of what came as MessagePack. Raises InvalidRequest."""
-    if depth > DEPTH_MAX:
-        raise InvalidRequest(f"the body is nested deeper than {DEPTH_MAX}")
-    inner: Sequence[Any] = ()
-    if isinstance(value, dict):
-        inner = list(value.values())
-    elif isinstance(value, list):
-        inner = value
-    for it in inner:
-        check_depth(it, depth + 1)

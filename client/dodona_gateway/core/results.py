@@ -1,27 +1,36 @@
 """What an SQL query gave, as rows of values. Pure.
 
-Owns: which values the types that only SQL has become: whole decimals are integers, others text, so
-that no digit is lost; dates, times and intervals are text as ISO 8601 has it. pyarrow is imported
-on first use.
+Owns: which values the types that only SQL has become. Whole decimals of 64 bits are integers, other
+decimals text, so that no digit is lost; dates, times and intervals are text as ISO 8601 has it.
+pyarrow is imported on first use.
 """
 
 import datetime
 import decimal
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from dodona.errors import InvalidRequest
 from dodona.schema import Column
 from dodona_gateway.core.answers import QueryResult
 from dodona_gateway.core.json_values import any_to_json, converters
 
+INTEGER_MIN: Final = -(1 << 63)
+INTEGER_MAX: Final = (1 << 64) - 1
+_NANOS: Final = 1_000_000_000
+
 
 def query_result(table: Any, *, is_json: bool) -> QueryResult:
-    """The columns and rows of a `pyarrow.Table`."""
+    """The columns and rows of a `pyarrow.Table`. Raises InvalidRequest on a date that is none of
+    the years 1 to 9999."""
     fields = list(table.schema)
-    columns = [
-        _values(column, field.type, is_json)
-        for column, field in zip(table.columns, fields, strict=True)
-    ]
+    columns: list[list[Any]] = []
+    for column, field in zip(table.columns, fields, strict=True):
+        try:
+            columns.append(_values(column, field.type, is_json))
+        except (OverflowError, ValueError) as error:
+            text = "the result has a date or a time that can't be shown: cast it to text, or to int"
+            raise InvalidRequest(text, column=field.name) from error
     rows = [list(row) for row in zip(*columns, strict=True)]
     return QueryResult([it.name for it in fields], [str(it.type) for it in fields], rows)
 
@@ -30,6 +39,9 @@ def _values(column: Any, kind: Any, is_json: bool) -> list[Any]:
     import pyarrow
 
     types = pyarrow.types
+    if kind in (pyarrow.timestamp("ns"), pyarrow.time64("ns")):  # Python has no nanoseconds
+        texts = column.cast(pyarrow.string()).to_pylist()
+        return [None if it is None else it.replace(" ", "T") for it in texts]
     values: list[Any] = column.to_pylist()
     if types.is_integer(kind) or types.is_boolean(kind) or types.is_string(kind):
         return values
@@ -49,13 +61,31 @@ def _plain_json(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, decimal.Decimal):
-        return int(value) if value.as_tuple().exponent == 0 else str(value)
+        return _decimal(value)
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, datetime.timedelta):
-        return str(value)
+        return _interval(0, value.days, value.seconds * _NANOS + value.microseconds * 1000)
     if isinstance(value, dict):
         return {str(name): _plain(it) for name, it in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "nanoseconds"):
+        return _interval(*value)
     if isinstance(value, list | tuple):
         return [_plain(it) for it in value]
     return value
+
+
+def _decimal(value: decimal.Decimal) -> int | str:
+    is_whole = value.as_tuple().exponent == 0
+    return int(value) if is_whole and INTEGER_MIN <= value <= INTEGER_MAX else str(value)
+
+
+def _interval(months: int, days: int, nanoseconds: int) -> str:
+    """`P1M2DT3.5S`: months, days and seconds, each with a sign of its own."""
+    seconds, rest = divmod(abs(nanoseconds), _NANOS)
+    sign = "-" if nanoseconds < 0 else ""
+    fraction = f".{rest:09}".rstrip("0") if rest else ""
+    parts = f"{months}M" if months else ""
+    parts += f"{days}D" if days else ""
+    parts += f"T{sign}{seconds}{fraction}S" if nanoseconds or not parts else ""
+    return f"P{parts}"

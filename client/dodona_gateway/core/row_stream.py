@@ -12,10 +12,11 @@ import msgspec
 from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.arrow_stream import ArrowStream
 from dodona_gateway.core.content import Form
-from dodona_gateway.core.json_values import check_depth, from_json, may_be_marked
+from dodona_gateway.core.json_values import from_json, may_be_marked
 
 ROW_BYTES_MAX: Final = 32 << 20
 NEWLINE: Final = b"\n"
+_DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Row = dict[str, Any]
 
@@ -29,50 +30,61 @@ class BatchReader(Protocol):
 
 
 class PackedRows:
-    """Maps in MessagePack, one after the other."""
+    """Maps in MessagePack, one after the other. Where a row ends is found first, and it is decoded
+    once it is there: nothing is made room for because a length says so."""
 
     def __init__(self, row_bytes_max: int = ROW_BYTES_MAX) -> None:
         self._row_bytes_max = row_bytes_max
         self._count = 0
-        self._unpacker = msgpack.Unpacker(
-            max_buffer_size=2 * row_bytes_max,
-            max_array_len=row_bytes_max,
-            max_map_len=row_bytes_max,
-            strict_map_key=False,
-        )
-        self._fed_bytes = self._whole_bytes = 0
-        """Of all that came, and up to the end of the last row that came whole."""
+        self._finder = msgpack.Unpacker(max_buffer_size=2 * row_bytes_max)
+        self._decode = msgspec.msgpack.Decoder(Row).decode
+        self._rest = bytearray()
+        self._begin = 0
+        """Where in the stream the rest begins."""
 
     def feed(self, part: bytes) -> list[Row]:
         """The rows that are whole with this part. Raises InvalidRequest, LimitExceeded."""
         rows: list[Row] = []
         for start in range(0, len(part), self._row_bytes_max):
-            rows += self._feed(part[start : start + self._row_bytes_max])
+            self._feed(part[start : start + self._row_bytes_max], rows)
         return rows
 
     def finish(self) -> list[Row]:
         """No more rows. Raises InvalidRequest if the body ends within one."""
-        if self._whole_bytes < self._fed_bytes:
+        if self._rest:
             raise InvalidRequest("the body ends within a row", row_index=self._count)
         return []
 
-    def _feed(self, part: bytes) -> list[Row]:
-        rows: list[Row] = []
-        self._fed_bytes += len(part)
+    def _feed(self, part: bytes, rows: list[Row]) -> None:
+        self._rest += part
+        self._finder.feed(part)
+        start = 0
         try:
-            self._unpacker.feed(part)
-            for row in self._unpacker:
-                rows.append(row)
-                self._whole_bytes = self._unpacker.tell()
-        except (msgpack.exceptions.UnpackException, ValueError, RecursionError) as error:
+            with memoryview(self._rest) as content:
+                while (end := self._next_end()) is not None:
+                    self._check_length(end - start)
+                    rows.append(self._decode(content[start:end]))
+                    self._count += 1
+                    start = end
+        except (*_DECODE_ERRORS, msgpack.UnpackException) as error:
             text = f"the body is no row after row in MessagePack: {error or 'nested too deep'}"
             raise InvalidRequest(text, row_index=self._count) from error
-        if self._fed_bytes - self._whole_bytes > self._row_bytes_max:
-            raise _too_long(self._row_bytes_max, self._count + len(rows))
-        for row in rows:
-            _check_row(row, self._count)
-            self._count += 1
-        return rows
+        del self._rest[:start]
+        self._begin += start
+        self._check_length(len(self._rest))
+
+    def _next_end(self) -> int | None:
+        """Where in the rest the next row ends, None if that did not come yet."""
+        try:
+            self._finder.skip()
+        except msgpack.OutOfData:
+            return None
+        end: int = self._finder.tell()
+        return end - self._begin
+
+    def _check_length(self, size_bytes: int) -> None:
+        if size_bytes > self._row_bytes_max:
+            raise _too_long(self._row_bytes_max, self._count)
 
 
 class LinesOfJson:
@@ -81,42 +93,49 @@ class LinesOfJson:
     def __init__(self, row_bytes_max: int = ROW_BYTES_MAX) -> None:
         self._row_bytes_max = row_bytes_max
         self._count = 0
-        self._pieces: list[bytes] = []
-        self._rest_bytes = 0
-        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+        self._rest = bytearray()
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(Row).decode
 
     def feed(self, part: bytes) -> list[Row]:
         """The rows that are whole with this part. Raises InvalidRequest, LimitExceeded."""
         whole, newline, rest = part.rpartition(NEWLINE)
         rows: list[Row] = []
         if newline:
-            lines = b"".join((*self._pieces, whole))
-            self._pieces, self._rest_bytes = [], 0
+            lines = bytes(self._rest) + whole
+            self._rest = bytearray()
             rows = [self._row(line) for line in lines.split(NEWLINE) if line.strip()]
-        if rest:
-            self._pieces.append(rest)
-            self._rest_bytes += len(rest)
-        if self._rest_bytes > self._row_bytes_max:
+        self._rest += rest
+        if len(self._rest) > self._row_bytes_max:
             raise _too_long(self._row_bytes_max, self._count)
         return rows
 
     def finish(self) -> list[Row]:
         """The row on a last line without an end. Raises InvalidRequest."""
-        line = b"".join(self._pieces)
-        self._pieces = []
-        return [self._row(line)] if line.strip() else []
+        return self.feed(NEWLINE)
 
     def _row(self, line: bytes) -> Row:
+        if len(line) > self._row_bytes_max:
+            raise _too_long(self._row_bytes_max, self._count)
         try:
-            row = self._decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            row: Row = self._decode(line)
+        except _DECODE_ERRORS as error:
             text = f"the line is no JSON object: {error}"
             raise InvalidRequest(text, row_index=self._count) from error
         if may_be_marked(line):
-            row = from_json(row)
-        _check_row(row, self._count)
+            row = self._unmarked(row)
         self._count += 1
-        return row  # type: ignore[no-any-return]  # that it is one was checked
+        return row
+
+    def _unmarked(self, row: Row) -> Row:
+        try:
+            found = from_json(row)
+        except InvalidRequest as error:
+            error.attributes["row_index"] = self._count
+            raise
+        if type(found) is not dict:
+            text = f"a row is a map from column to value, not {type(found).__name__}"
+            raise InvalidRequest(text, row_index=self._count)
+        return found
 
 
 class _ArrowBatches:
@@ -138,13 +157,6 @@ def reader_of(form: Form) -> BatchReader:
     if form == "arrow":
         return _ArrowBatches()
     return PackedRows() if form == "msgpack" else LinesOfJson()
-
-
-def _check_row(row: Any, index: int) -> None:
-    if type(row) is not dict:
-        text = f"a row is a map from column to value, not {type(row).__name__}"
-        raise InvalidRequest(text, row_index=index)
-    check_depth(row)
 
 
 def _too_long(bytes_max: int, index: int) -> LimitExceeded:

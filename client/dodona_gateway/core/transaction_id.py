@@ -21,7 +21,9 @@ GATEWAY_MAX: Final = (1 << 16) - 1
 KINDS: Final[dict[Atomicity, int]] = {"full": 2, "none": 3}
 """YTsaurus's numbers: its client refuses rows under ids of kind 1 and 4, master transactions."""
 ATOMICITIES: Final = {kind: atomicity for atomicity, kind in KINDS.items()}
-_FORM: Final = re.compile(r"([0-9a-f]{1,8})-([0-9a-f]{1,8})-([0-9a-f]{1,8})-([0-9a-f]{1,8})")
+_PART: Final = "(0|[1-9a-f][0-9a-f]{0,7})"
+_FORM: Final = re.compile("-".join([_PART] * 4))
+"""An id has one spelling."""
 
 
 class HeldId(msgspec.Struct, frozen=True):

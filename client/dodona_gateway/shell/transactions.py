@@ -78,6 +78,7 @@ class Transactions:
         name = begun.start_timestamp
         if name is None:
             name = await self._client.generate_timestamp()
+        self._holdings.check_room(owner)  # others may have begun meanwhile
         its_id = HeldId(name, atomicity, self._gateway, secrets.randbits(32))
         self._holdings.add(its_id, owner, Held(begun), lease_ms, _now_us())
         return str(its_id), begun
@@ -116,6 +117,7 @@ class Transactions:
             return await self._end_again(text, found)
         if found.held.commit is None:
             found.held.commit = asyncio.create_task(self._commit(found))
+            found.held.commit.add_done_callback(_note_failure)
         return await asyncio.shield(found.held.commit)
 
     async def abort(self, text: str, owner: str) -> None:
@@ -161,9 +163,8 @@ class Transactions:
             async with holding.held.lock:
                 try:
                     timestamp = await holding.held.transaction.commit()
-                except DodonaError as error:
-                    error.attributes["transaction"] = str(holding.id)
-                    self._holdings.end(holding, _now_us(), error=error)
+                except Exception as error:
+                    self._holdings.end(holding, _now_us(), error=_end_of(error, str(holding.id)))
                     raise
             self._holdings.end(holding, _now_us(), timestamp)
         return timestamp
@@ -208,6 +209,20 @@ class _InUse:
     def __exit__(self, *_: object) -> None:
         self._holding.use_count -= 1
         self._holdings.renew(self._holding, _now_us())
+
+
+def _note_failure(commit: asyncio.Task[Timestamp | None]) -> None:
+    """Whoever waits for it is told; when nobody does any more, its end is still remembered."""
+    if not commit.cancelled():
+        commit.exception()
+
+
+def _end_of(error: Exception, text: str) -> DodonaError:
+    """What is remembered of a commit that failed: not its trace, which would keep all its rows."""
+    if not isinstance(error, DodonaError):
+        return CommitOutcomeUnknown("the gateway failed within the commit", transaction=text)
+    error.attributes["transaction"] = text
+    return _again(error)
 
 
 def _again(error: DodonaError) -> DodonaError:

@@ -1,0 +1,118 @@
+"""JSON's spelling of what it lacks: examples; that nothing is lost is in the properties."""
+
+import math
+from typing import Any
+
+import pytest
+
+from dodona._core.versions import VersionedRow, VersionedValue
+from dodona.errors import InvalidRequest
+from dodona.schema import Column
+from dodona.types import Timestamp
+from dodona_gateway.core.json_values import (
+    DEPTH_MAX,
+    any_to_json,
+    convert_history,
+    convert_rows,
+    converters,
+    from_json,
+    may_be_marked,
+    shown_attributes,
+)
+
+COLUMNS = [Column("n", "int64"), Column("s", "string"), Column("d", "double"), Column("a", "any")]
+CONVERT = converters(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        ({"n": 1 << 62, "s": b"text", "d": 0.5}, {"n": 1 << 62, "s": "text", "d": 0.5}),
+        ({"s": "ä€".encode()}, {"s": "ä€"}),
+        ({"s": b"\xff"}, {"s": {"$base64": "/w=="}}),
+        ({"s": b"\xed\xa0\x80"}, {"s": {"$base64": "7aCA"}}),
+        (
+            {"s": None, "d": None, "a": None, "n": None},
+            {"s": None, "d": None, "a": None, "n": None},
+        ),
+        ({"d": math.nan}, {"d": {"$double": "nan"}}),
+        ({"d": -math.inf}, {"d": {"$double": "-inf"}}),
+        ({"a": b"text"}, {"a": {"$base64": "dGV4dA=="}}),
+        ({"a": "text"}, {"a": "text"}),
+        ({"a": {"$x": {"$$y": 1}, "z": [b"", math.inf]}}, None),
+        ({}, {}),
+    ],
+)
+def test_a_row_is_shown(row: dict[str, Any], shown: dict[str, Any] | None) -> None:
+    expected = shown or {"a": {"$$x": {"$$$y": 1}, "z": [{"$base64": ""}, {"$double": "inf"}]}}
+    if not row:
+        expected = {}
+    assert convert_rows([row, None], CONVERT) == [expected, None]
+
+
+def test_columns_that_json_has_are_left_alone() -> None:
+    rows = [{"n": 1}, None]
+    assert convert_rows(rows, converters([Column("n", "int64"), Column("u", "utf8")])) == rows
+
+
+def test_histories_are_shown_likewise() -> None:
+    at = Timestamp(7)
+    values = {"d": [VersionedValue(at, math.nan), VersionedValue(at, None)]}
+    row = VersionedRow({"s": b"\xff", "n": 1}, [at], [], values)
+    shown = convert_history(row, CONVERT)
+    assert shown.key == {"s": {"$base64": "/w=="}, "n": 1}
+    assert [it.value for it in shown.values["d"]] == [{"$double": "nan"}, None]
+
+
+def test_attributes_of_errors_are_for_people() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            return "odd"
+
+    shown = shown_attributes(
+        {"key": {"s": b"text", "t": b"\xff"}, "all": (1, Odd()), "x": math.nan}
+    )
+    assert shown == {
+        "key": {"s": "text", "t": {"$base64": "/w=="}},
+        "all": [1, "odd"],
+        "x": {"$double": "nan"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [(b'{"a": "b"}', False), (b'{"$base64": ""}', True), (b'{"\\u0024base64": ""}', True)],
+)
+def test_whether_there_may_be_marks_shows_at_a_glance(text: bytes, may: bool) -> None:
+    assert may_be_marked(text) is may
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"$base64": "a"}, {"$base64": None}, {"$double": "1"}, {"$double": 1}, {"$x": 1}, {"$": 1},
+     {"$base64": "", "b": 1}, [{"$double": []}], {"$base64": "ä"}, {"$base64": "/w==\n"}],
+)  # fmt: skip
+def test_a_mark_that_is_none_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        from_json(value)
+
+
+def nested(depth: int, *, is_map: bool) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value} if is_map else [value]
+    return value
+
+
+@pytest.mark.parametrize("is_map", [True, False])
+def test_depth_is_bounded(is_map: bool) -> None:
+    deep = nested(DEPTH_MAX, is_map=is_map)
+    assert from_json(deep) == deep
+    for too_deep in (nested(DEPTH_MAX + 1, is_map=is_map), nested(900, is_map=is_map)):
+        with pytest.raises(InvalidRequest, match="nested deeper than 40"):
+            from_json(too_deep)
+
+
+def test_names_of_a_user_s_own_are_escaped_and_nothing_else_is() -> None:
+    assert any_to_json({"$": {"a$": "$x"}}) == {"$$": {"a$": "$x"}}
+    assert from_json({"$$": {"a$": "$x"}}) == {"$": {"a$": "$x"}}
