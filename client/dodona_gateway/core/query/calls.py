@@ -6,7 +6,7 @@ a kind, as both branches of `if`, have to agree; a literal goes along with the o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from dodona.errors import InvalidRequest
 from dodona_gateway.core.query.source import Source
@@ -113,8 +113,9 @@ def _allowed(
     least = len(called.arguments)
     if len(given) < least or (len(given) > least and not called.is_repeated):
         count = f"{least} or more" if called.is_repeated else str(least)
-        text = f"{name} takes {count} {_PLURAL[least == 1 and not called.is_repeated]}"
-        raise source.error(at, f"{text}, not {len(given)}", function=name)
+        noun = "argument" if count == "1" else "arguments"
+        text = f"{name} takes {count} {noun}, not {len(given)}"
+        raise source.error(at, text, function=name)
     allowed = []
     for index, it in enumerate(given):
         wanted = called.arguments[called.place(index)]
@@ -123,9 +124,6 @@ def _allowed(
             raise source.error(it.at, f"{text}, not {names_of(it.kinds)}", function=name)
         allowed.append(wanted & it.kinds)
     return allowed
-
-
-_PLURAL: Final = {True: "argument", False: "arguments"}
 
 
 def _is_nullable(nulls: Nulls, given: Sequence[Expression]) -> bool:

@@ -61,6 +61,8 @@ def test_a_left_join_keeps_what_has_no_partner(ask: Ask) -> None:
     where = "p.name from [//people] p left join [//cities] c on p.city = c.city where "
     assert ask(where + "c.size = null") == [(None,)]
     assert ask(where + "c.part < 1") == [(None,)]
+    required = "c.part from [//cities] c left join [//people] p on c.city = p.city and p.age > 99"
+    assert ask(f"{required} where p.age < 5 order by c.part limit 9") == [(1,), (1,), (1,), (2,)]
 
 
 def test_a_join_s_condition_is_about_its_table(ask: Ask) -> None:
@@ -139,6 +141,7 @@ def test_what_follows_groups_is_about_groups(ask: Ask) -> None:
     sized = "size, sum(1) from [//t] group by if(k > 1, 'big', 'small') as size"
     assert sorted(ask(sized)) == [(b"big", 1), (b"small", 3)]
     assert ask("* from [//t] where k = 1 group by k as x, b") == [(1, False)]
+    assert ask("sum(if(k = 1, 5u, 0u)) + 1 from [//t] where k > 0 group by 1") == [(6,)]
     assert ask("sum(k) from [//t] group by k % 2 having k % 2 = 1") == [(1,)]
 
 
@@ -149,6 +152,8 @@ def test_totals_follow(ask: Ask) -> None:
     assert (None, 200) in ask(text)
     flags = "city = 'Bonn' as it, sum(1) from [//people] where city != null group by city"
     assert ask(f"{flags} with totals order by city limit 1") == [(True, 1), (False, 4)]
+    flags = "g = true, sum(1) from [//people] group by is_null(city) as g with totals"
+    assert ask(f"{flags} order by g limit 9") == [(False, 4), (True, 1), (False, 5)]
 
 
 # ---- odd names
