@@ -76,6 +76,8 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> dict[str, ScanRange]:
         ("k in (7, 1, 3)", (1,), (8,)),
         ("k = 1 or k = 4", (1,), (5,)),
         ("k > -3", (-3,), None),
+        ("k < 5", None, (6,)),
+        ("not k >= 5", None, (6,)),
         ("(k, s) in ((1, 'a'), (3, 'b'))", (1,), (4,)),
         ("(k, s) = (1, 'b')", (1, b"b"), (1, b"b\x00")),
         ("(k, s) > (1, 'a')", (1,), None),
