@@ -69,7 +69,7 @@ def _parts(stream: io.BufferedReader, names: list[str], want: Want) -> Iterator[
             ]
             fields = [pyarrow.field(name, arrow_type(columns[name])) for name in names]
             batch = pyarrow.RecordBatch.from_arrays(arrays, schema=pyarrow.schema(fields))
-            yield BatchPart(want, row_count, batch)
+            yield BatchPart(want, row_count, batch, _text_bytes(raw))
             row_count += batch.num_rows
     except pyarrow.ArrowInvalid as error:
         raise _not_csv(str(error)) from error
@@ -95,9 +95,18 @@ def _blocks(stream: Any, names: list[str]) -> Iterator[Any]:
         yield from reader
 
 
+def _text_bytes(raw: Any) -> int:
+    """About: quotes are not counted."""
+    lengths = [pyarrow.compute.sum(pyarrow.compute.binary_length(it)) for it in raw.columns]
+    return int(raw.num_rows * raw.num_columns + sum(it.as_py() or 0 for it in lengths))
+
+
 def _not_csv(said: str) -> InvalidRequest:
     """In our words, where Arrow's can be understood."""
     found = MISFIT.search(said)
+    if found is None and "straddling" in said:
+        text = f"a row of CSV is longer than {BLOCK_BYTES} bytes: bring it as JSON or Parquet"
+        return InvalidRequest(text)
     if found is None:
         return InvalidRequest(f"not CSV: {said[:SAID_LENGTH_MAX]}")
     row, wanted, given, cells = found.groups()

@@ -57,10 +57,10 @@ def _parts(pieces: Iterator[Piece], want: Want) -> Iterator[RowPart]:
         lines.append(line)
         size_bytes += length
         if len(rows) >= want.rows_per_part or size_bytes >= PART_BYTES:
-            yield RowPart(want, first_row, rows, lines)
+            yield RowPart(want, first_row, rows, lines, size_bytes)
             first_row, size_bytes, rows, lines = first_row + len(rows), 0, [], []
     if rows:
-        yield RowPart(want, first_row, rows, lines)
+        yield RowPart(want, first_row, rows, lines, size_bytes)
 
 
 def _row_of(found: Any, readers: dict[str, Reader], place: dict[str, int]) -> Row:

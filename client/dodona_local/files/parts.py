@@ -51,6 +51,11 @@ class Part(Protocol):
     @property
     def count(self) -> int: ...
 
+    @property
+    def size_bytes(self) -> int:
+        """Of its text in the file, about; of Arrow's formats it is not known."""
+        ...
+
     def rows(self) -> list[Row]:
         """With checked values, and the columns that each row has. Raises SchemaViolation."""
         ...
@@ -67,7 +72,10 @@ class Part(Protocol):
 class RowPart:
     """Rows that were Python's from the beginning; `lines` are where they are."""
 
-    def __init__(self, want: Want, first_row: int, rows: list[Row], lines: Sequence[int]) -> None:
+    def __init__(
+        self, want: Want, first_row: int, rows: list[Row], lines: Sequence[int], size_bytes: int
+    ) -> None:
+        self.size_bytes = size_bytes
         self._want = want
         self._first_row = first_row
         self._rows = rows
@@ -123,7 +131,8 @@ def _batches_of(columns: Sequence[Column], rows: Sequence[Row]) -> list[Any]:
 class BatchPart:
     """Rows of an Arrow batch whose columns are as the file has them."""
 
-    def __init__(self, want: Want, first_row: int, batch: Any) -> None:
+    def __init__(self, want: Want, first_row: int, batch: Any, size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
         self._want = want
         self._first_row = first_row
         self._batch = batch

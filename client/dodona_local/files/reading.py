@@ -27,35 +27,20 @@ Unit = Literal["rows", "bytes"]
 class Source:
     """Where rows come from. `total` is how much there is, in `unit`s; None where nobody knows."""
 
-    def __init__(
-        self,
-        parts: Iterator[Part],
-        unit: Unit,
-        total: int | None,
-        stream: io.BufferedReader,
-        name: str,
-    ) -> None:
+    def __init__(self, parts: Iterator[Part], unit: Unit, total: int | None, name: str) -> None:
         self.unit = unit
         self.total = total
         self._parts = parts
-        self._stream = stream
         self._name = name
-        self._position = 0
 
     def parts(self) -> Iterator[tuple[Part, int]]:
-        """Each with how much further the reading is. Raises SchemaViolation, InvalidRequest."""
+        """Each with how much it is of the total. Raises SchemaViolation, InvalidRequest."""
         while True:
             with _readable(self._name):
                 part = next(self._parts, None)
             if part is None:
                 return
-            yield part, self._advance(part)
-
-    def _advance(self, part: Part) -> int:
-        if self.unit == "rows":
-            return part.count
-        before, self._position = self._position, self._stream.tell()
-        return self._position - before
+            yield part, part.count if self.unit == "rows" else part.size_bytes
 
 
 @contextmanager
@@ -94,9 +79,9 @@ def source_of(
         if size_bytes is None:
             raise InvalidRequest("Parquet is read from a file only: it begins at its end")
         batches, row_count = open_parquet(stream, want)
-        return Source(batches, "rows", row_count, stream, name)
+        return Source(batches, "rows", row_count, name)
     if form in (FileFormat.ARROW, FileFormat.ARROWS):
-        return Source(open_arrow(stream, want), "rows", None, stream, name)
+        return Source(open_arrow(stream, want), "rows", None, name)
     parts: Iterator[Part] = (open_csv if form is FileFormat.CSV else open_json)(stream, want)
     unit: Unit = "rows" if size_bytes is None else "bytes"
-    return Source(parts, unit, size_bytes, stream, name)
+    return Source(parts, unit, size_bytes, name)

@@ -13,8 +13,10 @@ import pytest
 
 import dodona as dodona_client
 from dodona_local import inserting
+from dodona_local.files import csv_reading
 from dodona_local.files.formats import FileFormat
 from dodona_local.progress import Progress
+from unit.backup.tables import Counting
 from unit.cli.commands import ACCOUNTS, TABLE, Commands, account, lines_of
 
 ROWS = [account(number) for number in range(25)]
@@ -259,6 +261,25 @@ def test_a_file_without_rows_is_fine(bank: Commands) -> None:
             assert said.startswith(f"0 rows inserted into {TABLE}")
 
 
+def test_rows_may_go_on_in_the_next_block(bank: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a block of CSV ends: also inside of a text with lines of its own."""
+    monkeypatch.setattr(csv_reading, "BLOCK_BYTES", 200)
+    rows = [account(number, name=f"a\nb,{number}\n" * 5) for number in range(100)]
+    lines = [f'{row["id"]},"{row["name"]}",{row["balance"]}\n' for row in rows]
+    text = "id,name,balance\n" + "".join(lines)
+    bank.said("insert", TABLE, "-", "--input-format", "csv", stdin=text)
+    assert bank.rows() == rows
+    for wrong, words in ((",,", "a row has 3 cells"), (",x", "which 'x' is not")):
+        text = "id,balance\n" + "1,2\n" * 150 + f"7{wrong}\n" + "1,2\n" * 50
+        for how in ((), ("--batch-rows", 20)):
+            said = bank.refused("insert", TABLE, "-", "--input-format", "csv", *how, stdin=text)
+            assert words in said
+            assert "row=151," in said
+    long = "id,name\n1," + "x" * 1000 + "\n"
+    said = bank.refused("insert", TABLE, "-", "--input-format", "csv", stdin=long)
+    assert "a row of CSV is longer than 200 bytes" in said
+
+
 def test_a_file_that_is_not_there_is_said(bank: Commands, tmp_path: Path) -> None:
     assert "No such file" in bank.refused("insert", TABLE, tmp_path / "none.csv")
     assert "Is a directory" in bank.refused("insert", TABLE, tmp_path, "--input-format", "csv")
@@ -332,6 +353,23 @@ def test_rows_are_not_kept_in_memory(bank: Commands) -> None:
         )
         assert inserting.bring(db, wanted, watching).row_count == 8
     assert seen[0] < 9, "the first part is written before all is read"
+
+
+@pytest.mark.parametrize("form", FileFormat)
+def test_progress_comes_to_what_was_said(bank: Commands, tmp_path: Path, form: FileFormat) -> None:
+    file, counting = write_file(tmp_path, form, ROWS), Counting()
+    with dodona_client.open(bank.folder) as db:
+        wanted = inserting.Bringing(TABLE, file, form, "write", inserting.How.BATCHES, 5)
+        inserting.bring(db, wanted, counting)
+    (total,), (done,) = counting.totals.values(), counting.steps.values()
+    match form:
+        case FileFormat.PARQUET:
+            assert (total, done) == (25, 25)
+        case FileFormat.ARROW | FileFormat.ARROWS:
+            assert (total, done) == (None, 25)
+        case _:
+            assert total == file.stat().st_size
+            assert total * 0.8 <= done <= total
 
 
 class Watching(Progress):
