@@ -1,9 +1,10 @@
 """The edge of the gateway: what every request passes before any route sees it.
 
-Owns: request ids, the number of requests at a time, whole-request deadlines, who calls, and the log
-of what failed. Invariants: nothing behind the edge runs for a caller who is not known, but for the
-few pages that are open to all; no request outlives its deadline, however slowly its sender sends or
-reads; an answer always has the request's id. Knows no route.
+Owns: request ids, the number of requests at a time and of the bytes that they bring, whole-request
+deadlines, who calls, and the log of what failed. Invariants: nothing behind the edge runs for a
+caller who is not known, but for the few pages that are open to all; no request outlives its
+deadline, however slowly its sender sends or reads; an answer always has the request's id, and says
+nothing of the program's insides, whatever happened. Knows no route.
 """
 
 import asyncio
@@ -27,6 +28,8 @@ OPEN_PATHS: Final = frozenset(
     ("/healthz", "/readyz", "/openapi.json", "/api", "/api/v4", "/hosts", "/version", "/ping")
 )
 """Health, descriptions of the interface, and what YTsaurus's client asks for without its token."""
+BROKEN_OFF: Final = "broken_off"
+"""In a request's state: why its answer has no end."""
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
 
 Message = MutableMapping[str, Any]
@@ -45,6 +48,8 @@ class EdgeLimits(Protocol):
 
     @property
     def request_count_max(self) -> int: ...
+    @property
+    def bodies_mib_max(self) -> int: ...
     @property
     def request_seconds_max(self) -> int: ...
     @property
@@ -75,6 +80,7 @@ class Edge:
         self._is_stream = is_stream
         self.request_count = 0
         """Under way now."""
+        self._bodies = _Budget(limits.bodies_mib_max << 20)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,7 +88,8 @@ class Edge:
             return
         is_stream = self._is_stream(scope)
         idle_seconds = self._limits.stream_idle_seconds_max if is_stream else None
-        request = _Request(scope, receive, send, self._refusal, idle_seconds)
+        budget = None if is_stream else self._bodies
+        request = _Request(scope, receive, send, self._refusal, idle_seconds, budget)
         if self.request_count >= self._limits.request_count_max:
             text = f"the gateway has {self._limits.request_count_max} requests under way"
             await request.refuse(Overloaded(text))
@@ -92,17 +99,24 @@ class Edge:
             await self._run(request, is_stream=is_stream)
         finally:
             self.request_count -= 1
+            request.give_back()
 
     async def _run(self, request: "_Request", *, is_stream: bool) -> None:
         limits = self._limits
         seconds = limits.stream_seconds_max if is_stream else limits.request_seconds_max
+        timeout = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout:
                 await self._admit(request)
-        except TimeoutError:
-            await request.give_up(seconds)
         except DodonaError as error:
             await request.refuse(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody outside is shown it
+            if timeout.expired():
+                await request.give_up(seconds)
+            else:
+                await request.fail(error)
+        else:
+            request.note_end()
 
     async def _admit(self, request: "_Request") -> None:
         scope = request.scope
@@ -118,11 +132,35 @@ class Edge:
 def _check_local(host: bytes | None, origin: bytes | None) -> None:
     """Without tokens, a page in a browser on this machine is to be kept out: it says where it comes
     from, or, if its own name was made to lead here, calls by that name. Raises Forbidden."""
-    name = urlsplit(f"//{(host or b'').decode('latin-1')}").hostname
+    place = (host or b"").decode("latin-1").lower()
+    try:
+        name = urlsplit(f"//{place}").hostname
+    except ValueError:  # a bracket is missing
+        name = None
     if name is None or not is_loopback(name):
         raise Forbidden("without tokens the gateway answers to names of this machine only")
-    if origin is not None and urlsplit(origin.decode("latin-1")).hostname != name:
+    if origin is None:
+        return
+    if origin.decode("latin-1").lower() not in (f"http://{place}", f"https://{place}"):
         raise Forbidden("without tokens the gateway answers no pages of other servers")
+
+
+class _Budget:
+    """Bytes that all requests share."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._used_bytes = 0
+
+    def take(self, size_bytes: int) -> None:
+        """Raises Overloaded."""
+        if self._used_bytes + size_bytes > self._bytes_max:
+            text = f"the requests that are under way have {self._bytes_max} bytes of bodies"
+            raise Overloaded(text, bytes_max=self._bytes_max)
+        self._used_bytes += size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        self._used_bytes -= size_bytes
 
 
 class _Request:
@@ -136,15 +174,19 @@ class _Request:
         send: Send,
         refusal: Refusal,
         idle_seconds: float | None,
+        budget: _Budget | None,
     ) -> None:
         self.scope = scope
         self._refusal = refusal
         self._idle_seconds = idle_seconds
+        self._budget = budget
+        self._taken_bytes = 0
         self._receive = receive
         self._send = send
         self._began = time.monotonic()
-        self._is_body_whole = False
+        self._is_body_whole = not self._has_body()
         self._status: int | None = None
+        self._is_over = False
         given = self.header(REQUEST_ID)
         is_fit = given is not None and _REQUEST_ID.fullmatch(given) is not None
         self.id = given if is_fit and given is not None else secrets.token_hex(8).encode()
@@ -158,29 +200,64 @@ class _Request:
                 return found
         return None
 
+    def _has_body(self) -> bool:
+        length = self.header(b"content-length")
+        return length not in (None, b"0") or self.header(b"transfer-encoding") is not None
+
     async def receive(self) -> Message:
+        if self._is_body_whole:  # what is waited for is that the caller goes
+            return await self._receive()
         try:
             async with asyncio.timeout(self._idle_seconds):
                 message = await self._receive()
         except TimeoutError as error:
             text = f"nothing of the body came for {self._idle_seconds} s"
             raise RequestTimedOut(text) from error
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            self._is_body_whole = True
+        if message["type"] == "http.request":
+            self._take(len(message.get("body", b"")))
+            self._is_body_whole = not message.get("more_body", False)
         return message
+
+    def _take(self, size_bytes: int) -> None:
+        if self._budget is not None:
+            self._budget.take(size_bytes)
+            self._taken_bytes += size_bytes
+
+    def give_back(self) -> None:
+        """Its body is of no use any more."""
+        if self._budget is not None:
+            self._budget.give_back(self._taken_bytes)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
+            if not self._is_body_whole:  # nobody will read what is still to come of it
+                message["headers"].append((b"connection", b"close"))
             if self._status is not None and self._status >= 500:
                 self._log(self._status)
+        elif not message.get("more_body", False):
+            self._is_over = True
         try:
             async with asyncio.timeout(self._idle_seconds):
                 await self._send(message)
         except TimeoutError as error:
             text = f"nothing of the answer was taken for {self._idle_seconds} s"
             raise RequestTimedOut(text) from error
+
+    def note_end(self) -> None:
+        """It was carried out. An answer without an end breaks off: then its reason is known."""
+        if self._status is not None and not self._is_over:
+            reason = self.scope["state"].get(BROKEN_OFF, "nobody said why")
+            self._log(self._status, f"an answer broke off: {reason}")
+
+    async def fail(self, error: Exception) -> None:
+        """A mistake of ours. What is behind the edge has mostly answered and told of it."""
+        if self._status is None:
+            _logger.error("the gateway failed", exc_info=error)
+            await self.refuse(DodonaError("the server failed; its log says how"))
+        elif not self._is_over:
+            self._log(self._status, "an answer broke off: the gateway failed")
 
     async def refuse(self, error: DodonaError) -> None:
         """Answer with a problem. An answer that has begun ends in its middle."""
@@ -189,8 +266,6 @@ class _Request:
             return
         answer = self._refusal(self.scope["path"], error)
         headers = [*answer.raw_headers]
-        if not self._is_body_whole:  # what is still to come would be taken for another request
-            headers.append((b"connection", b"close"))
         start = {"type": "http.response.start", "status": answer.status_code, "headers": headers}
         await self.send(start)
         await self.send({"type": "http.response.body", "body": bytes(answer.body)})

@@ -3,6 +3,7 @@
 Owns: nothing but the wiring, and what "ready" means for a gateway.
 """
 
+import functools
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -43,8 +44,8 @@ def run_gateway(settings: GatewaySettings) -> None:
     """Serve until a signal comes. Raises SystemExit."""
     options: dict[str, Any] = {
         "ws": "none",
-        "http": bounded_http(settings.header_seconds_max, settings.header_kib_max << 10),
-        "limit_concurrency": settings.connection_count_max,
+        "http": bounded_http(settings.http_bounds),
+        "limit_concurrency": None,  # uvicorn's own refusal is no problem, in JSON
     }
     if settings.tls_certificate is not None:
         options["ssl_certfile"] = str(settings.tls_certificate)
@@ -81,22 +82,29 @@ def create_gateway(settings: GatewaySettings) -> Edge:
     """The whole application: routes behind the edge."""
     gateway = _Gateway(settings)
     application = create_application("Dodona gateway", gateway.lifespan, gateway.reason)
+    application.router.redirect_slashes = False
     add_routes(application, ROUTES, gateway.service)
-    application.openapi = lambda: describe(ROUTES, version("dodona"))  # type: ignore[method-assign]
+    application.openapi = openapi_document  # type: ignore[method-assign]
     add_ytsaurus_api(application, gateway.service)
     return Edge(
         application,
         gateway.authenticate,
         settings,
         _is_stream,
-        refusal=_refusal,
+        refusal=refusal,
         is_local=settings.insecure,
     )
 
 
-def _refusal(path: str, error: DodonaError) -> Response:
+def refusal(path: str, error: DodonaError) -> Response:
     """An error in the words of whoever asks."""
     return error_response(error) if path.startswith(YTSAURUS_PREFIXES) else problem(error)
+
+
+@functools.cache
+def openapi_document() -> dict[str, Any]:
+    """What `/openapi.json` says."""
+    return describe(ROUTES, version("dodona"))
 
 
 def _is_stream(scope: Scope) -> bool:

@@ -1,79 +1,227 @@
-"""One HTTP connection, with bounds on what comes before a request is known: its line and headers.
+"""One HTTP connection, with the bounds that uvicorn leaves open.
 
-Owns: how long headers may take and how long they may be, which uvicorn leaves open. A connection
-that passes a bound is answered with a problem and closed, whatever else it sends. Bodies and
-answers are bounded by `edge`.
+Owns: how long headers may take and be, how many connections there are, how long an answer may lie
+untaken, and how a connection ends. A connection that passes a bound is answered with a problem, if
+it still can be, and closed, whatever else it sends. One that is closed while its other end still
+sends is heard out for a moment: else that end would never get to read why. What follows a request
+and is none is never answered in the place of that request. The time of bodies and answers of a
+request that is under way is bounded by `edge`.
 """
 
 import asyncio
 from http import HTTPStatus
 from typing import Any, Final
 
+import httptools
+import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dodona._core.rest import PROBLEM_TYPE, Problem, encode_problem
-from dodona.errors import InvalidRequest, LimitExceeded, RequestTimedOut
+from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, Overloaded, RequestTimedOut
 
 HEADERS_STATUS: Final = 431
+LINGER_SECONDS_MAX: Final = 5.0
+"""For so long a connection that is closed is heard out."""
+LINGER_BYTES_MAX: Final = 256 << 20
+OVERFLOW_FACTOR: Final = 2
+"""So many times as many connections as there may be are still told that there are too many."""
+
+
+class HttpBounds(msgspec.Struct, frozen=True):
+    """Of each connection, but for the last two, which are of all together."""
+
+    header_seconds_max: float
+    header_bytes_max: int
+    """Request line and headers together."""
+    answer_seconds_max: float
+    """For what was answered to be taken."""
+    connection_count_max: int
+    headers_bytes_max: int
+    """Of requests whose headers are not there yet as a whole."""
+
+
+class _Outlet(asyncio.Transport):
+    """A transport whose `close` lets the other end finish, for a bounded time."""
+
+    def __init__(self, inner: asyncio.Transport, answer_seconds_max: float) -> None:
+        super().__init__()
+        self._inner = inner
+        self._answer_seconds_max = answer_seconds_max
+        self._loop = asyncio.get_running_loop()
+        self._deadline: asyncio.TimerHandle | None = None
+        self._heard_bytes = 0
+        self.is_heard_out = True
+        """Whether there is nothing of the other end's that is still to come."""
+
+    def close(self) -> None:
+        if self._deadline is not None:
+            return
+        is_taken = self._inner.get_write_buffer_size() == 0
+        seconds = LINGER_SECONDS_MAX if is_taken else self._answer_seconds_max
+        self._deadline = self._loop.call_later(seconds, self._inner.abort)
+        if self.is_heard_out or self._inner.is_closing():
+            self._inner.close()
+            return
+        self._inner.resume_reading()
+        if self._inner.can_write_eof():
+            self._inner.write_eof()
+
+    def hear(self, data: bytes) -> None:
+        """What comes after the close is counted and forgotten."""
+        self._heard_bytes += len(data)
+        if self._heard_bytes > LINGER_BYTES_MAX:
+            self._inner.abort()
+
+    def end(self) -> None:
+        """The connection is gone."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def is_closing(self) -> bool:
+        return self._deadline is not None or self._inner.is_closing()
+
+    def abort(self) -> None:
+        self._inner.abort()
+
+    def write(self, data: Any) -> None:
+        self._inner.write(data)
+
+    def pause_reading(self) -> None:
+        if self._deadline is None:
+            self._inner.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._inner.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._inner.get_extra_info(name, default)
+
+
+class _Together:
+    """What all connections of one server have together."""
+
+    def __init__(self) -> None:
+        self.header_bytes = 0
 
 
 class BoundedHttp(HttpToolsProtocol):
     """As uvicorn's. The bounds are set on a subclass by `bounded_http`."""
 
-    header_seconds_max: float
-    header_bytes_max: int
+    bounds: HttpBounds
+    together: _Together
 
-    _header_bytes = 0
+    _header_bytes = _trailer_bytes = 0
     _is_waiting = True
     """For a request to begin, or for the rest of its headers."""
     _is_in_headers = False
     _is_too_long = False
+    _is_deaf = False
+    """What still comes is no request."""
     _deadline: asyncio.TimerHandle | None = None
+    _answer_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._outlet = _Outlet(transport, self.bounds.answer_seconds_max)
+        super().connection_made(self._outlet)
+        count = len(self.connections)
+        if count > self.bounds.connection_count_max * OVERFLOW_FACTOR:
+            self._outlet.abort()
+        elif count > self.bounds.connection_count_max:
+            self.app = _refuse_all
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
+        self._count_headers(0)
+        if self._answer_deadline is not None:
+            self._answer_deadline.cancel()
+        self._outlet.end()
         super().connection_lost(exc)
 
+    # ---- what comes
+
     def data_received(self, data: bytes) -> None:
+        if self._outlet.is_closing():
+            self._outlet.hear(data)
+            return
+        if self._is_deaf:
+            return
+        self._unset_keepalive_if_required()
         if self._is_waiting and self._deadline is None:  # the first bytes after a pause
             self._expect_headers()
         was_in_headers = self._is_in_headers
-        super().data_received(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:  # to nothing that is spoken here
+            self._end_after(self.cycle)
+            return
+        except httptools.HttpParserError:
+            self._refuse_garbage()
+            return
         if was_in_headers and self._is_in_headers:
-            self._header_bytes += len(data)
-            if self._header_bytes > self.header_bytes_max:
-                self._refuse_length()
+            self._count_headers(self._header_bytes + len(data))
+            self._check_headers()
 
     def on_message_begin(self) -> None:
         self._is_in_headers = True
+        self._outlet.is_heard_out = False
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_headers:
+            super().on_header(name, value)
+            return
+        self._trailer_bytes += len(name) + len(value)  # behind the body, where none is used
+        if self._trailer_bytes > self.bounds.header_bytes_max:
+            raise ValueError("the trailers are too long")  # so that the parser stops
+
     def on_headers_complete(self) -> None:
-        self._is_waiting = self._is_in_headers = False
-        self._header_bytes = 0
-        self._cancel_deadline()
         size_bytes = sum(len(name) + len(value) for name, value in self.headers)
-        if len(self.url) + size_bytes > self.header_bytes_max:
+        if len(self.url) + size_bytes > self.bounds.header_bytes_max:
             self._is_too_long = True
-            raise ValueError("the headers are too long")  # so that the parser stops
+            raise ValueError("the headers are too long")
         super().on_headers_complete()
+        self._is_waiting = self._is_in_headers = False
+        self._trailer_bytes = 0
+        self._count_headers(0)
+        self._cancel_deadline()
 
     def on_message_complete(self) -> None:
         self._is_waiting = True
+        self._outlet.is_heard_out = True
         super().on_message_complete()
 
-    def send_400_response(self, msg: str) -> None:
-        if self._is_too_long:
+    def _count_headers(self, size_bytes: int) -> None:
+        """So many bytes came of a request whose headers are not there yet."""
+        self.together.header_bytes += size_bytes - self._header_bytes
+        self._header_bytes = size_bytes
+
+    def _check_headers(self) -> None:
+        if self._header_bytes > self.bounds.header_bytes_max:
             self._refuse_length()
-        else:
-            self._answer(HTTPStatus.BAD_REQUEST, InvalidRequest("this is not HTTP"))
+        elif self.together.header_bytes > self.bounds.headers_bytes_max:
+            text = "too many long headers are on their way to the gateway"
+            self._answer(HTTPStatus.TOO_MANY_REQUESTS, Overloaded(text))
+
+    # ---- what leaves
+
+    def pause_writing(self) -> None:
+        if self._answer_deadline is None:
+            seconds = self.bounds.answer_seconds_max
+            self._answer_deadline = self.loop.call_later(seconds, self._outlet.abort)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._answer_deadline is not None:
+            self._answer_deadline.cancel()
+            self._answer_deadline = None
+        super().resume_writing()
+
+    # ---- deadlines of headers
 
     def _expect_headers(self) -> None:
-        self._deadline = self.loop.call_later(self.header_seconds_max, self._time_out)
+        self._cancel_deadline()
+        self._deadline = self.loop.call_later(self.bounds.header_seconds_max, self._time_out)
 
     def _cancel_deadline(self) -> None:
         if self._deadline is not None:
@@ -82,42 +230,96 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _time_out(self) -> None:
         self._deadline = None
-        if self._is_in_headers:
-            text = f"the headers did not come within {self.header_seconds_max:g} s"
+        if self._is_busy():  # with the request before
+            self._expect_headers()
+        elif self._is_in_headers:
+            text = f"the headers did not come within {self.bounds.header_seconds_max:g} s"
             self._answer(HTTPStatus.REQUEST_TIMEOUT, RequestTimedOut(text))
         else:
             self.transport.close()
 
+    # ---- refusals
+
+    def _is_busy(self) -> bool:
+        cycle: Any = self.cycle  # None before the first
+        return cycle is not None and not cycle.response_complete
+
+    def _refuse_garbage(self) -> None:
+        if self._is_too_long:
+            self._refuse_length()
+        else:
+            self._answer(HTTPStatus.BAD_REQUEST, InvalidRequest("this is not HTTP"))
+
     def _refuse_length(self) -> None:
-        text = f"the request line and headers have at most {self.header_bytes_max} bytes"
+        text = f"the request line and headers have at most {self.bounds.header_bytes_max} bytes"
         self._answer(HEADERS_STATUS, LimitExceeded(text))
 
-    def _answer(self, status: int, error: Any) -> None:
+    def _end_after(self, cycle: Any) -> None:
+        """With the answer to this request the connection ends."""
+        self._is_deaf = True
+        self._outlet.is_heard_out = False
+        cycle.keep_alive = False
+
+    def _answer(self, status: int, error: DodonaError) -> None:
+        self._cancel_deadline()
         if self.transport.is_closing():
             return
-        problem = Problem(
-            status=status,
-            detail=error.message,
-            kind=error.kind,
-            code=error.code,
-            retryable=error.is_retryable,
-            title=HTTPStatus(status).phrase,
-        )
-        content = encode_problem(problem)
-        lines = (
-            f"HTTP/1.1 {status} {problem.title}",
-            f"content-type: {PROBLEM_TYPE}",
-            f"content-length: {len(content)}",
-            "connection: close",
-            "",
-            "",
-        )
-        self._cancel_deadline()
-        self.transport.write("\r\n".join(lines).encode() + content)
+        self._outlet.is_heard_out = False
+        if self._is_busy():
+            if self._is_waiting:  # what is wrong came after a whole request
+                self._end_after(self.cycle)
+                return
+            self.cycle.disconnected = True  # its body is broken
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self._outlet.abort()
+                return
+        self.transport.write(_response(status, error))
         self.transport.close()
 
 
-def bounded_http(header_seconds_max: float, header_bytes_max: int) -> type[BoundedHttp]:
+def _response(status: int, error: DodonaError) -> bytes:
+    """A whole one, with a problem in it."""
+    content = _problem(status, error)
+    lines = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        f"content-type: {PROBLEM_TYPE}",
+        f"content-length: {len(content)}",
+        "connection: close",
+        "",
+        "",
+    )
+    return "\r\n".join(lines).encode() + content
+
+
+def _problem(status: int, error: DodonaError) -> bytes:
+    described = Problem(
+        status=status,
+        detail=error.message,
+        kind=error.kind,
+        code=error.code,
+        retryable=error.is_retryable,
+        title=HTTPStatus(status).phrase,
+    )
+    return encode_problem(described)
+
+
+async def _refuse_all(scope: Any, receive: Any, send: Any) -> None:
+    """The application of a connection too many."""
+    content = _problem(
+        HTTPStatus.TOO_MANY_REQUESTS, Overloaded("the gateway has no connection left")
+    )
+    headers = [
+        (b"content-type", PROBLEM_TYPE.encode()),
+        (b"content-length", str(len(content)).encode()),
+        (b"retry-after", b"1"),
+        (b"connection", b"close"),
+    ]
+    status = int(HTTPStatus.TOO_MANY_REQUESTS)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def bounded_http(bounds: HttpBounds) -> type[BoundedHttp]:
     """The protocol with these bounds, for uvicorn's option `http`."""
-    bounds = {"header_seconds_max": header_seconds_max, "header_bytes_max": header_bytes_max}
-    return type("BoundedHttp", (BoundedHttp,), bounds)
+    return type("BoundedHttp", (BoundedHttp,), {"bounds": bounds, "together": _Together()})

@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, NamedTuple, get_type_hints
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from starlette.routing import Route as ServedRoute
+from starlette.types import Receive, Scope, Send
 
 from dodona._core.rest import PROBLEM_TYPE, encode_problem, problem_of
 from dodona._core.versions import VersionedRow
@@ -33,6 +35,7 @@ from dodona_gateway.core.json_values import (
     shown_attributes,
 )
 from dodona_gateway.core.requests import Body
+from dodona_gateway.shell.edge import BROKEN_OFF
 from dodona_gateway.shell.service import Service
 
 HEADERS: Final[dict[int, dict[str, str]]] = {
@@ -145,23 +148,34 @@ def route(
 def add_routes(
     application: FastAPI, routes: Iterable[Route], service: Callable[[], Service]
 ) -> None:
-    """Serve them."""
+    """Serve them, and no other method of their paths, not even HEAD: a stream would be read for
+    nothing."""
+    by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
-        application.add_route(
-            route.path, _endpoint(route, service), methods=[route.method], include_in_schema=False
-        )
+        by_path.setdefault(route.path, {})[route.method] = route
+    for path, by_method in by_path.items():
+        served = ServedRoute(path, _Endpoint(by_method, service), methods=list(by_method))
+        served.methods = set(by_method)
+        application.router.routes.append(served)
 
 
-def _endpoint(
-    route: Route, service: Callable[[], Service]
-) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
+class _Endpoint:
+    """Answers the requests to one path."""
+
+    def __init__(self, by_method: Mapping[str, Route], service: Callable[[], Service]) -> None:
+        self._by_method = by_method
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
         try:
-            return await _answer(route, service(), request)
+            response = await _answer(self._by_method[request.method], self._service(), request)
         except DodonaError as error:
-            return problem(error)
-
-    return answer
+            response = problem(error)
+        try:
+            await response(scope, receive, send)
+        except DodonaError as error:  # it has begun: all there is left to do is to end it
+            scope["state"][BROKEN_OFF] = error.message
 
 
 async def _answer(route: Route, service: Service, request: Request) -> Response:

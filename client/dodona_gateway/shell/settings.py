@@ -21,6 +21,7 @@ from dodona._io.settings import (
 )
 from dodona_gateway.core.holdings import HoldingLimits
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
+from dodona_gateway.shell.http import HttpBounds
 
 
 class GatewaySettings(ProcessSettings):
@@ -51,13 +52,17 @@ class GatewaySettings(ProcessSettings):
     connection_count_max: Count = Field(4096, description="connections at a time")
     request_count_max: Count = Field(512, description="requests at a time")
     header_kib_max: Count = Field(1024, description="request line and headers together, KiB")
+    headers_mib_max: Count = Field(64, description="of headers that are still coming, of all, MiB")
     header_seconds_max: Seconds = Field(10, description="for headers to come, s")
-    request_seconds_max: Seconds = Field(60, description="for a whole request and its answer, s")
+    request_seconds_max: Seconds = Field(
+        60, description="for a whole request to be answered, and for that to be taken, s"
+    )
     stream_seconds_max: Seconds = Field(3600, description="the same of a bulk stream, s")
     stream_idle_seconds_max: Seconds = Field(
         30, description="without a byte from or to the other end of a bulk stream, s"
     )
     body_mib_max: Count = Field(8, description="a body that is no bulk stream, MiB")
+    bodies_mib_max: Count = Field(256, description="of all such bodies at a time, MiB")
     query_count_max: Count = Field(4, description="queries that compute at a time")
     stream_count_max: Count = Field(16, description="bulk streams at a time")
     transaction_count_max: Count = Field(10_000, description="transactions held at a time")
@@ -79,6 +84,17 @@ class GatewaySettings(ProcessSettings):
         if self.public_url is None and self.tls_certificate is not None:
             return address.replace("http://", "https://", 1)
         return address
+
+    @property
+    def http_bounds(self) -> HttpBounds:
+        """Of connections."""
+        return HttpBounds(
+            header_seconds_max=self.header_seconds_max,
+            header_bytes_max=self.header_kib_max << 10,
+            answer_seconds_max=self.request_seconds_max,
+            connection_count_max=self.connection_count_max,
+            headers_bytes_max=self.headers_mib_max << 20,
+        )
 
     @property
     def holding_limits(self) -> HoldingLimits:

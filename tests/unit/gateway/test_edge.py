@@ -1,0 +1,499 @@
+"""The edge, before a pretended application: who gets through, for how long, and what is said."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from dodona.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
+from dodona_gateway.core.access.principal import ANYBODY, Principal
+from dodona_gateway.shell.edge import BROKEN_OFF, OPEN_PATHS, Edge, Message
+from dodona_gateway.shell.gateway import refusal
+
+pytestmark = pytest.mark.anyio
+
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+HOST = (b"host", b"127.0.0.1:8502")
+FOREVER = 3600.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """As settings, but in fractions of a second."""
+
+    request_count_max: int = 10
+    bodies_mib_max: int = 1
+    request_seconds_max: Any = FOREVER
+    stream_seconds_max: Any = FOREVER
+    stream_idle_seconds_max: Any = FOREVER
+
+
+class Exchange:
+    """One request: what is still to come of it, and what was answered."""
+
+    def __init__(self, *bodies: bytes, is_whole: bool = True) -> None:
+        self._to_come: list[Message] = [
+            {"type": "http.request", "body": body, "more_body": True} for body in bodies
+        ] or [{"type": "http.request", "body": b"", "more_body": True}]
+        if is_whole:
+            self._to_come[-1]["more_body"] = False
+        self._framing = [(b"transfer-encoding", b"chunked")] if bodies else []
+        self.messages: list[Message] = []
+        self.may_be_taken = asyncio.Event()
+        self.may_be_taken.set()
+
+    async def receive(self) -> Message:
+        if not self._to_come:
+            await asyncio.Event().wait()
+        return self._to_come.pop(0)
+
+    async def send(self, message: Message) -> None:
+        await self.may_be_taken.wait()
+        self.messages.append(message)
+
+    @property
+    def status(self) -> int:
+        status: int = self.messages[0]["status"]
+        return status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.messages[0]["headers"]}
+
+    @property
+    def problem(self) -> Any:
+        assert self.headers["content-type"] == "application/problem+json"
+        (body,) = [it["body"] for it in self.messages[1:]]
+        assert int(self.headers["content-length"]) == len(body)
+        problem = json.loads(body)
+        assert problem["status"] == self.status
+        return problem
+
+    async def go(
+        self, edge: Edge, path: str = "/v1/x", *headers: tuple[bytes, bytes]
+    ) -> "Exchange":
+        its_headers = [*headers, *self._framing]
+        if not any(name == b"host" for name, _ in headers):
+            its_headers.append(HOST)
+        scope = {"type": "http", "method": "POST", "path": path, "headers": its_headers}
+        await edge(scope, self.receive, self.send)
+        return self
+
+
+async def admit(text: str | None) -> Principal:
+    if text == "Bearer good":
+        return ANYBODY
+    raise Unauthenticated("nobody has this token")
+
+
+def edge_of(application: Application, *, is_local: bool = False, **limits: Any) -> Edge:
+    return Edge(
+        application,
+        admit,
+        Limits(**limits),
+        lambda scope: scope["path"].startswith("/stream"),
+        refusal=refusal,
+        is_local=is_local,
+    )
+
+
+TOKEN = (b"authorization", b"Bearer good")
+START = {"type": "http.response.start", "status": 200, "headers": []}
+BODY = {"type": "http.response.body", "body": b"done"}
+
+
+async def read_all(receive: Any) -> bytes:
+    body = b""
+    while True:
+        message = await receive()
+        part: bytes = message["body"]
+        body += part
+        if not message["more_body"]:
+            return body
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    """An application that reads all and answers."""
+    await read_all(receive)
+    await send(dict(START))
+    await send(dict(BODY))
+
+
+# ---- who gets through
+
+
+async def test_nothing_behind_it_runs_for_somebody_unknown() -> None:
+    ran: list[str] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        ran.append(scope["path"])
+        await answer(scope, receive, send)
+
+    edge = edge_of(application)
+    for headers in ([], [(b"authorization", b"Bearer bad")], [(b"authorization", b"\xff")]):
+        refused = await Exchange(b"body").go(edge, "/v1/x", *headers)
+        assert refused.status == 401
+        assert refused.problem["kind"] == "unauthenticated"
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert refused.headers["connection"] == "close"  # the body was not read
+    assert ran == []
+    assert (await Exchange().go(edge, "/v1/x", TOKEN)).status == 200
+    assert ran == ["/v1/x"]
+
+
+@pytest.mark.parametrize("path", sorted(OPEN_PATHS))
+async def test_a_few_pages_are_open_to_all(path: str) -> None:
+    assert (await Exchange().go(edge_of(answer), path)).status == 200
+
+
+async def test_the_principal_is_there_for_the_routes() -> None:
+    seen: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["state"]["principal"])
+        await answer(scope, receive, send)
+
+    await Exchange().go(edge_of(application), "/v1/x", TOKEN)
+    assert seen == [ANYBODY]
+
+
+async def test_tokens_that_can_t_be_looked_up_are_no_401() -> None:
+    async def fail(text: str | None) -> Principal:
+        raise Unavailable("tokens can't be looked up")
+
+    edge = Edge(answer, fail, Limits(), lambda scope: False, refusal=refusal, is_local=False)
+    refused = await Exchange().go(edge)
+    assert refused.status == 503
+    assert refused.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "is_let_in"),
+    [
+        (b"127.0.0.1:8502", None, True),
+        (b"localhost:8502", None, True),
+        (b"LocalHost", None, True),
+        (b"[::1]:8502", None, True),
+        (b"127.0.0.1:8502", b"http://127.0.0.1:8502", True),
+        (b"localhost:8502", b"http://LOCALHOST:8502", True),
+        (b"localhost", b"https://localhost", True),
+        (b"localhost:8502", b"http://localhost:3000", False),
+        (b"localhost:8502", b"http://127.0.0.1:8502", False),
+        (b"localhost:8502", b"http://evil.example", False),
+        (b"localhost:8502", b"null", False),
+        (b"localhost:8502", b"", False),
+        (b"localhost:8502", b"http://[", False),
+        (b"evil.example", None, False),
+        (b"localhost.evil.example", None, False),
+        (b"127.0.0.1.evil.example", None, False),
+        (b"evil.example:127", None, False),
+        (b"10.0.0.1", None, False),
+        (b"0.0.0.0", None, False),
+        (b"evil.example@127.0.0.1", b"http://evil.example", False),
+        (b"127.0.0.1@evil.example", None, False),
+        (b"[::1", None, False),
+        (b"[", None, False),
+        (b"\xff", None, False),
+        (b"", None, False),
+    ],
+)
+async def test_without_tokens_it_is_for_this_machine_only(
+    host: bytes, origin: bytes | None, is_let_in: bool
+) -> None:
+    edge = Edge(
+        answer,
+        lambda text: _anybody(),
+        Limits(),
+        lambda scope: False,
+        refusal=refusal,
+        is_local=True,
+    )
+    headers = [(b"host", host)] + ([] if origin is None else [(b"origin", origin)])
+    exchange = await Exchange().go(edge, "/v1/x", *headers)
+    assert exchange.status == (200 if is_let_in else 403)
+    if not is_let_in:
+        assert exchange.problem["kind"] == "forbidden"
+
+
+async def _anybody() -> Principal:
+    return ANYBODY
+
+
+async def test_with_tokens_any_name_will_do() -> None:
+    exchange = await Exchange().go(edge_of(answer), "/v1/x", (b"host", b"db.example"), TOKEN)
+    assert exchange.status == 200
+
+
+async def test_what_is_no_request_passes() -> None:
+    seen: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope)
+
+    await edge_of(application)({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
+    assert seen == [{"type": "lifespan"}]
+
+
+# ---- ids
+
+
+@pytest.mark.parametrize("given", [b"abc", b"A-b_c.d:9", b"x" * 64])
+async def test_a_request_keeps_the_id_that_it_came_with(given: bytes) -> None:
+    for headers in ([TOKEN], []):
+        exchange = await Exchange().go(edge_of(answer), "/v1/x", (b"x-request-id", given), *headers)
+        assert exchange.headers["x-request-id"] == given.decode()
+
+
+@pytest.mark.parametrize("given", [None, b"", b"x" * 65, b"a b", b"a\xff", b"<script>", b"a\r\nb"])
+async def test_or_it_gets_one_of_its_own(given: bytes | None) -> None:
+    headers = [] if given is None else [(b"x-request-id", given)]
+    seen: list[str] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["state"]["request_id"])
+        await answer(scope, receive, send)
+
+    edge = edge_of(application)
+    ids = [
+        (await Exchange().go(edge, "/v1/x", TOKEN, *headers)).headers["x-request-id"]
+        for _ in range(3)
+    ]
+    assert ids == seen
+    assert len(set(ids)) == 3
+    assert all(len(it) == 16 for it in ids)
+
+
+# ---- deadlines
+
+
+async def test_an_answer_that_takes_too_long_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    was_cancelled: list[bool] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await read_all(receive)
+        try:
+            await asyncio.sleep(FOREVER)
+        except asyncio.CancelledError:
+            was_cancelled.append(True)
+            raise
+
+    edge = edge_of(application, request_seconds_max=0.05)
+    exchange = await Exchange(b"body").go(edge, "/v1/x", TOKEN)
+    assert exchange.status == 503
+    assert "may have been done" in exchange.problem["detail"]
+    assert "connection" not in exchange.headers
+    assert was_cancelled == [True]
+    (record,) = caplog.records
+    assert record.fields["status"] == 503  # type: ignore[attr-defined]
+    assert record.fields["path"] == "/v1/x"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("framing", [(), ((b"content-length", b"0"),)])
+async def test_a_request_without_a_body_has_come_whole(framing: Any) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(FOREVER)
+
+    edge = edge_of(application, request_seconds_max=0.05)
+    exchange = await Exchange().go(edge, "/v1/x", TOKEN, *framing)
+    assert exchange.status == 503
+    assert "connection" not in exchange.headers
+
+
+async def test_an_answer_before_the_body_s_end_ends_the_connection() -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send(dict(START))
+        await send(dict(BODY))
+
+    framings = [(b"content-length", b"4"), (b"transfer-encoding", b"chunked")]
+    for framing in framings:
+        exchange = await Exchange().go(edge_of(application), "/v1/x", TOKEN, framing)
+        assert exchange.headers["connection"] == "close"
+    assert "connection" not in (await Exchange().go(edge_of(application), "/v1/x", TOKEN)).headers
+    read = await Exchange(b"body").go(edge_of(answer), "/v1/x", TOKEN)
+    assert "connection" not in read.headers
+
+
+async def test_a_body_that_takes_too_long_is_not_waited_for() -> None:
+    edge = edge_of(answer, request_seconds_max=0.05)
+    exchange = await Exchange(b"part", is_whole=False).go(edge, "/v1/x", TOKEN)
+    assert exchange.status == 408
+    assert exchange.problem["kind"] == "request_timed_out"
+    assert exchange.headers["connection"] == "close"
+
+
+async def test_an_answer_that_is_taken_too_slowly_ends_in_its_middle(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    exchange = Exchange()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send(dict(START))
+        exchange.may_be_taken.clear()
+        await send({**BODY, "more_body": True})
+
+    await exchange.go(edge_of(application, request_seconds_max=0.05), "/v1/x", TOKEN)
+    assert len(exchange.messages) == 1
+    (record,) = caplog.records
+    assert "within the answer" in record.message
+
+
+async def test_a_stream_may_take_longer_but_not_be_silent() -> None:
+    edge = edge_of(answer, request_seconds_max=0.01, stream_idle_seconds_max=0.05)
+    exchange = await Exchange(b"part", is_whole=False).go(edge, "/stream", TOKEN)
+    assert exchange.status == 408
+    assert "nothing of the body came for 0.05 s" in exchange.problem["detail"]
+
+    exchange = Exchange()
+    exchange.may_be_taken.clear()
+    errors: list[DodonaError] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await send(dict(START))
+        except DodonaError as error:
+            errors.append(error)
+
+    await exchange.go(edge_of(application, stream_idle_seconds_max=0.05), "/stream", TOKEN)
+    assert "nothing of the answer was taken for 0.05 s" in errors[0].message
+
+
+async def test_a_stream_as_a_whole_has_a_deadline_too() -> None:
+    edge = edge_of(answer, stream_seconds_max=0.05)
+    assert (await Exchange(b"part", is_whole=False).go(edge, "/stream", TOKEN)).status == 408
+
+
+async def test_whoever_waits_for_its_caller_to_go_is_not_silent() -> None:
+    """As streams do while they answer: a whole body has nothing more to come."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await read_all(receive)
+        waiting = asyncio.create_task(receive())
+        await send(dict(START))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        await send(dict(BODY))
+
+    edge = edge_of(application, stream_idle_seconds_max=0.02)
+    exchange = await Exchange().go(edge, "/stream", TOKEN)
+    assert [it["type"] for it in exchange.messages][-1] == "http.response.body"
+
+
+# ---- how many, and how much
+
+
+async def test_there_are_only_so_many_at_a_time() -> None:
+    may_go_on = asyncio.Event()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await may_go_on.wait()
+        if scope["path"] == "/v1/fail":
+            raise ZeroDivisionError
+        await answer(scope, receive, send)
+
+    edge = edge_of(application, request_count_max=2)
+    paths = ["/v1/x", "/v1/fail"]
+    under_way = [asyncio.create_task(Exchange().go(edge, it, TOKEN)) for it in paths]
+    await asyncio.sleep(0.01)
+    refused = await Exchange().go(edge, "/v1/x", TOKEN)
+    assert refused.status == 429
+    assert refused.headers["retry-after"] == "1"
+    assert refused.problem["retryable"] is True
+    may_go_on.set()
+    assert [(await it).status for it in under_way] == [200, 500]
+    assert edge.request_count == 0
+    assert (await Exchange().go(edge, "/v1/x", TOKEN)).status == 200
+
+
+async def test_bodies_have_a_bound_together() -> None:
+    half = bytes(1 << 19)
+    may_go_on = asyncio.Event()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await read_all(receive)
+        if scope["path"] != "/v1/quick":
+            await may_go_on.wait()
+        await send(dict(START))
+        await send(dict(BODY))
+
+    edge = edge_of(application)
+    first = asyncio.create_task(Exchange(half).go(edge, "/v1/x", TOKEN))
+    second = asyncio.create_task(Exchange(half).go(edge, "/v1/x", TOKEN))
+    await asyncio.sleep(0.01)
+    refused = await Exchange(b"x").go(edge, "/v1/quick", TOKEN)
+    assert refused.status == 429
+    assert "1048576 bytes of bodies" in refused.problem["detail"]
+    assert (await Exchange().go(edge, "/v1/quick", TOKEN)).status == 200
+    may_go_on.set()
+    for task in (first, second):
+        assert (await task).status == 200
+    assert (await Exchange(half, half).go(edge, "/v1/quick", TOKEN)).status == 200
+    # Streams let go of what they read, and have bounds of their own.
+    assert (await Exchange(half, half, half).go(edge, "/stream", TOKEN)).status == 200
+
+
+# ---- what is said
+
+
+async def test_a_mistake_of_ours_is_a_problem_without_our_insides(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        raise ZeroDivisionError("a secret of ours")
+
+    exchange = await Exchange(b"body").go(edge_of(application), "/v1/x", TOKEN)
+    assert exchange.status == 500
+    assert exchange.problem["kind"] == "internal"
+    assert "secret" not in str(exchange.messages)
+    assert "ZeroDivision" not in str(exchange.messages)
+    assert caplog.records[0].exc_info is not None
+    assert "good" not in caplog.text  # nor the token
+
+
+async def test_an_error_behind_it_is_answered_as_what_it_is() -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        raise InvalidRequest("that is wrong", path="//t")
+
+    exchange = await Exchange().go(edge_of(application), "/v1/x", TOKEN)
+    assert exchange.status == 400
+    assert exchange.problem["attributes"] == {"path": "//t"}
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError(), Unavailable("the node is away")])
+async def test_an_answer_that_breaks_off_is_logged(
+    error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send(dict(START))
+        await send({**BODY, "more_body": True})
+        if error is not None:
+            raise error
+        scope["state"][BROKEN_OFF] = "the node is away"
+
+    exchange = await Exchange().go(edge_of(application), "/stream", TOKEN)
+    assert len(exchange.messages) == 2
+    (record,) = caplog.records
+    assert record.message.startswith("an answer broke off")
+    assert record.fields["status"] == 200  # type: ignore[attr-defined]
+    if not isinstance(error, ZeroDivisionError):
+        assert "the node is away" in record.message
+
+
+async def test_what_went_well_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    await Exchange(b"body").go(edge_of(answer), "/v1/x", TOKEN)
+    await Exchange(b"body").go(edge_of(answer), "/v1/x")
+    assert caplog.records == []

@@ -1,0 +1,474 @@
+"""Connections over real sockets, before a pretended application: bounds, ends, and what is said."""
+
+import asyncio
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import pytest
+import uvicorn
+
+from dodona_gateway.shell.http import HttpBounds, bounded_http
+
+BOUNDS: Final = HttpBounds(
+    header_seconds_max=0.4,
+    header_bytes_max=20_000,
+    answer_seconds_max=0.6,
+    connection_count_max=20,
+    headers_bytes_max=400_000,
+)
+GET: Final = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
+SOON_S: Final = 5.0
+LARGE: Final = bytes(16 << 20)
+
+
+class Application:
+    """Answers by path. What it was asked, in order, is in `asked`."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.bodies: list[bytes | None] = []
+        self.may_go_on = threading.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        path = scope["path"]
+        self.asked.append(path)
+        if path != "/unread":
+            self.bodies.append(await _body(receive))
+        while path == "/slow" and not self.may_go_on.is_set():
+            await asyncio.sleep(0.01)
+        content = LARGE if path == "/large" else path.encode()
+        headers = [(b"content-length", str(len(content)).encode())]
+        if path == "/unread":
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+
+async def _body(receive: Any) -> bytes | None:
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        part: bytes = message["body"]
+        body += part
+        if not message["more_body"]:
+            return body
+
+
+class Server:
+    """uvicorn in a thread of its own."""
+
+    def __init__(self, bounds: HttpBounds) -> None:
+        self.application = Application()
+        self.protocol = bounded_http(bounds)
+        config = uvicorn.Config(
+            self.application,
+            port=0,
+            http=self.protocol,
+            ws="none",
+            lifespan="off",
+            loop="uvloop",
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=1,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self._listener.getsockname()
+        self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
+
+    def start(self) -> None:
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self.application.may_go_on.set()
+        self._server.should_exit = True
+        self._thread.join()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._server.server_state.connections)
+
+    def connect(self) -> "Line":
+        return Line(socket.create_connection(self.address, SOON_S))
+
+
+class Line:
+    """A client's end."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self._rest = bytearray()
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, content: bytes) -> "Line":
+        self.socket.sendall(content)
+        return self
+
+    def read(self) -> tuple[int, dict[str, str], bytes]:
+        """One answer."""
+        self._wait(lambda: b"\r\n\r\n" in self._rest)
+        head, self._rest = self._rest.split(b"\r\n\r\n", 1)
+        status, *lines = head.decode().split("\r\n")
+        headers = {name.lower(): value for name, value in (it.split(": ", 1) for it in lines)}
+        length = int(headers["content-length"])
+        self._wait(lambda: len(self._rest) >= length)
+        body = bytes(self._rest[:length])
+        del self._rest[:length]
+        return int(status.split()[1]), headers, body
+
+    def problem(self) -> dict[str, Any]:
+        status, headers, body = self.read()
+        assert headers["content-type"] == "application/problem+json"
+        assert headers["connection"] == "close"
+        problem: dict[str, Any] = json.loads(body)
+        assert problem["status"] == status
+        return problem
+
+    def drip(self, content: bytes, seconds_max: float) -> float:
+        """Send it again and again, until the other end has enough. → after how long that was."""
+        began = time.monotonic()
+        with suppress(OSError):
+            while time.monotonic() - began < seconds_max:
+                self.send(content)
+                time.sleep(0.05)
+        return time.monotonic() - began
+
+    def _wait(self, is_enough: Callable[[], bool]) -> None:
+        while not is_enough():
+            part = self.socket.recv(1 << 20)
+            assert part, f"it ended after {self._rest[:200]!r}"
+            self._rest += part
+
+    def is_at_end(self) -> bool:
+        """Whether the other end closed, which is waited for. A reset is no way to do so."""
+        return not self._rest and not self.socket.recv(1)
+
+    def reset(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+
+@contextmanager
+def serving(bounds: HttpBounds) -> Iterator[Server]:
+    server = Server(bounds)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Server]:
+    with serving(BOUNDS) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared: Server) -> Server:
+    """Started once, with no connection left of another test."""
+    wait_until(lambda: shared.connection_count == 0)
+    shared.application.asked.clear()
+    shared.application.bodies.clear()
+    shared.application.may_go_on.clear()
+    return shared
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = SOON_S) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_requests_follow_each_other_on_a_connection(server: Server) -> None:
+    with server.connect() as line:
+        for _ in range(3):
+            assert line.send(GET).read()[2] == b"/quick"
+        line.send(GET * 3)
+        assert [line.read()[2] for _ in range(3)] == [b"/quick"] * 3
+
+
+def test_a_body_comes_in_pieces_and_in_chunks(server: Server) -> None:
+    with server.connect() as line:
+        line.send(b"POST /a HTTP/1.1\r\ncontent-length: 6\r\n\r\nabc")
+        time.sleep(0.6)  # longer than headers may take
+        assert line.send(b"def").read()[0] == 200
+        line.send(b"POST /b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        assert line.send(b"0\r\nx-trailer: y\r\n\r\n").read()[0] == 200
+    assert server.application.bodies == [b"abcdef", b"abc"]
+
+
+# ---- headers
+
+
+def test_headers_that_drip_are_refused_in_time(server: Server) -> None:
+    with server.connect() as line:
+        for byte in GET[:6]:
+            line.send(bytes([byte]))
+            time.sleep(0.1)
+        problem = line.problem()
+        assert problem["status"] == 408
+        assert "within 0.4 s" in problem["detail"]
+        assert line.is_at_end()
+    assert server.application.asked == []
+
+
+@pytest.mark.parametrize("beginning", [b"", GET, b"\r\n", GET + b"\r\n"])
+def test_a_connection_that_says_nothing_is_closed_in_silence(
+    server: Server, beginning: bytes
+) -> None:
+    with server.connect() as line:
+        line.send(beginning)
+        if beginning.startswith(GET):
+            assert line.read()[0] == 200
+        began = time.monotonic()
+        assert line.is_at_end()
+        assert time.monotonic() - began < 3
+
+
+def test_empty_lines_do_not_keep_a_connection(server: Server) -> None:
+    with server.connect() as line:
+        line.send(GET).read()
+        assert line.drip(b"\r\n", 10) < 5
+
+
+def padded(size_bytes: int, path: bytes = b"/quick") -> bytes:
+    """A request whose line and headers, as they are counted, are just so long."""
+    spare = size_bytes - len(path) - len(b"x-pad")
+    return b"GET " + path + b" HTTP/1.1\r\nx-pad: " + b"p" * spare + b"\r\n\r\n"
+
+
+def test_headers_have_a_bound(server: Server) -> None:
+    with server.connect() as line:
+        assert line.send(padded(BOUNDS.header_bytes_max)).read()[0] == 200
+        problem = line.send(padded(BOUNDS.header_bytes_max + 1)).problem()
+        assert problem["status"] == 431
+        assert line.is_at_end()
+    assert server.application.asked == ["/quick"]
+
+
+@pytest.mark.parametrize("endless", [b"p", b"x-a: b\r\n"])
+def test_headers_without_an_end_are_refused_as_they_come(server: Server, endless: bytes) -> None:
+    with server.connect() as line:
+        line.send(b"GET /quick HTTP/1.1\r\nx-a: ")
+        part = (endless * 4096)[:4096]
+        for _ in range(BOUNDS.header_bytes_max // 4096 + 2):
+            line.send(part)
+            time.sleep(0.005)
+        assert line.problem()["status"] == 431
+        assert line.is_at_end()
+
+
+def test_a_long_url_is_refused_too(server: Server) -> None:
+    with server.connect() as line:
+        line.send(b"GET /" + b"u" * BOUNDS.header_bytes_max + b" HTTP/1.1\r\n\r\n")
+        assert line.problem()["status"] == 431
+
+
+def test_long_headers_on_their_way_have_a_bound_together() -> None:
+    bounds = HttpBounds(5, 20_000, 5, 50, 100_000)
+    with serving(bounds) as other:
+        lines = [other.connect() for _ in range(7)]
+        for line in lines:
+            line.send(b"GET / HTTP/1.1\r\nx-a: ")
+        time.sleep(0.1)
+        for line in lines[:6]:
+            line.send(b"p" * 16_000)
+            time.sleep(0.05)
+        assert lines[6].send(b"p" * 8000).problem()["status"] == 429
+        for line in lines:
+            line.socket.close()
+        wait_until(lambda: other.connection_count == 0)
+        assert other.protocol.together.header_bytes == 0
+        with other.connect() as line:
+            assert line.send(GET).read()[0] == 200
+
+
+def test_trailers_have_a_bound_and_are_no_headers(server: Server) -> None:
+    head = b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n"
+    with server.connect() as line:
+        line.send(head)
+        for _ in range(8):
+            line.send(b"x-a: " + b"p" * 4096 + b"\r\n")
+            time.sleep(0.005)
+        assert line.problem()["status"] == 400
+        assert line.is_at_end()
+    wait_until(lambda: server.application.bodies == [None])
+
+
+# ---- what is no HTTP
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\x00" * 100,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /quick HTTP/9.9\r\n\r\n",
+        b"GET  HTTP/1.1\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\n\r\n",
+        b"GET http://[/ HTTP/1.1\r\n\r\n",
+        b"GET /quick HTTP/1.1\r\nx y: 1\r\n\r\n",
+        b"GET /quick HTTP/1.1\r\nx: \x00\r\n\r\n",
+        b"POST /a HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        b"POST /a HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        b"POST /a HTTP/1.1\r\ncontent-length: 99999999999999999999999\r\n\r\n",
+        b"POST /a HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_a_problem(server: Server, garbage: bytes) -> None:
+    with server.connect() as line:
+        problem = line.send(garbage).problem()
+        assert (problem["status"], problem["detail"]) == (400, "this is not HTTP")
+        assert line.is_at_end()
+    assert server.application.asked == []
+
+
+def test_garbage_behind_a_request_is_not_answered_in_its_place(server: Server) -> None:
+    with server.connect() as line:
+        line.send(b"POST /slow HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc")
+        wait_until(lambda: server.application.asked == ["/slow"])
+        line.send(b"garbage\r\n\r\n" + GET)
+        time.sleep(0.1)
+        server.application.may_go_on.set()
+        status, headers, body = line.read()
+        assert (status, body) == (200, b"/slow")
+        assert headers["connection"] == "close"
+        assert line.is_at_end()
+    assert server.application.asked == ["/slow"]
+
+
+def test_nor_are_headers_that_do_not_come_or_are_too_long(server: Server) -> None:
+    for more in (b"GET /quick HT", padded(BOUNDS.header_bytes_max + 1)):
+        server.application.may_go_on.clear()
+        with server.connect() as line:
+            line.send(b"GET /slow HTTP/1.1\r\n\r\n" + more)
+            time.sleep(1.0)  # more than headers may take
+            server.application.may_go_on.set()
+            assert line.read()[2] == b"/slow"
+            if more.endswith(b"HT"):
+                assert line.send(b"TP/1.1\r\n\r\n").read()[2] == b"/quick"
+            else:
+                assert line.is_at_end()
+
+
+def test_garbage_within_a_body_ends_the_request(server: Server) -> None:
+    with server.connect() as line:
+        line.send(b"POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        wait_until(lambda: server.application.asked == ["/a"])
+        problem = line.send(b"garbage\r\n").problem()
+        assert problem["status"] == 400
+        assert line.is_at_end()
+    wait_until(lambda: server.application.bodies == [None])
+
+
+def test_an_upgrade_to_what_is_not_spoken_is_an_ordinary_request(server: Server) -> None:
+    for protocol in (b"websocket", b"h2c"):
+        with server.connect() as line:
+            line.send(
+                b"GET /quick HTTP/1.1\r\nconnection: upgrade\r\nupgrade: " + protocol + b"\r\n\r\n"
+            )
+            status, headers, body = line.send(b"what follows is not HTTP").read()
+            assert (status, body, headers["connection"]) == (200, b"/quick", "close")
+            assert line.is_at_end()
+
+
+# ---- ends
+
+
+def test_whoever_still_sends_gets_to_read_why_nobody_listens(server: Server) -> None:
+    """An answer before the body's end: sent first, read afterwards, as simple clients do."""
+    with server.connect() as line:
+        line.send(b"POST /unread HTTP/1.1\r\ncontent-length: 20000000\r\n\r\n")
+        for _ in range(20):
+            line.send(bytes(1_000_000))
+        assert line.read()[2] == b"/unread"
+        assert line.is_at_end()
+
+
+def test_but_it_is_not_heard_out_for_ever(server: Server) -> None:
+    with server.connect() as line:
+        line.send(b"POST /unread HTTP/1.1\r\ncontent-length: 20000000\r\n\r\n")
+        assert line.read()[2] == b"/unread"
+        assert line.drip(b"x", 60) < 30
+
+
+def test_an_answer_that_is_not_taken_is_given_up(server: Server) -> None:
+    with server.connect() as line:
+        line.send(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        wait_until(lambda: server.application.asked == ["/large"])
+        wait_until(lambda: server.connection_count == 0, 4)
+
+
+def test_nor_does_a_pipeline_of_untaken_answers_last(server: Server) -> None:
+    with server.connect() as line:
+        line.send(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * 50)
+        wait_until(lambda: server.connection_count == 1)
+        wait_until(lambda: server.connection_count == 0, 4)
+
+
+def test_an_answer_that_is_taken_in_time_is_whole(server: Server) -> None:
+    with server.connect() as line:
+        line.send(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        time.sleep(0.3)
+        assert line.read()[2] == LARGE
+        assert line.is_at_end()
+
+
+def test_a_caller_that_goes_in_the_middle_is_noticed(server: Server) -> None:
+    line = server.connect()
+    line.send(b"POST /a HTTP/1.1\r\ncontent-length: 6\r\n\r\nabc")
+    wait_until(lambda: server.application.asked == ["/a"])
+    line.reset()
+    wait_until(lambda: server.application.bodies == [None])
+
+
+def test_there_are_only_so_many_connections() -> None:
+    with serving(HttpBounds(5, 20_000, 5, 3, 100_000)) as server:
+        lines = [server.connect() for _ in range(3)]
+        time.sleep(0.1)
+        for line in lines:
+            assert line.send(GET).read()[0] == 200
+        with server.connect() as one_more:
+            problem = one_more.send(GET).problem()
+            assert problem["status"] == 429
+            assert one_more.is_at_end()
+        far_more = [server.connect() for _ in range(8)]
+        wait_until(lambda: server.connection_count <= 6)
+        for line in (*lines, *far_more):
+            line.socket.close()
+        wait_until(lambda: server.connection_count == 0)
+        with server.connect() as line:
+            assert line.send(GET).read()[0] == 200
+
+
+def test_a_server_that_stops_does_not_wait_for_idle_connections() -> None:
+    with serving(BOUNDS) as server:
+        fresh, idle = server.connect(), server.connect()
+        idle.send(GET).read()
+        began = time.monotonic()
+    assert time.monotonic() - began < 0.9
+    for line in (fresh, idle):
+        assert line.is_at_end()
+        line.socket.close()
