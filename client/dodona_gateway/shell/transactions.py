@@ -83,9 +83,10 @@ class Transactions:
         self._holdings.add(its_id, owner, Held(begun), lease_ms, _now_us())
         return str(its_id), begun
 
-    def ping(self, text: str, owner: str) -> None:
-        """Renew its lease. Raises TransactionNotFound, WrongGateway, TransactionClosed."""
-        self._find_open(text, owner)
+    def ping(self, text: str, owner: str) -> int:
+        """Renew its lease. → how long that is, in ms. Raises TransactionNotFound, WrongGateway,
+        TransactionClosed."""
+        return self._find_open(text, owner).lease_ms
 
     @asynccontextmanager
     async def use(self, text: str, owner: str) -> AsyncIterator[AsyncTransaction]:

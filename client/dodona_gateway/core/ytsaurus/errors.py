@@ -1,8 +1,8 @@
 """Errors as YTsaurus's clients know them: a code, a message, attributes, and errors within. Pure.
 
 Owns: the codes where they are other than Dodona's own, which are YTsaurus's wherever it has one;
-and the HTTP status. Its client decides by the code, and by the status only whether to try another
-server: so what a server could not do is no 5xx here, lest the client leave the gateway.
+the HTTP status, and the headers. Its client decides by the code, and by the status only whether to
+try another server: so what a server could not do is no 5xx here, lest the client leave the gateway.
 """
 
 from collections.abc import Mapping
@@ -32,6 +32,9 @@ CODE_HEADER: Final = "X-YT-Response-Code"
 ERROR_HEADER: Final = "X-YT-Error"
 MESSAGE_HEADER: Final = "X-YT-Response-Message"
 HEADER_LENGTH_MAX: Final = 8_000
+MESSAGE_LENGTH_MAX: Final = 4_000
+"""Characters, of a message that may repeat what it is about."""
+MESSAGE_IN_HEADER_MAX: Final = 500
 
 
 class YtError(msgspec.Struct, frozen=True):
@@ -46,7 +49,8 @@ class YtError(msgspec.Struct, frozen=True):
 def yt_error(error: DodonaError) -> YtError:
     """What YTsaurus would say."""
     attributes = {"kind": error.kind, **shown_attributes(error.attributes)}
-    return YtError(CODES.get(error.kind, error.code), error.message, attributes)
+    message = _encodable(error.message)[:MESSAGE_LENGTH_MAX]
+    return YtError(CODES.get(error.kind, error.code), message, _encodable_values(attributes))
 
 
 def error_status(error: DodonaError) -> int:
@@ -55,17 +59,33 @@ def error_status(error: DodonaError) -> int:
 
 
 def error_headers(error: YtError) -> Mapping[str, str]:
-    """By which a client knows an error even behind a proxy that changes the status."""
-    content = _ascii(msgspec.json.encode(error))
+    """By which a client knows an error even behind a proxy that changes the status. Each is one
+    line of ASCII, of `HEADER_LENGTH_MAX` characters at most."""
+    short = error.message[:MESSAGE_IN_HEADER_MAX]
+    content = _ascii(msgspec.json.encode(error).decode())
     if len(content) > HEADER_LENGTH_MAX:
-        content = _ascii(msgspec.json.encode(YtError(error.code, error.message[:1000])))
-    message = _ascii(error.message.encode("utf-8", "replace")).replace("\n", " ")[:1000]
-    return {CODE_HEADER: str(error.code), ERROR_HEADER: content, MESSAGE_HEADER: message}
+        content = _ascii(msgspec.json.encode(YtError(error.code, short)).decode())
+    return {CODE_HEADER: str(error.code), ERROR_HEADER: content, MESSAGE_HEADER: _ascii(short)}
 
 
-def _ascii(content: bytes) -> str:
-    """The same JSON, or text, with escapes for what headers can't carry."""
-    return "".join(it if " " <= it <= "~" else _escape(it) for it in content.decode())
+def _encodable(text: str) -> str:
+    """Without halves of characters, which JSON may spell, and UTF-8 may not."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _encodable_values(value: Any) -> Any:
+    if isinstance(value, str):
+        return _encodable(value)
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable_values(it) for name, it in value.items()}
+    if isinstance(value, list):
+        return [_encodable_values(it) for it in value]
+    return value
+
+
+def _ascii(text: str) -> str:
+    """The same text, or JSON, with JSON's escapes for what headers can't carry."""
+    return "".join(it if " " <= it <= "~" else _escape(it) for it in text)
 
 
 def _escape(character: str) -> str:

@@ -35,9 +35,15 @@ YSON_TYPES: Final = {
     "pretty": "application/x-yt-yson-pretty",
 }
 ROW_BYTES_MAX: Final = 32 << 20
+ROW_VALUES_MAX: Final = 250_000
 ROWS_MAX: Final = 100_001
 """One more than a transaction takes: who sends more is told so by it."""
-_LIMITS: Final = YsonLimits(bytes_max=ROW_BYTES_MAX, items_max=ROWS_MAX)
+JSON_ROW_BYTES_MAX: Final = 8 << 20
+"""Less, as a line of JSON is read before its values are counted."""
+_LIMITS: Final = YsonLimits(bytes_max=ROW_BYTES_MAX, values_max=ROW_VALUES_MAX, items_max=ROWS_MAX)
+_JSON_LIMITS: Final = YsonLimits(
+    bytes_max=JSON_ROW_BYTES_MAX, values_max=ROW_VALUES_MAX, items_max=ROWS_MAX
+)
 
 Columns = list[tuple[str, Any]]
 
@@ -103,7 +109,7 @@ class Json:
         return dumps_json(value, self._options)
 
     def decode_value(self, content: bytes) -> Any:
-        return loads_json(content, self._options, _LIMITS, strings="text")
+        return loads_json(content, self._options, _JSON_LIMITS, strings="text")
 
     def encode_rows(self, columns: Columns, rows: Iterable[Any]) -> bytes:
         names = [name for name, _ in columns]
@@ -118,7 +124,7 @@ class _JsonRows:
     """Numbers are of the type that their column says: plain ones are enough."""
 
     def __init__(self, options: JsonOptions) -> None:
-        self._reader = JsonRowReader(options, _LIMITS, strings="text")
+        self._reader = JsonRowReader(options, _JSON_LIMITS, strings="text")
 
     def feed(self, part: bytes) -> list[Any]:
         return [_with_plain_numbers(it) for it in self._reader.feed(part)]

@@ -13,8 +13,8 @@ import msgspec
 from dodona.errors import InvalidRequest
 from dodona_gateway.core.yson import Attributed, YsonLimits, loads
 
-PARAMETERS_BYTES_MAX: Final = 1 << 20
-_LIMITS: Final = YsonLimits(depth_max=64, bytes_max=PARAMETERS_BYTES_MAX)
+_LIMITS: Final = YsonLimits(depth_max=64, bytes_max=64 << 20, values_max=200_000)
+"""Of what is inside; how long the whole may be, those who read it know."""
 ATTRIBUTES: Final = "$attributes"
 VALUE: Final = "$value"
 
@@ -45,8 +45,8 @@ def _decode_json(content: bytes) -> Any:
     """JSON as clients write it into headers: text is UTF-8, of which each byte is a character."""
     try:
         return _unmangled(msgspec.json.decode(content.decode("latin-1")))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"the parameters are no JSON: {error}") from error
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the parameters are no JSON: {error}"[:200]) from error
 
 
 def _unmangled(value: Any) -> Any:
@@ -60,9 +60,20 @@ def _unmangled(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if value.keys() == {ATTRIBUTES, VALUE}:
-        attributes = _unmangled(value[ATTRIBUTES])
-        return Attributed(_unmangled(value[VALUE]), attributes)
-    return {str(_unmangled(name)): _unmangled(it) for name, it in value.items()}
+        return _attributed(_unmangled(value[VALUE]), _unmangled(value[ATTRIBUTES]))
+    return {_name(name): _unmangled(it) for name, it in value.items()}
+
+
+def _attributed(value: Any, attributes: Any) -> Any:
+    if not isinstance(attributes, dict):
+        raise InvalidRequest(f"{ATTRIBUTES} are a map from names to values")
+    return Attributed(value, attributes) if attributes else value
+
+
+def _name(name: str) -> str:
+    """In maps `$` at the front is doubled."""
+    text = str(_unmangled(name))
+    return text[1:] if text.startswith("$$") else text
 
 
 class Parameters:
@@ -159,12 +170,12 @@ def parse_path(text: str) -> YtPath:
     InvalidRequest."""
     if text.startswith("<"):
         text = _without_attributes(text)
+    if not text:
+        raise InvalidRequest("a path is not empty: / is the root")
     if text.endswith(("}", "]")):
         raise InvalidRequest("rows and columns are not chosen by a path here", path=text[:200])
     node, mark, rest = text.partition("/@")
-    node = node.removesuffix("&")
-    if not node:
-        node = "/"
+    node = node.removesuffix("&") or "/"
     if not mark:
         return YtPath(node)
     attribute, *inside = rest.split("/") if rest else [""]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.types import TableSettings
 from dodona_gateway.core.yson import Attributed, Uint64
 from dodona_gateway.core.ytsaurus.parameters import plain
 
@@ -26,7 +27,7 @@ _V3_OF: Final = {name: v3 for v3, name in TYPES_V3.items()}
 _COLUMN_FIELDS: Final = ("name", "type", "sort_order", "required", "lock", "aggregate")
 _SILENT_FIELDS: Final = ("group", "max_inline_hunk_size", "stable_name")
 """How a column is stored: nothing that is read depends on it."""
-TABLE_KIND, MAP_NODE_KIND = 401, 303
+TABLE_KIND, MAP_NODE_KIND, LOCK_KIND = 401, 303, 200
 TABLET_KIND, CELL_KIND = 702, 700
 NODE_KINDS: Final = {"table": "table", "directory": "map_node"}
 IGNORED_ATTRIBUTES: Final = (
@@ -53,6 +54,10 @@ STORAGE_ATTRIBUTES: Final = (
     "unique_keys",
 )
 """Where and how YTsaurus keeps a table, which is Dodona's own business."""
+ACCESS_ATTRIBUTES: Final = ("acl", "effective_acl", "inherit_acl", "owner")
+"""Who may do what is said by tokens: kept as a user's own, these would look as if they did."""
+MOUNT_CONFIG: Final = "mount_config"
+"""Settings may be in there, as in YTsaurus, or attributes themselves."""
 
 
 # ---- schemas
@@ -60,8 +65,10 @@ STORAGE_ATTRIBUTES: Final = (
 
 def columns_of(schema: Any) -> list[dict[str, Any]]:
     """The columns of a YTsaurus schema, for `create_table`. Raises SchemaViolation."""
-    if isinstance(schema, Attributed) and schema.attributes.get("unique_keys") is False:
-        raise SchemaViolation("a sorted dynamic table has unique keys: unique_keys is true")
+    attributes = schema.attributes if isinstance(schema, Attributed) else {}
+    for name in ("unique_keys", "strict"):
+        if plain(attributes.get(name)) is False:
+            raise SchemaViolation(f"a sorted dynamic table's schema has {name}=%true")
     columns = plain(schema)
     if not isinstance(columns, list):
         raise SchemaViolation("a schema is a list of columns")
@@ -133,9 +140,53 @@ def _yt_column(column: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a new table that Dodona keeps: its settings, and the user's own."""
+    """Those of a new node that Dodona keeps: its settings, and the user's own. Raises
+    InvalidRequest."""
     skipped = (*IGNORED_ATTRIBUTES, *STORAGE_ATTRIBUTES)
-    return {name: stored(value) for name, value in attributes.items() if name not in skipped}
+    own = {name: value for name, value in attributes.items() if name not in skipped}
+    for name in own:
+        check_settable(name)
+    config = plain(own.pop(MOUNT_CONFIG, None))
+    if config is not None:
+        own = _settings_of(config) | own
+    return {name: stored(value) for name, value in own.items()}
+
+
+def check_settable(name: str) -> None:
+    """Raises InvalidRequest for an attribute that would be of no effect."""
+    if name in ACCESS_ATTRIBUTES:
+        text = f"attribute {name!r} can't be set: tokens say who may do what"
+        raise InvalidRequest(text, name=name)
+
+
+def _settings_of(config: Any) -> dict[str, Any]:
+    """What is in a `mount_config`. Raises InvalidRequest."""
+    if not isinstance(config, Mapping):
+        raise InvalidRequest(f"{MOUNT_CONFIG} is a map from names to values")
+    for name in config:
+        check_setting(name)
+    return dict(config)
+
+
+def check_setting(name: str) -> None:
+    """Raises InvalidRequest for what no table can be set to."""
+    known = TableSettings.__struct_fields__
+    if name not in known:
+        text = f"{MOUNT_CONFIG} has no {name[:100]!r} here, but {', '.join(known)}"
+        raise InvalidRequest(text, name=name[:100])
+
+
+def pivot_keys_of(value: Any) -> list[list[Any]]:
+    """Keys that tablets begin at, as they come. Raises InvalidRequest."""
+    keys = plain(value)
+    if not isinstance(keys, list) or not all(isinstance(plain(it), list) for it in keys):
+        raise InvalidRequest("pivot_keys are a list of lists: each of the values of a key")
+    return [[plain_key(it) for it in plain(key)] for key in keys]
+
+
+def plain_key(value: Any) -> Any:
+    """A key column's value."""
+    return int(value) if isinstance(value, Uint64) else value
 
 
 def stored(value: Any) -> Any:
@@ -164,13 +215,16 @@ def object_id(number: int, kind: int) -> str:
 def yt_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """All attributes of a node, as the catalog has them, in YTsaurus's words."""
     kind = str(attributes.get("type"))
+    spelling = _SHOWN_OF_TABLE if kind == "table" else _SHOWN
     shown = {
-        name: _SHOWN[name](value, kind) if name in _SHOWN else value
+        name: spelling[name](value, kind) if name in spelling else value
         for name, value in attributes.items()
     }
-    if "tablet_state" in shown:
-        shown["expected_tablet_state"] = _expected_state(str(shown["tablet_state"]))
-        shown["sorted_by"] = shown.get("key_columns")
+    shown.setdefault("key", str(attributes.get("path", "")).rpartition("/")[2])
+    if kind == "table":
+        shown.setdefault("expected_tablet_state", _expected_state(str(shown["tablet_state"])))
+        shown.setdefault("sorted_by", shown["key_columns"])
+        shown.setdefault("schema_mode", "strong")
     return shown
 
 
@@ -204,7 +258,12 @@ def _node_id(number: Any, kind: str) -> str:
 _SHOWN: Final[dict[str, Callable[[Any, str], Any]]] = {
     "type": lambda value, kind: NODE_KINDS.get(value, value),
     "id": _node_id,
+}
+_SHOWN_OF_TABLE: Final[dict[str, Callable[[Any, str], Any]]] = {
+    **_SHOWN,
     "schema": lambda value, kind: yt_schema(value),
     "tablets": _tablets,
     "retained_timestamp": lambda value, kind: Uint64(value),
 }
+"""By name, how a value of the catalog's is shown. What a directory has by that name is its
+user's."""

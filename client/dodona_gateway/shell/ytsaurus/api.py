@@ -5,37 +5,55 @@ formats are in a request, and how its answer, or its error, travels. Source: the
 `ytsaurus-client` 0.13 on the wire.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI, Request, Response
-from starlette.requests import ClientDisconnect
 
 from dodona._core.rest import JSON_TYPE
-from dodona._io.pages import read_body
-from dodona.errors import DodonaError, InvalidRequest
-from dodona_gateway.core.ytsaurus.bodies import check_size, unpacker_of
+from dodona.errors import DodonaError, Forbidden, InvalidRequest
 from dodona_gateway.core.ytsaurus.errors import error_headers, error_status, yt_error
-from dodona_gateway.core.ytsaurus.formats import DEFAULT_ROWS, DEFAULT_VALUE, parse_format
-from dodona_gateway.core.ytsaurus.parameters import Parameters, decode_parameters, plain
+from dodona_gateway.core.ytsaurus.formats import DEFAULT_ROWS, DEFAULT_VALUE, Format, parse_format
+from dodona_gateway.core.ytsaurus.parameters import Parameters
 from dodona_gateway.shell.service import Service
-from dodona_gateway.shell.ytsaurus import batch, cypress, rows, select, tablets, transactions
-from dodona_gateway.shell.ytsaurus.commands import Command, RowsOut, YtCall, command
+from dodona_gateway.shell.ytsaurus import (
+    batch,
+    looking,
+    nodes,
+    rows,
+    select,
+    tablets,
+    transactions,
+)
+from dodona_gateway.shell.ytsaurus.commands import (
+    ROWS_AT_ONCE,
+    Answer,
+    Command,
+    Origin,
+    RowsOut,
+    YtCall,
+    carry_out,
+    command,
+)
+from dodona_gateway.shell.ytsaurus.requests import read_content, read_parameters, read_rows
+from dodona_gateway.shell.ytsaurus.transactions import NO_ID
 
 API: Final = "/api/v4"
-PARAMETERS_HEADER: Final = "x-yt-parameters"
-FORMAT_HEADER: Final = "x-yt-header-format"
+USER_HEADER: Final = "x-yt-user-name"
+ID_LENGTH_MAX: Final = 40
 
 
-async def execute_batch(call: YtCall) -> Any:
+async def execute_batch(call: YtCall) -> Answer:
     return await batch.execute_batch(call, find_command)
 
 
 COMMANDS: Final[dict[str, Command]] = {
     it.name: it
     for it in (
-        *cypress.COMMANDS,
+        *looking.COMMANDS,
+        *nodes.COMMANDS,
         *tablets.COMMANDS,
         *rows.COMMANDS,
         *select.COMMANDS,
@@ -65,16 +83,23 @@ def add_ytsaurus_api(application: FastAPI, service: Callable[[], Service]) -> No
 
     async def hosts(request: Request) -> Response:
         """The address that the caller used: transactions are held by this very gateway."""
-        return _json([request.headers.get("host", "")])
+        host = request.headers.get("host")
+        return _json([host] if host else [])
 
     async def who_am_i(request: Request) -> Response:
         return _json({"login": request.state.principal.name, "realm": "dodona"})
 
-    async def carry_out(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         try:
-            return await _carry_out(service(), request)
+            response = await _answer(service(), request)
         except DodonaError as error:
-            return error_response(error)
+            response = error_response(error)
+        response.headers["X-YT-Request-Id"] = request.state.request_id
+        response.headers["X-YT-Proxy"] = service().settings.address
+        return response
+
+    async def no_such_version(request: Request) -> Response:
+        return error_response(InvalidRequest("there is version v4 of the API, and no other"))
 
     def add(path: str, handler: Any, *methods: str) -> None:
         application.add_route(path, handler, methods=list(methods), include_in_schema=False)
@@ -83,7 +108,8 @@ def add_ytsaurus_api(application: FastAPI, service: Callable[[], Service]) -> No
     add(API, descriptions, "GET")
     add("/hosts", hosts, "GET")
     add("/auth/whoami", who_am_i, "GET", "POST")
-    add(API + "/{command}", carry_out, "GET", "POST", "PUT")
+    add(API + "/{command}", answer, "GET", "POST", "PUT")
+    add("/api/{rest:path}", no_such_version, "GET", "POST", "PUT")
 
 
 def error_response(error: DodonaError) -> Response:
@@ -108,26 +134,29 @@ def _json(value: Any) -> Response:
     return Response(msgspec.json.encode(value), media_type=JSON_TYPE)
 
 
-async def _carry_out(service: Service, request: Request) -> Response:
+async def _answer(service: Service, request: Request) -> Response:
     found = find_command(request.path_params["command"])
     if request.method != found.method:
         raise InvalidRequest(f"Command {found.name} is a {found.method}, not a {request.method}")
-    parameters = await _parameters(service, request, found)
+    principal = request.state.principal
+    user = request.headers.get(USER_HEADER)
+    if user is not None and user != principal.name:
+        raise Forbidden(f"{principal.name!r} acts for nobody else: there is no impersonation here")
+    bytes_max = service.settings.body_mib_max << 20
+    parameters = await read_parameters(request, found, bytes_max)
     output = parse_format(parameters.raw("output_format"), _default_format(found))
 
-    async def read_rows() -> list[dict[str, Any]]:
-        return await _read_rows(request, parameters)
+    async def rows_in() -> list[dict[str, Any]]:
+        return await read_rows(request, _input_format(parameters, DEFAULT_ROWS))
 
-    async def read_value() -> Any:
-        content = await read_body(request, service.settings.body_mib_max << 20)
-        return parse_format(parameters.raw("input_format"), DEFAULT_VALUE).decode_value(content)
+    async def value_in() -> Any:
+        content = await read_content(request, bytes_max)
+        return _input_format(parameters, DEFAULT_VALUE).decode_value(content)
 
-    call = YtCall(service, request.state.principal, parameters, read_rows, read_value)
-    answer = await _run(found, call, request)
-    if isinstance(answer, RowsOut):
-        content = output.encode_rows(answer.columns, answer.rows)
-    else:
-        content = b"" if answer is None else output.encode_value(answer)
+    remote = None if request.client is None else request.client.host
+    origin = Origin(principal, request.state.request_id, remote)
+    call = YtCall(service, origin, parameters, rows_in, value_in)
+    content = await _content(found, call, output)
     headers = {"X-YT-Response-Parameters": "{}"}
     return Response(content, media_type=output.media_type, headers=headers)
 
@@ -136,74 +165,36 @@ def _default_format(found: Command) -> str:
     return DEFAULT_ROWS if found.output_type == "tabular" else DEFAULT_VALUE
 
 
-async def _run(found: Command, call: YtCall, request: Request) -> Any:
+def _input_format(parameters: Parameters, default: str) -> Format:
+    return parse_format(parameters.raw("input_format"), default)
+
+
+async def _content(found: Command, call: YtCall, output: Format) -> bytes:
     """A change that comes again, with the id of one that was made, is answered as that was."""
-    mutation = call.parameters.optional_text("mutation_id")
 
-    async def run() -> Any:
-        return await _audited(found, call, request)
+    async def run() -> bytes:
+        return await _encoded(output, await carry_out(found, call))
 
+    mutation = _mutation_id(call.parameters)
     if mutation is None or not found.is_volatile or found.is_heavy:
         return await run()
-    return await call.service.mutations.once((call.owner, mutation), run)
+    return await call.service.mutations.once((call.owner, found.name, mutation), run)
 
 
-async def _audited(found: Command, call: YtCall, request: Request) -> Any:
-    audit = call.service.audit
-    if found.role != "admin" or audit is None:
-        return await found.run(call)
-    path = plain(call.parameters.raw("path") or call.parameters.raw("source_path"))
-    audited = audit.call(
-        call.principal,
-        request_id=request.state.request_id,
-        operation=found.name,
-        path=path if isinstance(path, str) else None,
-        remote=None if request.client is None else request.client.host,
-    )
-    async with audited:
-        return await found.run(call)
+def _mutation_id(parameters: Parameters) -> str | None:
+    text = parameters.optional_text("mutation_id")
+    if text is None or text in NO_ID:
+        return None
+    if len(text) > ID_LENGTH_MAX:
+        raise InvalidRequest("parameter 'mutation_id' is four hexadecimal words, not longer")
+    return text
 
 
-# ---- parts of a request
-
-
-async def _parameters(service: Service, request: Request, found: Command) -> Parameters:
-    """Of a query string, a header, and the body of a POST: what comes later wins."""
-    values: dict[str, Any] = dict(request.query_params)
-    header = request.headers.get(PARAMETERS_HEADER)
-    if header:
-        content = header.encode("latin-1")
-        values |= decode_parameters(content, is_json=_is_json_header(request))
-    if found.method == "POST":
-        body = await read_body(request, service.settings.body_mib_max << 20)
-        if body:
-            media = request.headers.get("content-type", "").partition(";")[0].strip()
-            values |= decode_parameters(body, is_json=media == JSON_TYPE)
-    return Parameters(values)
-
-
-def _is_json_header(request: Request) -> bool:
-    given = request.headers.get(FORMAT_HEADER, "json")
-    return "yson" not in given
-
-
-async def _read_rows(request: Request, parameters: Parameters) -> list[dict[str, Any]]:
-    """The rows in the body, as they come; a body is never held as a whole."""
-    reader = parse_format(parameters.raw("input_format"), DEFAULT_ROWS).row_reader()
-    unpacker = unpacker_of(request.headers.get("content-encoding"))
-    found: list[Any] = []
-    size_bytes = 0
-    try:
-        async for part in request.stream():
-            if not part:
-                continue
-            content = unpacker.feed(part)
-            size_bytes += len(content)
-            check_size(size_bytes)
-            found += reader.feed(content)
-    except ClientDisconnect as error:
-        raise InvalidRequest("the connection ended within the body") from error
-    if size_bytes:
-        unpacker.finish()
-    found += reader.finish()
-    return found
+async def _encoded(output: Format, answer: Answer) -> bytes:
+    if answer is None:
+        return b""
+    if not isinstance(answer, RowsOut):
+        return output.encode_value(answer.value)
+    if len(answer.rows) <= ROWS_AT_ONCE:
+        return output.encode_rows(answer.columns, answer.rows)
+    return await asyncio.to_thread(output.encode_rows, answer.columns, answer.rows)

@@ -14,7 +14,7 @@ import msgspec
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
 from dodona_gateway.core.ytsaurus.errors import yt_error
 from dodona_gateway.core.ytsaurus.parameters import Parameters, plain
-from dodona_gateway.shell.ytsaurus.commands import Command, YtCall
+from dodona_gateway.shell.ytsaurus.commands import Answer, Command, Value, YtCall, carry_out
 
 REQUESTS_MAX: Final = 1_000
 CONCURRENCY: Final = 50
@@ -23,8 +23,11 @@ CONCURRENCY_MAX: Final = 100
 Find = Callable[[str], Command]
 
 
-async def execute_batch(call: YtCall, find: Find) -> Any:
-    requests = call.parameters.items("requests") or []
+async def execute_batch(call: YtCall, find: Find) -> Value:
+    """Raises InvalidRequest, LimitExceeded for what is no batch at all."""
+    requests = call.parameters.items("requests")
+    if requests is None:
+        raise InvalidRequest("Missing required parameter 'requests'", parameter="requests")
     if len(requests) > REQUESTS_MAX:
         raise LimitExceeded(f"a batch has at most {REQUESTS_MAX} requests")
     asked = call.parameters.number("concurrency") or CONCURRENCY
@@ -35,7 +38,7 @@ async def execute_batch(call: YtCall, find: Find) -> Any:
             return await _answer(call, plain(request), find)
 
     results = await asyncio.gather(*map(answer, requests))
-    return {"results": results}
+    return Value({"results": results})
 
 
 async def _answer(call: YtCall, request: Any, find: Find) -> dict[str, Any]:
@@ -43,10 +46,10 @@ async def _answer(call: YtCall, request: Any, find: Find) -> dict[str, Any]:
         output = await _run(call, request, find)
     except DodonaError as error:
         return {"error": msgspec.to_builtins(yt_error(error))}
-    return {} if output is None else {"output": output}
+    return {"output": output.value} if isinstance(output, Value) else {}
 
 
-async def _run(call: YtCall, request: Any, find: Find) -> Any:
+async def _run(call: YtCall, request: Any, find: Find) -> Answer:
     if not isinstance(request, dict):
         raise InvalidRequest("a request of a batch is a map")
     asked = Parameters(request)
@@ -61,5 +64,4 @@ async def _run(call: YtCall, request: Any, find: Find) -> Any:
     async def value() -> Any:
         return request.get("input")
 
-    inner = YtCall(call.service, call.principal, parameters, no_rows, value)
-    return await command.run(inner)
+    return await carry_out(command, YtCall(call.service, call.origin, parameters, no_rows, value))

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from dodona._core.versions import VersionedRow
 from dodona.aio import AsyncTransaction
-from dodona.errors import InvalidRequest
+from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import TableSchema
 from dodona.types import SYNC_LAST_COMMITTED, Timestamp
 from dodona_gateway.core.yson import Attributed, Uint64
+from dodona_gateway.core.ytsaurus.parameters import Parameters
 from dodona_gateway.shell.ytsaurus.commands import RowsOut, YtCall, command
 from dodona_gateway.shell.ytsaurus.transactions import modes_of, tablet_transaction
 
@@ -30,6 +31,8 @@ async def insert_rows(call: YtCall) -> None:
     is_update, is_aggregate = parameters.flag("update"), parameters.flag("aggregate")
     lock_type: Any = parameters.text("lock_type", "exclusive")
     rows = await call.read_rows()
+    if not is_update:
+        add_a_null(rows, await call.service.schema(path))
 
     async def insert(transaction: AsyncTransaction) -> None:
         await transaction.insert_rows(path, rows, is_update, is_aggregate, lock_type)
@@ -49,6 +52,8 @@ async def delete_rows(call: YtCall) -> None:
 
 async def lock_rows(call: YtCall) -> None:
     path, parameters = _table(call, "write"), call.parameters
+    if tablet_transaction(call) is None:
+        raise InvalidRequest("rows are locked in a tablet transaction")
     locks = parameters.texts("locks") or None
     lock_type: Any = parameters.text("lock_type", "shared_strong")
     keys = await call.read_rows()
@@ -72,7 +77,19 @@ async def _modify(call: YtCall, buffer: Any) -> None:
     await transaction.commit()
 
 
+def add_a_null(rows: list[dict[str, Any]], schema: TableSchema) -> None:
+    """To rows of keys alone: an insert that is no update writes null to all that is not given."""
+    keys = schema.key_names
+    empty = next((it.name for it in schema.value_columns if not it.required), None)
+    if empty is None:
+        return  # what is required is missing, and will be named
+    for row in rows:
+        if len(row) <= len(keys) and all(name in keys for name in row):
+            row[empty] = None
+
+
 async def trim_rows(call: YtCall) -> None:
+    _table(call, "write")
     raise InvalidRequest("only ordered tables are trimmed, and tables are sorted here")
 
 
@@ -84,16 +101,16 @@ async def lookup_rows(call: YtCall) -> RowsOut:
     keys = await call.read_rows()
     columns = parameters.texts("column_names")
     keep_missing = parameters.flag("keep_missing_rows")
-    mode = parameters.map("versioned_read_options").get("read_mode", "default")
+    mode = read_mode(call)
     if parameters.flag("versioned"):
+        if mode != "default":
+            raise InvalidRequest("rows are versioned, or have timestamps, but not both")
         versions = await _versions(call, path, keys, columns, keep_missing)
         return _versioned(await call.service.schema(path), versions, columns)
     if mode == WITH_TIMESTAMPS:
         versions = await _versions(call, path, keys, columns, True)
         shown = _with_timestamps(await call.service.schema(path), versions, columns)
         return shown if keep_missing else shown._replace(rows=[it for it in shown.rows if it])
-    if mode != "default":
-        raise InvalidRequest(f"read_mode is default or {WITH_TIMESTAMPS}, not {mode!r}")
     rows = await _lookup(call, path, keys, columns, keep_missing)
     return RowsOut(_columns(await call.service.schema(path), columns), rows)
 
@@ -102,17 +119,22 @@ async def _lookup(
     call: YtCall, path: str, keys: list[Any], columns: Sequence[str] | None, keep_missing: bool
 ) -> Any:
     its_id = tablet_transaction(call)
-    if its_id is not None:
-        async with call.service.transactions.use(its_id, call.owner) as transaction:
-            return await transaction.lookup_rows(path, keys, columns, keep_missing)
-    retention = Timestamp(call.parameters.number("retention_timestamp") or 0)
+    retention = _retention_timestamp(call)
     lookup = call.client.lookup_rows
-    return await lookup(path, keys, columns, keep_missing, read_timestamp(call), retention)
+    if its_id is None:
+        return await lookup(path, keys, columns, keep_missing, read_timestamp(call), retention)
+    async with call.service.transactions.use(its_id, call.owner) as transaction:
+        if retention:  # what the transaction itself has written is not seen either way
+            at = transaction._buffer.read_timestamp()
+            return await lookup(path, keys, columns, keep_missing, at, retention)
+        return await transaction.lookup_rows(path, keys, columns, keep_missing)
 
 
 async def _versions(
     call: YtCall, path: str, keys: list[Any], columns: Sequence[str] | None, keep_missing: bool
 ) -> Any:
+    if _retention_timestamp(call):
+        raise InvalidRequest("retention_timestamp goes with plain rows, without their timestamps")
     its_id = tablet_transaction(call)
     if its_id is not None:
         async with call.service.transactions.use(its_id, call.owner) as transaction:
@@ -127,6 +149,19 @@ def read_timestamp(call: YtCall) -> Timestamp:
     return SYNC_LAST_COMMITTED if given is None else Timestamp(given)
 
 
+def read_mode(call: YtCall) -> str:
+    """What is asked for beside values. Raises InvalidRequest."""
+    options = Parameters(call.parameters.map("versioned_read_options"))
+    mode = options.text("read_mode", "default")
+    if mode not in ("default", WITH_TIMESTAMPS):
+        raise InvalidRequest(f"read_mode is default or {WITH_TIMESTAMPS}, not {mode[:40]!r}")
+    return mode
+
+
+def _retention_timestamp(call: YtCall) -> Timestamp:
+    return Timestamp(call.parameters.number("retention_timestamp") or 0)
+
+
 def _table(call: YtCall, role: Any) -> str:
     path = call.parameters.table()
     call.principal.check(role, path)
@@ -139,7 +174,12 @@ def _table(call: YtCall, role: Any) -> str:
 def _columns(schema: TableSchema, names: Sequence[str] | None) -> list[tuple[str, Any]]:
     if names is None:
         return [(it.name, it.type) for it in schema.columns]
+    if not names:
+        raise InvalidRequest("column_names is empty: without it all columns are given")
     types = {it.name: it.type for it in schema.columns}
+    for name in names:
+        if name not in types:
+            raise SchemaViolation(f"no such column: {name[:200]!r}")
     return [(name, types[name]) for name in dict.fromkeys(names)]
 
 

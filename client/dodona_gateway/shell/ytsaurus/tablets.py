@@ -18,8 +18,8 @@ from dodona.errors import InvalidRequest
 from dodona.types import Timestamp
 from dodona_gateway.core.yson import Uint64
 from dodona_gateway.core.ytsaurus.parameters import plain
-from dodona_gateway.core.ytsaurus.schemas import columns_of
-from dodona_gateway.shell.ytsaurus.commands import YtCall, command
+from dodona_gateway.core.ytsaurus.schemas import columns_of, pivot_keys_of
+from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
 
 
 async def mount_table(call: YtCall) -> None:
@@ -46,8 +46,8 @@ async def remount_table(call: YtCall) -> None:
 
 async def reshard_table(call: YtCall) -> None:
     path, parameters = _path(call), call.parameters
-    pivots = parameters.items("pivot_keys")
-    keys = None if pivots is None else [[plain_key(it) for it in plain(key)] for key in pivots]
+    pivots = parameters.raw("pivot_keys")
+    keys = None if pivots is None else pivot_keys_of(pivots)
     reshard = call.client.reshard_table
     await reshard(path, keys, parameters.number("tablet_count"), *_range(call))
 
@@ -60,7 +60,7 @@ async def alter_table(call: YtCall) -> None:
         await call.client.alter_table(path, columns_of(parameters.raw("schema")))
 
 
-async def get_tablet_infos(call: YtCall) -> Any:
+async def get_tablet_infos(call: YtCall) -> Value:
     """Rows are counted in ordered tables only, there as here. A write that comes after this answer
     has a timestamp above `barrier_timestamp`."""
     path, parameters = call.parameters.table(), call.parameters
@@ -70,12 +70,14 @@ async def get_tablet_infos(call: YtCall) -> Any:
     if indexes is None:
         raise InvalidRequest("Missing required parameter 'tablet_indexes'")
     barrier = await call.client.generate_timestamp()
-    return {"tablets": [_tablet_info(it, len(table.tablets), barrier) for it in indexes]}
+    infos = [_tablet_info(plain(it), len(table.tablets), barrier) for it in indexes]
+    return Value({"tablets": infos})
 
 
 def _tablet_info(index: Any, count: int, barrier: Timestamp) -> dict[str, Any]:
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < count:
-        raise InvalidRequest(f"Invalid tablet index: there are {count} tablets", index=str(index))
+        text = f"Invalid tablet index: there are {count} tablets"
+        raise InvalidRequest(text, index=str(index)[:40])
     return {
         "total_row_count": 0,
         "trimmed_row_count": 0,
@@ -83,17 +85,12 @@ def _tablet_info(index: Any, count: int, barrier: Timestamp) -> dict[str, Any]:
     }
 
 
-async def get_tablet_errors(call: YtCall) -> Any:
+async def get_tablet_errors(call: YtCall) -> Value:
     """There are none: a tablet that can't flush or compact ends its node, which says why."""
     path = call.parameters.table()
     call.principal.check("read", path)
     await call.client.get_table(path)
-    return {"tablet_errors": {}, "replication_errors": {}}
-
-
-def plain_key(value: Any) -> Any:
-    """A key column's value."""
-    return int(value) if isinstance(value, Uint64) else value
+    return Value({"tablet_errors": {}, "replication_errors": {}})
 
 
 def _path(call: YtCall) -> str:
