@@ -5,8 +5,8 @@ word for is an object with one reserved name:
 
 - bytes: in columns of type string they are text, if they are UTF-8; {"$base64": …} otherwise,
   and always inside `any`, where text and bytes are two things
-- NaN and the infinities: "NaN", "Infinity", "-Infinity" in columns of type double, and
-  {"$double": …} of these inside `any` (which of its many patterns of bits a NaN has is lost)
+- NaN and the infinities: {"$double": "NaN"}, "Infinity" or "-Infinity"; for a column of type double
+  that word alone is taken, too (which of its many patterns of bits a NaN has is lost)
 - a dict inside `any` whose one name is reserved: {"$dict": …}, whose own names mean nothing else
 
 Integers are JSON's numbers, all 64 bits of them. In CSV a null is nothing, and an empty text is "";
@@ -46,9 +46,9 @@ _UNUSUAL: Final = {
 # ---- to JSON
 
 
-def spell_double(value: float) -> float | str:
+def spell_double(value: float) -> float | dict[str, str]:
     """A value of a column of type double."""
-    return value if isfinite(value) else _name_of(value)
+    return value if isfinite(value) else {DOUBLE: _name_of(value)}
 
 
 def spell_bytes(value: bytes) -> str | dict[str, str]:
@@ -68,9 +68,7 @@ def spell_any(value: Any) -> Any:
         return [spell_any(it) for it in value]
     if isinstance(value, bytes):
         return _base64(value)
-    if isinstance(value, float) and not isfinite(value):
-        return {DOUBLE: _name_of(value)}
-    return value
+    return spell_double(value) if isinstance(value, float) else value
 
 
 SPELLERS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -115,11 +113,11 @@ def reader_of(column: Column) -> Callable[[Any], Any]:
         if value is None:
             return None
         if kind == "any":
-            value = _any_of(value, name, 0)
+            value = unmarked(value, name)
         elif kind == "double" and isinstance(value, str):
             value = _double_of(value, name)
-        elif kind == "string" and isinstance(value, dict):
-            value = _bytes_of(value, name)
+        elif isinstance(value, dict):
+            value = _marked(value, name, kind)
         return check(value, name)
 
     def read_plain(value: Any) -> Any:
@@ -139,11 +137,16 @@ def _double_of(value: str, column: str) -> float:
     return found
 
 
-def _bytes_of(value: dict[str, Any], column: str) -> bytes:
-    if value.keys() != {BASE64}:
-        text = f'column {column!r} takes text, or bytes as {{"{BASE64}": …}}'
-        raise SchemaViolation(text, column=column)
-    return _decoded(value[BASE64], column)
+def _marked(value: dict[str, Any], column: str, kind: str) -> bytes | float:
+    """Bytes, or a double."""
+    if kind == "string" and value.keys() == {BASE64}:
+        return _decoded(value[BASE64], column)
+    if kind == "double" and value.keys() == {DOUBLE}:
+        return _double_of(str(value[DOUBLE]), column)
+    what = f'text, or bytes as {{"{BASE64}": …}}'
+    if kind == "double":
+        what = f'a number, or {{"{DOUBLE}": …}}'
+    raise SchemaViolation(f"column {column!r} takes {what}", column=column)
 
 
 def _decoded(text: Any, column: str) -> bytes:
@@ -153,11 +156,18 @@ def _decoded(text: Any, column: str) -> bytes:
         raise SchemaViolation(f"what is to be base64 is none: {error}", column=column) from error
 
 
-def _any_of(value: Any, column: str, depth: int) -> Any:
+def may_be_marked(content: bytes) -> bool:
+    """Whether a JSON text may have reserved names in it at all: nearly none has."""
+    return b'"$' in content or b"\\u0024" in content
+
+
+def unmarked(value: Any, column: str, depth: int = 0) -> Any:
+    """What a JSON value stands for, in a column of type any, or in whatever else is read as one.
+    Raises SchemaViolation."""
     if depth > DEPTH_MAX:
         raise SchemaViolation(f"value is nested deeper than {NESTING_DEPTH_MAX}", column=column)
     if isinstance(value, list):
-        return [_any_of(it, column, depth + 1) for it in value]
+        return [unmarked(it, column, depth + 1) for it in value]
     if not isinstance(value, dict):
         return value
     if _is_reserved(value):
@@ -169,7 +179,7 @@ def _any_of(value: Any, column: str, depth: int) -> Any:
         value = held
         if not isinstance(value, dict):
             raise SchemaViolation(f"{DICT} holds an object", column=column)
-    return {name: _any_of(it, column, depth + 1) for name, it in value.items()}
+    return {name: unmarked(it, column, depth + 1) for name, it in value.items()}
 
 
 # ---- text: CSV, and words of a command
