@@ -1,26 +1,32 @@
-"""Bulk loads as the command line shows them: a table for people, JSON for programs.
+"""Bulk loads as the command line shows them: a table for people, all fields for programs.
 
 Owns: which columns there are, and what one line says at the end of a load. Asks nobody anything.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 
 from dodona import LoadRecord, LoadRecovery, Published
+from dodona.schema import Column
 from dodona.types import LoadId, Timestamp, unix_us_from_timestamp
+from dodona_local.cli.options import Format
+from dodona_local.cli.printing import print_json, print_list
 from dodona_local.progress_screen import show_table
 
 LOAD_COLUMNS = ("load", "began", "state", "mode", "rows", "deleted", "tables", "owner", "")
 RECOVERY_COLUMNS = ("load", "began", "outcome", "was", "tables", "by", "why")
-JSON = "json"
+NUMBERS: Final = frozenset(
+    {"load", "lease_ms", "version", "row_count", "deleted_count", "commit_timestamp", "timestamp"}
+)
 
 
 def show_loads(records: Sequence[LoadRecord], form: str) -> None:
     """To standard output."""
-    if form == JSON:
-        _show_json(records)
+    if form != Format.TABLE:
+        _show_fields(LoadRecord, records, form)
         return
     show_table(
         LOAD_COLUMNS,
@@ -36,8 +42,8 @@ def show_loads(records: Sequence[LoadRecord], form: str) -> None:
 
 def show_recoveries(recoveries: Sequence[LoadRecovery], form: str) -> None:
     """To standard output."""
-    if form == JSON:
-        _show_json(recoveries)
+    if form != Format.TABLE:
+        _show_fields(LoadRecovery, recoveries, form)
         return
     show_table(
         RECOVERY_COLUMNS,
@@ -53,8 +59,12 @@ def show_recoveries(recoveries: Sequence[LoadRecovery], form: str) -> None:
 
 def show_end(load: int, published: Published | None, form: str) -> None:
     """Of a load that was to be aborted: to standard output."""
-    if form == JSON:
-        _show_json({"load": load, "published": published})
+    if form == Format.JSON:
+        print_json({"load": load, "published": published})
+    elif form != Format.TABLE:
+        names = ("timestamp", "row_count", "deleted_count")
+        end = [None if published is None else getattr(published, name) for name in names]
+        print_list(Format(form), [*map(_column, ("load", *names))], [(load, *end)])
     elif published is None:
         print(f"load {load} is aborted")
     else:
@@ -62,8 +72,19 @@ def show_end(load: int, published: Published | None, form: str) -> None:
         print(f"load {load} was published before, with {rows}, and stays so")
 
 
-def _show_json(found: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+def _show_fields(kind: type[msgspec.Struct], found: Sequence[Any], form: str) -> None:
+    """All that is known of each."""
+    if form == Format.JSON:
+        print_json(found)
+        return
+    columns = [_column(name) for name in kind.__struct_fields__]
+    print_list(Format(form), columns, [msgspec.structs.astuple(it) for it in found])
+
+
+def _column(name: str) -> Column:
+    if name == "tables":
+        return Column(name, "any")
+    return Column(name, "int64" if name in NUMBERS else "utf8")
 
 
 def _remark(record: LoadRecord) -> str:

@@ -24,13 +24,14 @@ from dodona_loadtest.harness.row import Row, RowResult
 from dodona_loadtest.harness.study import Study, StudyResult
 from dodona_loadtest.harness.study_rounds import run_study
 from dodona_loadtest.rows import ROWS
-from dodona_loadtest.studies import SPARK_STUDIES, STUDIES
+from dodona_loadtest.studies import CODEC_STUDIES, SPARK_STUDIES, STUDIES
 
-Group = Literal["commits", "storage", "spark"]
+Group = Literal["commits", "storage", "spark", "codecs"]
 ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
     **{row.name: ("commits", row) for row in ROWS},
     **{study.name: ("storage", study) for study in STUDIES},
     **{study.name: ("spark", study) for study in SPARK_STUDIES},
+    **{study.name: ("codecs", study) for study in CODEC_STUDIES},
 }
 QUICK_SCALE: Final = 0.02
 REPORT_COLUMNS: Final = 132
@@ -131,7 +132,7 @@ def _facts(
     if "commits" in groups:
         text = f"{ROW_BYTES} bytes, keys uniform over {KEYS_COUNT:,}, tables empty at first"
         facts.append(("rows of commits", text))
-    if groups & {"storage", "spark"}:
+    if groups & {"storage", "spark", "codecs"}:
         facts.append(("rows of studies", f"{plan.scale:g} times as many as each study says"))
     return facts
 

@@ -74,7 +74,10 @@ def is_served(url: str) -> bool:
 def test_up_prints_addresses_serves_and_leaves_nothing(tmp_path: Path, number: int) -> None:
     with up(tmp_path / "data", "--port-base", "0") as process:
         addresses = read_until_ready(process)
-        assert list(addresses) == ["master", "proxy", "node 0", "node 1"]
+        token = Path(addresses.pop("admin token in"))
+        assert token.read_text().startswith("dodona_")
+        assert token.stat().st_mode & 0o777 == 0o600
+        assert list(addresses) == ["master", "proxy", "gateway", "node 0", "node 1"]
         for url in addresses.values():
             assert httpx.get(f"{url}/healthz").status_code == 200
             assert httpx.get(f"{url}/readyz").status_code == 200
@@ -85,12 +88,20 @@ def test_up_prints_addresses_serves_and_leaves_nothing(tmp_path: Path, number: i
     assert not any(map(is_served, addresses.values()))
     DataFolder(tmp_path / "data").close()  # every process that inherited the lock is gone
     logs = sorted(path.name for path in (tmp_path / "data" / "logs").iterdir())
-    assert logs == ["master.log", "node-0.log", "node-1.log", "proxy.log"]
+    assert logs == [
+        "gateway-audit.jsonl",
+        "gateway.log",
+        "master.log",
+        "node-0.log",
+        "node-1.log",
+        "proxy.log",
+    ]
 
 
 def test_a_killed_up_takes_its_servers_along(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--port-base", "0", "--nodes", "1") as process:
         addresses = read_until_ready(process)
+        del addresses["admin token in"]
         assert all(map(is_served, addresses.values()))
         process.kill()
         process.wait()

@@ -44,7 +44,7 @@ def test_every_error_is_explained(kind: str) -> None:
     assert re.search(rf"\*\*[^*]*`{error.__name__}`", explained)
 
 
-@pytest.mark.parametrize("name", ["backup", "transaction-model"])
+@pytest.mark.parametrize("name", ["access", "backup", "transaction-model"])
 def test_the_code_of_a_page_runs_in_order(name: str, tmp_path: Path) -> None:
     text = (DOCS / f"{name}.md").read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))

@@ -155,7 +155,7 @@ def _suited(
     try:
         check_mode(route, atomicity)
         for batch in first:
-            _fit(route.schema, batch.slice(0, 0), kind)
+            fit(route.schema, batch.slice(0, 0), kind)
     except InvalidRequest:
         route = yield from context.fresh_route(route.path)
         check_mode(route, atomicity)
@@ -210,10 +210,10 @@ def _head(schema: TableSchema, batch: Any, size_bytes: int, row_count: int, kind
     """The first rows of a batch, fitted to the table: about as many as there is room for, at least
     one. How long they are comes out by fitting some, since types may change and columns come."""
     row_count = min(row_count, batch.num_rows)
-    head = _fit(schema, batch.slice(0, min(SAMPLE_ROWS, row_count)), kind)
+    head = fit(schema, batch.slice(0, min(SAMPLE_ROWS, row_count)), kind)
     row_count = max(min(row_count, head.num_rows * size_bytes // max(head.nbytes, 1)), 1)
     if row_count > head.num_rows:
-        head = _fit(schema, batch.slice(0, row_count), kind)
+        head = fit(schema, batch.slice(0, row_count), kind)
     else:
         head = head.slice(0, row_count)
     while head.num_rows > 1 and head.nbytes > 2 * size_bytes:  # longer rows came later
@@ -278,7 +278,7 @@ def _not_arrow(data: Any) -> InvalidRequest:
     )
 
 
-def _fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
+def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
     """The batch with all columns of the table, in its order and types; with the key columns only
     to delete rows, and those that are given to update them. Raises SchemaViolation."""
     import pyarrow

@@ -144,6 +144,10 @@ class CatalogSession(TreeSession):
         parsed = TableSchema.parse(schema)
         yield from self._alter_life(AlterTable(path, parsed.columns), None)
 
+    def begin_change(self, request: TableLifeRequest) -> Protocol[None]:
+        """Ask for it, and wait for no tablet. Raises TableNotFound, InvalidTabletState."""
+        yield from self._alter_life(request, self._context.patience())
+
     def list_tables(self, prefix: str = "//") -> Protocol[list[str]]:
         """Paths that begin with `prefix`, in order."""
         listed = yield from self._ask_patiently(ListTables(check_text(prefix, "prefix")), TableList)

@@ -214,7 +214,7 @@ _NODES: Final = (
 _TRANSACTIONS: Final = (
     _body(
         "begin_transaction",
-        "/v1/transactions",
+        "/v1/master-transactions",
         BeginTreeTransaction,
         TreeTransaction,
         "Begin a master transaction, which ends if it is not pinged in time.",
@@ -223,7 +223,7 @@ _TRANSACTIONS: Final = (
     _query(
         "ping_transaction",
         "POST",
-        "/v1/transaction/ping",
+        "/v1/master-transaction/ping",
         PingTreeTransaction,
         Done,
         "Keep a master transaction, and those around it, alive.",
@@ -231,7 +231,7 @@ _TRANSACTIONS: Final = (
     _query(
         "commit_transaction",
         "POST",
-        "/v1/transaction/commit",
+        "/v1/master-transaction/commit",
         CommitTreeTransaction,
         Done,
         "Make what a master transaction changed its parent's, or everybody's.",
@@ -239,7 +239,7 @@ _TRANSACTIONS: Final = (
     _query(
         "abort_transaction",
         "POST",
-        "/v1/transaction/abort",
+        "/v1/master-transaction/abort",
         AbortTreeTransaction,
         Done,
         "End a master transaction, so that it leaves nothing behind.",

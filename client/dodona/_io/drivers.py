@@ -16,6 +16,7 @@ from typing import Any, Final
 from dodona._core.messages import Reply
 from dodona._core.routing import Routing
 from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
+from dodona._io.cluster_key import ClusterKey
 from dodona._io.network import CLOSED, Gathering, Network
 from dodona.errors import InvalidRequest
 
@@ -25,11 +26,11 @@ CLOSE_SECONDS_MAX: Final = 5.0
 class AsyncioDriver:
     """Runs protocols in the event loop that it was made in."""
 
-    def __init__(self, master_url: str, routing: Routing) -> None:
+    def __init__(self, master_url: str, routing: Routing, key: ClusterKey | None = None) -> None:
         """Connects to nothing yet. Raises InvalidRequest on what is no URL."""
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._network = Network(master_url, routing)
+        self._network = Network(master_url, routing, key)
         self.generate_timestamp = self._network.generate
         """The shortest way to a timestamp: a bare future, which may fail with Unavailable. It
         belongs to this driver's loop; awaiting it in another one raises RuntimeError there."""

@@ -37,6 +37,7 @@ from dodona._core.codec import (
     encode_frame,
 )
 from dodona._core.messages import Failure, Reply
+from dodona._io.cluster_key import ClusterKey
 from dodona._io.runtime import Runtime
 from dodona.errors import InvalidRequest
 from dodona.types import CellId
@@ -74,10 +75,16 @@ class Endpoint:
     """The data plane of one process. `cell` is the one served here, if any."""
 
     def __init__(
-        self, runtime: Runtime, *, cell: CellId | None = None, limits: EndpointLimits | None = None
+        self,
+        runtime: Runtime,
+        *,
+        cell: CellId | None = None,
+        limits: EndpointLimits | None = None,
+        key: ClusterKey | None = None,
     ) -> None:
         self._runtime = runtime
         self._cell = cell
+        self._key = key
         self._limits = limits or EndpointLimits()
         self._connections: set[_Connection] = set()
 
@@ -92,14 +99,17 @@ class Endpoint:
 
     def answer_handshake(self, request: WSUpgradeRequest) -> Any:
         """Who listens to a new connection, or the HTTP answer that refuses it."""
-        refusal = self._refusal(request.path.decode("latin-1"))
+        shown = request.headers.get("authorization")
+        refusal = self._refusal(request.path.decode("latin-1"), shown)
         if refusal is None:
             return _Connection(self._runtime, self._limits, self._connections)
         status, reason = refusal
         response = WSUpgradeResponse.create_error_response(status, reason.encode())
         return WSUpgradeResponseWithListener(response, None)
 
-    def _refusal(self, target: str) -> tuple[HTTPStatus, str] | None:
+    def _refusal(self, target: str, shown: str | None) -> tuple[HTTPStatus, str] | None:
+        if self._key is not None and not self._key.admits(shown):
+            return HTTPStatus.UNAUTHORIZED, "this is not the cluster's key"
         parts = urlsplit(target)
         if parts.path != RPC_PATH:
             return HTTPStatus.NOT_FOUND, f"WebSockets are at {RPC_PATH}"

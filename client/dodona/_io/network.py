@@ -28,6 +28,7 @@ from dodona._core.messages import (
 from dodona._core.rest import JSON_TYPE, decode_reply, encode_call
 from dodona._core.routing import Routing
 from dodona._core.steps import MASTER, ORACLE, Calls, Post, Target
+from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.oracle import OracleClient
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.sessions import hide_password
@@ -65,15 +66,18 @@ def check_url(url: str) -> str:
 class Network:
     """Where calls go. Nothing is connected before the first call."""
 
-    def __init__(self, master_url: str, routing: Routing) -> None:
+    def __init__(self, master_url: str, routing: Routing, key: ClusterKey | None = None) -> None:
+        """`key` is the cluster's; unless given, the one that comes with the URL."""
         self._loop = asyncio.get_running_loop()
         self._master_url = check_url(master_url)
+        self._key = key or ClusterKey.of_client(self._master_url)
         self._routing = routing
         self._cells: dict[CellId, tuple[str, Peer]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._http = httpx.AsyncClient(
             base_url=self._master_url,
+            headers=key_headers(self._key),
             timeout=MASTER_TIMEOUT_SECONDS,
             trust_env=False,
             limits=httpx.Limits(keepalive_expiry=KEEPALIVE_SECONDS),
@@ -151,7 +155,7 @@ class Network:
             closing = self._loop.create_task(known[1].close())
             self._tasks.add(closing)
             closing.add_done_callback(self._tasks.discard)
-        peer = Peer(rpc_url(address, cell))
+        peer = Peer(rpc_url(address, cell), key=self._key)
         self._cells[cell] = (address, peer)
         return peer
 
@@ -192,7 +196,10 @@ class Network:
 
     def _start_oracle(self) -> OracleClient:
         self._oracle = OracleClient(
-            self._oracle_addresses(), discover=self._find_proxies, timeout_ms=ORACLE_TIMEOUT_MS
+            self._oracle_addresses(),
+            discover=self._find_proxies,
+            timeout_ms=ORACLE_TIMEOUT_MS,
+            key=self._key,
         )
         return self._oracle
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from dodona._core.batcher import Batcher
 from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona._io.cluster_key import ClusterKey
 from dodona._io.peer import Peer, rpc_url
 from dodona.errors import DataCorrupted, DodonaError, InvalidRequest, Overloaded, error_from_wire
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp
@@ -41,6 +42,7 @@ class OracleClient:
         *,
         discover: Discover | None = None,
         timeout_ms: int = TIMEOUT_MS,
+        key: ClusterKey | None = None,
     ) -> None:
         """`addresses`: where to ask, in this order. `discover` is awaited when none of them
         answered, and names those to ask from then on."""
@@ -51,6 +53,7 @@ class OracleClient:
         self._timeout = timeout_ms / 1000
         self._proxy_timeout_ms = min(timeout_ms, PROXY_TIMEOUT_MS)
         self._discover = discover
+        self._key = key
         self._peers = {address: self._peer(address) for address in addresses}
         self._address = addresses[0]
         self._batcher: Batcher[asyncio.Future[Timestamp]] = Batcher()
@@ -202,4 +205,4 @@ class OracleClient:
         self._ask()
 
     def _peer(self, address: str) -> Peer:
-        return Peer(rpc_url(address), timeout_ms=self._proxy_timeout_ms)
+        return Peer(rpc_url(address), timeout_ms=self._proxy_timeout_ms, key=self._key)

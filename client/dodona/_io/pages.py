@@ -13,8 +13,10 @@ from http import HTTPStatus
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dodona._core.messages import Failure
 from dodona._core.rest import (
@@ -25,9 +27,17 @@ from dodona._core.rest import (
     encode_problem,
     problem_of,
 )
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, RequestTimedOut
+from dodona._io.cluster_key import ClusterKey
+from dodona.errors import (
+    DodonaError,
+    InvalidRequest,
+    LimitExceeded,
+    RequestTimedOut,
+    Unauthenticated,
+)
 
 BODY_SECONDS_MAX: Final = 30
+HEALTH_PATHS: Final = ("/healthz", "/readyz")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 Readiness = Callable[[], str | None]
@@ -36,9 +46,14 @@ Readiness = Callable[[], str | None]
 _logger: Final = logging.getLogger("dodona.rest")
 
 
-def create_application(title: str, lifespan: Lifespan, readiness: Readiness) -> FastAPI:
-    """An application with health checks and problem answers, and no other route yet."""
+def create_application(
+    title: str, lifespan: Lifespan, readiness: Readiness, key: ClusterKey | None = None
+) -> FastAPI:
+    """An application with health checks and problem answers, and no other route yet. With a `key`
+    all but the health checks are for those who show it."""
     application = FastAPI(title=title, lifespan=lifespan, docs_url=None, redoc_url=None)
+    if key is not None:
+        application.add_middleware(_KeyGuard, key=key)
     application.add_exception_handler(HTTPException, _answer_http_exception)
     application.add_exception_handler(Exception, _answer_surprise)
 
@@ -54,6 +69,25 @@ def create_application(title: str, lifespan: Lifespan, readiness: Readiness) -> 
         return Response(b'{"status":"ready"}', media_type=JSON_TYPE)
 
     return application
+
+
+class _KeyGuard:
+    """Refuses what does not show the cluster's key."""
+
+    def __init__(self, app: ASGIApp, key: ClusterKey) -> None:
+        self._app = app
+        self._key = key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (
+            scope["type"] != "http"
+            or scope["path"] in HEALTH_PATHS
+            or self._key.admits(Headers(scope=scope).get("authorization"))
+        ):
+            await self._app(scope, receive, send)
+        else:
+            refused = Unauthenticated("this is not the cluster's key")
+            await problem_response(failure_of(refused))(scope, receive, send)
 
 
 def problem_response(failure: Failure) -> Response:

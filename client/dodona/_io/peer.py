@@ -28,6 +28,7 @@ from dodona._core.codec import (
     encode_frame,
 )
 from dodona._core.messages import CellMessage, DataRequest, Failure, Reply, WriteArrow
+from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona.errors import InvalidRequest
 from dodona.types import CellId
 
@@ -84,10 +85,13 @@ class _Callback:
 class Peer:
     """A connection that opens when it is needed and again after it is lost."""
 
-    def __init__(self, url: str, *, timeout_ms: int = TIMEOUT_MS) -> None:
+    def __init__(
+        self, url: str, *, timeout_ms: int = TIMEOUT_MS, key: ClusterKey | None = None
+    ) -> None:
         """Nothing is sent yet. `timeout_ms` holds for each call, give or take an eighth."""
         assert timeout_ms > 0
         self.url = url
+        self._headers = key_headers(key)
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout_ms / 1000
         self._pending: dict[int, asyncio.Future[Reply] | _Callback] = {}
@@ -232,6 +236,7 @@ class Peer:
                 enable_auto_ping=True,  # a server that vanished without a word is noticed
                 auto_ping_idle_timeout=PING_AFTER_SECONDS,
                 auto_ping_reply_timeout=PING_AFTER_SECONDS,
+                extra_headers=self._headers,
             )
 
     def _end_connecting(self, task: asyncio.Task[None]) -> None:

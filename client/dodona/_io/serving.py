@@ -1,8 +1,8 @@
 """A server process from its application on: sockets, logging, signals, exit status.
 
-Owns: how uvicorn is run, and the exit status: 0 after a signal (open requests and the log finish
-first), 75 when the data folder is in use, 1 for any other error that was said in words, 70 after a
-surprise.
+Owns: how uvicorn is run, that every answer names the program's version, and the exit status: 0
+after a signal (open requests and the log finish first), 75 when the data folder is in use, 1 for
+any other error that was said in words, 70 after a surprise.
 Only servers import this: it needs uvicorn and FastAPI.
 """
 
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from types import FrameType
 from typing import Any, Final
 
@@ -56,6 +57,7 @@ def serve_pages(pages: Any, settings: ProcessSettings, port: int, **options: Any
     chosen: dict[str, Any] = {
         **UVICORN_OPTIONS,
         "log_config": None,
+        "headers": [("Server", f"dodona/{version('dodona')}")],
         "timeout_graceful_shutdown": GRACE_SECONDS,
         "limit_concurrency": REQUESTS_AT_A_TIME_MAX,
         **options,

@@ -5,13 +5,17 @@ from the environment, then from defaults, and are checked at the start. Only ser
 needs pydantic, which the light client does not have.
 """
 
+import ipaddress
 import sys
-from typing import Annotated, Any, Final, Literal, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from dodona._io.cluster_key import ClusterKey
 
 USAGE_STATUS: Final = 2
 
@@ -28,6 +32,16 @@ Port = Annotated[int, Ge(1), Le(65_535)]
 Milliseconds = Annotated[int, Ge(1), Le(3_600_000)]
 Seconds = Annotated[int, Ge(1), Le(86_400)]
 Count = Annotated[int, Ge(1)]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class ProcessSettings(BaseSettings):
@@ -49,16 +63,36 @@ class ProcessSettings(BaseSettings):
     log_format: Literal["text", "json"] = Field(
         "text", description="of that: lines for people, or an object a line"
     )
+    cluster_key_file: Path | None = Field(
+        None, description="file with the key that all processes and clients of the cluster show"
+    )
+
+    @property
+    def cluster_key(self) -> ClusterKey | None:
+        """Read anew each time. Raises InvalidRequest."""
+        return None if self.cluster_key_file is None else ClusterKey.read(self.cluster_key_file)
 
 
 class ServerSettings(ProcessSettings):
     """What every process with a data plane has."""
 
+    insecure: bool = Field(
+        False, description="listen to other machines though no cluster key is asked for"
+    )
     connection_count_max: Count = Field(4096, description="data plane connections at a time")
     unread_mib_max: Count = Field(
         128,
         description="answers that one slow connection may leave unread before it is closed, MiB",
     )
+
+    @model_validator(mode="after")
+    def _check_key(self) -> Self:
+        if self.cluster_key_file is None and not self.insecure and not is_loopback(self.host):
+            raise ValueError(
+                f"listening on {self.host} takes a cluster-key-file: whoever reaches this process "
+                "could do everything (or say insecure, if nobody else can)"
+            )
+        return self
 
 
 Settings = TypeVar("Settings", bound=ProcessSettings)

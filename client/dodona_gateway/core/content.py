@@ -1,7 +1,7 @@
 """In which form a body comes, and in which the answer leaves: JSON or MessagePack. Pure.
 
 Owns: the media types, the choice between them, and typed decoding. MessagePack has bytes and every
-number, and rows leave in it as they are; JSON spells them as `json_values` says.
+number, and rows leave in it as they are; JSON spells them as `dodona._core.spelling` says.
 """
 
 from typing import Any, Final, Literal, TypeVar
@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from dodona._core.rest import JSON_TYPE
+from dodona._core.spelling import may_be_marked, unmarked
 from dodona.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
-from dodona_gateway.core.json_values import from_json, may_be_marked
 
 MSGPACK_TYPE: Final = "application/msgpack"
 NDJSON_TYPE: Final = "application/x-ndjson"
@@ -91,7 +91,7 @@ def decode_body(content: bytes, form: Form, wanted: type[Wanted]) -> Wanted:
         if form == "msgpack":
             return msgspec.msgpack.decode(content, type=wanted)
         if may_be_marked(content):
-            return msgspec.convert(from_json(msgspec.json.decode(content)), wanted)
+            return msgspec.convert(unmarked(msgspec.json.decode(content), "body"), wanted)
         return msgspec.json.decode(content, type=wanted)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise InvalidRequest(f"the body is not as it must be: {error}") from error

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from dodona._core.catalog import MOUNT_TIMEOUT_MS
+from dodona._core.spelling import unmarked
 from dodona.errors import InvalidRequest
 from dodona.types import (
     NULL_TIMESTAMP,
@@ -21,7 +22,6 @@ from dodona.types import (
     Timestamp,
 )
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
-from dodona_gateway.core.json_values import from_json
 
 SELECT_ROWS: Final = 10_000
 """How many rows a select gives, unless it says how many."""
@@ -306,7 +306,7 @@ def parse_bound(name: str, text: str | None) -> Values | None:
     if text is None:
         return None
     try:
-        return msgspec.convert(from_json(msgspec.json.decode(text)), Values)
+        return msgspec.convert(unmarked(msgspec.json.decode(text), name), Values)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequest(f"{name} is a list of key column values in JSON: {error}") from error
 

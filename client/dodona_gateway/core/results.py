@@ -9,10 +9,11 @@ import decimal
 from collections.abc import Callable
 from typing import Any, Final
 
+from dodona._core.spelling import spell_any
 from dodona.errors import InvalidRequest
 from dodona.schema import Column
 from dodona_gateway.core.answers import QueryResult
-from dodona_gateway.core.json_values import any_to_json, converters
+from dodona_gateway.core.json_values import converters
 
 INTEGER_MIN: Final = -(1 << 63)
 INTEGER_MAX: Final = (1 << 64) - 1
@@ -55,7 +56,7 @@ def _values(column: Any, kind: Any, is_json: bool) -> list[Any]:
 
 
 def _plain_json(value: Any) -> Any:
-    return any_to_json(_plain(value))
+    return spell_any(_plain(value))
 
 
 def _plain(value: Any) -> Any:

@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 import msgpack
 import msgspec
 
+from dodona._core.spelling import may_be_marked, unmarked
 from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.arrow_stream import ArrowStream
 from dodona_gateway.core.content import Form
-from dodona_gateway.core.json_values import from_json, may_be_marked
 
 ROW_BYTES_MAX: Final = 32 << 20
 NEWLINE: Final = b"\n"
@@ -128,10 +128,9 @@ class LinesOfJson:
 
     def _unmarked(self, row: Row) -> Row:
         try:
-            found = from_json(row)
+            found = unmarked(row, "row")
         except InvalidRequest as error:
-            error.attributes["row_index"] = self._count
-            raise
+            raise InvalidRequest(error.message, row_index=self._count) from error
         if type(found) is not dict:
             text = f"a row is a map from column to value, not {type(found).__name__}"
             raise InvalidRequest(text, row_index=self._count)

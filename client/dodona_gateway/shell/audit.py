@@ -30,7 +30,7 @@ from dodona_gateway.core.access.tokens import hide_tokens
 QUEUE_MAX: Final = 1_000
 """Calls that are under way or wait to be written down."""
 WRITE_WAIT_S_MAX: Final = 1.0
-"""For so long the answer to a call waits for its line. The line is not lost if that is too short."""
+"""For so long the answer to a call waits for its line, which is written later if need be."""
 RETRY_S: Final = 0.5
 TEXT_LENGTH_MAX: Final = 2_048
 MODE: Final = 0o600

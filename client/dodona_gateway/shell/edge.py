@@ -16,13 +16,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dodona._core.rest import PROBLEM_TYPE, encode_problem, problem_of
-from dodona._io.pages import failure_of
+from dodona._io.settings import is_loopback
 from dodona.errors import DodonaError, Forbidden, Overloaded, RequestTimedOut, Unavailable
 from dodona_gateway.core.access.principal import Principal
-from dodona_gateway.shell.settings import is_loopback
 
 REQUEST_ID: Final = b"x-request-id"
 OPEN_PATHS: Final = frozenset(
@@ -31,7 +30,6 @@ OPEN_PATHS: Final = frozenset(
 """Health, descriptions of the interface, and what YTsaurus's client asks for without its token."""
 BROKEN_OFF: Final = "broken_off"
 """In a request's state: why its answer has no end."""
-RETRY_AFTER_S: Final = b"1"
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
 
 Message = MutableMapping[str, Any]
@@ -40,6 +38,9 @@ _logger: Final = logging.getLogger("dodona.gateway")
 
 Authenticate = Callable[[str | None], Awaitable[Principal]]
 """Who presents the value of the header `Authorization`. Raises Unauthenticated, Unavailable."""
+
+Refusal = Callable[[str, DodonaError], Response]
+"""What a request for that path is answered with, if it gets no further than this."""
 
 
 class EdgeLimits(Protocol):
@@ -67,10 +68,12 @@ class Edge:
         limits: EdgeLimits,
         is_stream: Callable[[Scope], bool],
         *,
+        refusal: Refusal,
         is_local: bool,
     ) -> None:
         """`is_local`: whoever calls by a name of this machine is let in (see `_check_local`)."""
         self._is_local = is_local
+        self._refusal = refusal
         self._application = application
         self._authenticate = authenticate
         self._limits = limits
@@ -86,7 +89,7 @@ class Edge:
         is_stream = self._is_stream(scope)
         idle_seconds = self._limits.stream_idle_seconds_max if is_stream else None
         budget = None if is_stream else self._bodies
-        request = _Request(scope, receive, send, idle_seconds, budget)
+        request = _Request(scope, receive, send, self._refusal, idle_seconds, budget)
         if self.request_count >= self._limits.request_count_max:
             text = f"the gateway has {self._limits.request_count_max} requests under way"
             await request.refuse(Overloaded(text))
@@ -169,10 +172,12 @@ class _Request:
         scope: Scope,
         receive: Receive,
         send: Send,
+        refusal: Refusal,
         idle_seconds: float | None,
         budget: _Budget | None,
     ) -> None:
         self.scope = scope
+        self._refusal = refusal
         self._idle_seconds = idle_seconds
         self._budget = budget
         self._taken_bytes = 0
@@ -259,13 +264,11 @@ class _Request:
         if self._status is not None:
             self._log(self._status, f"an answer broke off: {error.message}")
             return
-        problem = problem_of(failure_of(error))
-        headers = [(b"content-type", PROBLEM_TYPE.encode()), *refusal_headers(problem.status)]
-        content = encode_problem(problem)
-        headers.append((b"content-length", str(len(content)).encode()))
-        start = {"type": "http.response.start", "status": problem.status, "headers": headers}
+        answer = self._refusal(self.scope["path"], error)
+        headers = [*answer.raw_headers]
+        start = {"type": "http.response.start", "status": answer.status_code, "headers": headers}
         await self.send(start)
-        await self.send({"type": "http.response.body", "body": content})
+        await self.send({"type": "http.response.body", "body": bytes(answer.body)})
 
     async def give_up(self, seconds: int) -> None:
         """Its time is over. An answer that has begun ends in its middle, so that nobody takes it
@@ -288,12 +291,3 @@ class _Request:
             "took_ms": took_ms,
         }
         _logger.warning(what, extra={"fields": fields})
-
-
-def refusal_headers(status: int) -> list[tuple[bytes, bytes]]:
-    """What goes with an error of that status: when to come again, how to say who one is."""
-    if status in (429, 503):
-        return [(b"retry-after", RETRY_AFTER_S)]
-    if status == 401:
-        return [(b"www-authenticate", b"Bearer")]
-    return []

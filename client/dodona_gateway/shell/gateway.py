@@ -11,19 +11,21 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from starlette.types import Scope
 
 from dodona._io.pages import create_application
 from dodona._io.serving import serve_pages
+from dodona.errors import DodonaError
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.shell.edge import Edge
 from dodona_gateway.shell.http import bounded_http
 from dodona_gateway.shell.openapi import describe
 from dodona_gateway.shell.rest import bulk, nodes, rows, tables, tokens, transactions
-from dodona_gateway.shell.routes import Route, add_routes
+from dodona_gateway.shell.routes import Route, add_routes, problem
 from dodona_gateway.shell.service import Service, open_service
 from dodona_gateway.shell.settings import GatewaySettings
+from dodona_gateway.shell.ytsaurus.api import add_ytsaurus_api, error_response
 
 ROUTES: Final[tuple[Route, ...]] = (
     *tables.ROUTES,
@@ -34,6 +36,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *tokens.ROUTES,
 )
 BULK_PREFIX: Final = "/v1/bulk/"
+YTSAURUS_PREFIXES: Final = ("/api/", "/auth/", "/hosts")
 
 _logger: Final = logging.getLogger("dodona.gateway")
 
@@ -83,7 +86,20 @@ def create_gateway(settings: GatewaySettings) -> Edge:
     application.router.redirect_slashes = False
     add_routes(application, ROUTES, gateway.service)
     application.openapi = openapi_document  # type: ignore[method-assign]
-    return Edge(application, gateway.authenticate, settings, _is_stream, is_local=settings.insecure)
+    add_ytsaurus_api(application, gateway.service)
+    return Edge(
+        application,
+        gateway.authenticate,
+        settings,
+        _is_stream,
+        refusal=refusal,
+        is_local=settings.insecure,
+    )
+
+
+def refusal(path: str, error: DodonaError) -> Response:
+    """An error in the words of whoever asks."""
+    return error_response(error) if path.startswith(YTSAURUS_PREFIXES) else problem(error)
 
 
 @functools.cache

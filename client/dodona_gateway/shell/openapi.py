@@ -19,9 +19,9 @@ DESCRIPTION: Final = """\
 Timestamps, tables and transactions of a Dodona cluster, for any language.
 
 Bodies are JSON or MessagePack, as the headers `Content-Type` and `Accept` say. JSON has no \
-bytes: `{"$base64": "..."}` stands for bytes that are no text, `{"$double": "nan"}` for a number \
-that is none, and in values of type `any` a name that begins with `$` has it doubled. Whole \
-numbers have 64 bits, timestamps 62.
+bytes: `{"$base64": "..."}` stands for bytes that are no text, `{"$double": "NaN"}` for a number \
+that is none, and in values of type `any` `{"$dict": {...}}` for a map whose one name is one of \
+these three. Whole numbers have 64 bits, timestamps 62.
 
 Every error is `application/problem+json`: `kind` and `code` are for programs, `retryable` says \
 whether the whole transaction may be run again, `attributes` say where it happened (table, key, \

@@ -5,7 +5,7 @@ are read, decoded, checked, answered and refused. What an operation does is in `
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, get_type_hints
+from typing import Any, Final, Literal, NamedTuple, get_type_hints
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -35,8 +35,15 @@ from dodona_gateway.core.json_values import (
     shown_attributes,
 )
 from dodona_gateway.core.requests import Body
-from dodona_gateway.shell.edge import BROKEN_OFF, refusal_headers
+from dodona_gateway.shell.edge import BROKEN_OFF
 from dodona_gateway.shell.service import Service
+
+HEADERS: Final[dict[int, dict[str, str]]] = {
+    401: {"www-authenticate": "Bearer"},
+    429: {"retry-after": "1"},
+    503: {"retry-after": "1"},
+}
+"""What goes with an error of that status: how to say who one is, when to come again."""
 
 
 class Call(NamedTuple):
@@ -224,6 +231,6 @@ def problem(error: DodonaError) -> Response:
     failure = failure_of(error)
     failure = msgspec.structs.replace(failure, attributes=shown_attributes(failure.attributes))
     described = problem_of(failure)
-    headers = {name.decode(): value.decode() for name, value in refusal_headers(described.status)}
+    headers = HEADERS.get(described.status, {})
     content = encode_problem(described)
     return Response(content, described.status, headers=headers, media_type=PROBLEM_TYPE)

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,8 @@ from dodona_gateway.core.answer_budget import too_much, within_budget
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
 from dodona_gateway.shell.audit import AuditLog
 from dodona_gateway.shell.authentication import Authenticator
+from dodona_gateway.shell.master_transactions import MasterTransactions
+from dodona_gateway.shell.mutations import Mutations
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.tokens import TokenStore, ensure_first_token
 from dodona_gateway.shell.transactions import Transactions
@@ -75,6 +78,8 @@ class Service:
         self.tokens = TokenStore(client)
         self.authenticator = Authenticator(self.tokens.find_many)
         self.audit = None if settings.audit_log is None else AuditLog(settings.audit_log)
+        self.master_transactions = MasterTransactions(self.number)
+        self.mutations = Mutations()
         self.queries = Slots("queries", settings.query_count_max)
         self.streams = Slots("bulk streams", settings.stream_count_max)
         self.reason: str | None = "the cluster was not reached yet"
@@ -153,13 +158,15 @@ class Service:
 async def open_service(settings: GatewaySettings) -> AsyncIterator[Service]:
     """A gateway's service, from its start to its end."""
     session = new_session()
-    driver = AsyncioDriver(settings.master_url, session.routing)
+    driver = AsyncioDriver(settings.master_url, session.routing, settings.cluster_key)
     client = AsyncClient(driver, session, settings.master_url)
     service = Service(settings, client)
     tasks = [
         asyncio.create_task(service.transactions.run()),
         asyncio.create_task(service.watch_cluster()),
     ]
+    if service.audit is not None:  # so that the operator may move the file away
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.audit.reopen)
     try:
         yield service
     finally:

@@ -3,7 +3,6 @@
 Owns: every number and name that an operator may choose, with its unit. `--help` prints them all.
 """
 
-import ipaddress
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -11,7 +10,15 @@ from annotated_types import Ge, Le
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from dodona._io.settings import Count, Port, ProcessSettings, Seconds, Url, public_address
+from dodona._io.settings import (
+    Count,
+    Port,
+    ProcessSettings,
+    Seconds,
+    Url,
+    is_loopback,
+    public_address,
+)
 from dodona_gateway.core.holdings import HoldingLimits
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
 from dodona_gateway.shell.http import HttpBounds
@@ -105,13 +112,3 @@ class GatewaySettings(ProcessSettings):
             open_per_owner_max=max(1, self.transaction_count_max // 2),
             bytes_max=self.transactions_mib_max << 20,
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches that address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -34,6 +34,7 @@ from dodona_gateway.core.access.tokens import (
     TokenId,
     check_expiry,
     check_id,
+    check_new,
     new_token,
 )
 
@@ -126,7 +127,7 @@ class TokenStore:
         and DodonaError if the table can't be written."""
         texts = [str(it) if isinstance(it, Grant) else it for it in grants]
         parsed = parse_grants(texts)
-        self._draw(name, parsed, expires_us)  # so that nothing is asked for what is wrong
+        check_new(name, parsed, self._unix_us(), expires_us)
         made = await self._make(name, parsed, expires_us, only_first=False)
         assert made is not None
         return made

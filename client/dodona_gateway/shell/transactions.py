@@ -83,9 +83,10 @@ class Transactions:
         self._holdings.add(its_id, owner, Held(begun), lease_ms, _now_us())
         return str(its_id), begun
 
-    def ping(self, text: str, owner: str) -> None:
-        """Renew its lease. Raises TransactionNotFound, WrongGateway, TransactionClosed."""
-        self._find_open(text, owner)
+    def ping(self, text: str, owner: str) -> int:
+        """Renew its lease. → how long that is, in ms. Raises TransactionNotFound, WrongGateway,
+        TransactionClosed."""
+        return self._find_open(text, owner).lease_ms
 
     @asynccontextmanager
     async def use(self, text: str, owner: str) -> AsyncIterator[AsyncTransaction]:
@@ -100,13 +101,20 @@ class Transactions:
                 yield held.transaction
             self._holdings.note_size(holding, held.transaction._buffer.size_bytes)
 
-    async def commit(self, text: str, owner: str) -> Timestamp | None:
-        """→ the commit timestamp, None if there was nothing to commit. May be repeated."""
+    async def commit(
+        self, text: str, owner: str, *, is_repeatable: bool = True
+    ) -> Timestamp | None:
+        """→ the commit timestamp, None if there was nothing to commit. May be repeated, unless the
+        caller wants to know of that."""
         try:
             found = self._holdings.find(text, owner, _now_us())
         except TransactionNotFound as error:
+            if not is_repeatable:
+                raise
             return await self._committed_elsewhere(text, error)
         if isinstance(found, End):
+            if not is_repeatable:
+                raise TransactionClosed("the transaction has ended", transaction=text)
             return await self._end_again(text, found)
         if found.held.commit is None:
             found.held.commit = asyncio.create_task(self._commit(found))

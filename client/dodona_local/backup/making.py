@@ -23,6 +23,7 @@ from dodona.errors import InvalidRequest, TableNotMounted, Unavailable
 from dodona.snapshot import Snapshot
 from dodona.timestamps import datetime_from_timestamp
 from dodona.types import Timestamp
+from dodona_gateway.core.access.grants import TOKENS
 from dodona_local.backup.manifest import (
     FORMAT,
     PARTS_NAME,
@@ -121,7 +122,9 @@ def _describe_tables(db: Client, paths: Sequence[str] | None) -> list[_Described
     """Raises InvalidRequest, TableNotFound, TableNotMounted."""
     if isinstance(paths, str):
         raise InvalidRequest(f"paths of tables are given as a list, not as {paths!r}")
-    wanted = list(dict.fromkeys(db.list_tables() if paths is None else paths))
+    if paths is None:
+        paths = [it for it in db.list_tables() if it != TOKENS]
+    wanted = list(dict.fromkeys(paths))
     if not wanted:
         raise InvalidRequest("there is no table to back up")
     tables = [_Described(db.get_table(path), _own_attributes(db, path, "table")) for path in wanted]

@@ -11,8 +11,19 @@ try:
 except ModuleNotFoundError:  # the base install is the light client, which has no commands
     sys.exit("the command line needs more packages: pip install 'dodona[server]'")
 
-from dodona_local.cli import loads, saving, servers
-from dodona_local.cli.running import Group
+from dodona_local.cli import (
+    cluster,
+    loads,
+    rows,
+    saving,
+    servers,
+    tables,
+    timestamps,
+    tokens,
+    transactions,
+    tree,
+)
+from dodona_local.cli.running import EXIT_CODES, Group
 
 application = typer.Typer(
     cls=Group,
@@ -20,6 +31,7 @@ application = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Dodona: a timestamp oracle and the transactional tablets that live by its timestamps.",
+    epilog="\n".join(["Exit codes:", *(f"{code}: {text}" for code, text in EXIT_CODES.items())]),
 )
 
 
@@ -46,6 +58,13 @@ def options(
     """Options that come before any command. Its presence keeps commands named, however few."""
 
 
-application.add_typer(servers.commands)
-application.add_typer(saving.commands)
-application.add_typer(loads.commands, name="loads")
+for topic in (servers, tables, tree, rows, saving):
+    application.add_typer(topic.commands)
+for name, commands in {
+    "timestamp": timestamps.commands,
+    "transactions": transactions.commands,
+    "loads": loads.commands,
+    "tokens": tokens.commands,
+    "cluster": cluster.commands,
+}.items():
+    application.add_typer(commands, name=name)

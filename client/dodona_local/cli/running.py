@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -19,17 +20,34 @@ if TYPE_CHECKING:
     import dodona
 
 FAILED: Final = 1
+RUN_AGAIN: Final = 3
+NOT_KNOWN: Final = 4
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
+TERMINATED: Final = 143
+EXIT_CODES: Final = {
+    0: "Done.",
+    FAILED: "Not done, or the answer is no. Do what the message says.",
+    2: "Not done: the command line is wrong.",
+    RUN_AGAIN: "Not done, or not to the end, and nothing is wrong with it: run it again.",
+    NOT_KNOWN: "It may or may not be done: ask dodona transactions outcome.",
+    INTERRUPTED: "Ctrl-C ended it.",
+    PIPE_CLOSED: "Whoever read its output went away.",
+    TERMINATED: "SIGTERM ended it.",
+}
 CODES_BY_ACTION: Final = {
     "fix": FAILED,
     "stop": FAILED,
-    "rerun": 3,
-    "begin_again": 3,
-    "repeat": 3,
-    "ask": 4,
+    "rerun": RUN_AGAIN,
+    "begin_again": RUN_AGAIN,
+    "repeat": RUN_AGAIN,
+    "ask": NOT_KNOWN,
 }
-"""An error's action → the exit code: what to do next, in a number."""
+"""What the caller of an API does next about an error → what the caller of a command is told."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came. It ends things in order as Ctrl-C does."""
 
 
 class Group(TyperGroup):
@@ -39,9 +57,14 @@ class Group(TyperGroup):
         """As any group, but that no error of Dodona's gets out."""
         try:
             with errors_in_one_sentence():
-                return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+                return result
+        except KeyboardInterrupt as error:
+            if str(error):
+                warn(f"dodona: {error}")
+            code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+            raise typer.Exit(code) from None
         except BrokenPipeError:
             # What is still buffered has nowhere to go, and the interpreter must not complain.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -72,9 +95,13 @@ def client_of(
 
     if data_dir is not None and not is_made and not data_dir.is_dir():
         raise dodona.InvalidRequest(f"there is no embedded database in {data_dir}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _terminate)
     with dodona.connect(url) if data_dir is None else dodona.open(data_dir) as db:
         yield db
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
 
 
 def say(line: str) -> None:

@@ -1,7 +1,7 @@
-"""The studies, of the storage and of Spark: what happens in each, to whom, and what is asked."""
+"""The studies, of storage, Spark and codecs: what happens in each, to whom, and what is asked."""
 
 from dodona_loadtest.harness.study import Study
-from dodona_loadtest.studies import bulk, growth, pauses, reads, restart, spark
+from dodona_loadtest.studies import bulk, growth, pauses, reads, restart, spark, yson
 
 STUDIES: tuple[Study, ...] = (
     bulk.STUDY,
@@ -12,3 +12,4 @@ STUDIES: tuple[Study, ...] = (
     pauses.COMMIT_STUDY,
 )
 SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
+CODEC_STUDIES: tuple[Study, ...] = (yson.STUDY,)

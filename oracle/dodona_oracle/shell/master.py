@@ -78,10 +78,11 @@ def create_master(
             return f"the disk has not answered for {age_us // 1000} ms"
         return None
 
-    rest = create_application("Dodona master", lifespan, readiness)
+    key = settings.cluster_key
+    rest = create_application("Dodona master", lifespan, readiness, key)
     add_operations(rest, runtime)
     limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
     )
-    return rest, Endpoint(runtime, limits=limits)
+    return rest, Endpoint(runtime, limits=limits, key=key)

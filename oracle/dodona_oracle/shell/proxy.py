@@ -48,9 +48,7 @@ class _Proxy:
     async def lifespan(self, application: FastAPI) -> AsyncIterator[None]:
         """Between start and stop of the process."""
         settings = self._settings
-        self._link = MasterLink(
-            self.core, self.runtime, settings.master_url, settings.answer_ms_max
-        )
+        self._link = MasterLink(self.core, self.runtime, settings)
         self.runtime.start()
         registering = asyncio.create_task(self.registration.run())
         registering.add_done_callback(self._check_registration)
@@ -77,9 +75,12 @@ class _Proxy:
 def create_proxy(settings: ProxySettings) -> tuple[FastAPI, Endpoint]:
     """The REST pages and the data plane of a proxy."""
     proxy = _Proxy(settings)
-    rest = create_application("Dodona proxy", proxy.lifespan, lambda: proxy.registration.reason)
+    key = settings.cluster_key
+    rest = create_application(
+        "Dodona proxy", proxy.lifespan, lambda: proxy.registration.reason, key
+    )
     limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
     )
-    return rest, Endpoint(proxy.runtime, limits=limits)
+    return rest, Endpoint(proxy.runtime, limits=limits, key=key)

@@ -14,6 +14,7 @@ import httpx
 from dodona._core.effects import AskMaster
 from dodona._core.messages import Failure, GenerateTimestamps, RegisterProxy, Reply, TimestampRange
 from dodona._core.rest import JSON_TYPE, decode_reply, encode_call
+from dodona._io.cluster_key import key_headers
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
 from dodona_oracle.core.proxy import ProxyCore
@@ -25,10 +26,14 @@ _logger: Final = logging.getLogger("dodona.proxy")
 class MasterLink:
     """Asks the master for ranges on behalf of a core. Belongs to one event loop."""
 
-    def __init__(self, core: ProxyCore, runtime: Runtime, url: str, wait_ms: int) -> None:
+    def __init__(self, core: ProxyCore, runtime: Runtime, settings: ProxySettings) -> None:
         self._core = core
         self._runtime = runtime
-        self._peer = Peer(rpc_url(url), timeout_ms=wait_ms)
+        self._peer = Peer(
+            rpc_url(settings.master_url),
+            timeout_ms=settings.answer_ms_max,
+            key=settings.cluster_key,
+        )
 
     def ask(self, effect: AskMaster) -> None:
         """Carry out the core's wish; the answer comes back to the core."""
@@ -65,7 +70,10 @@ class Registration:
         """Until cancelled."""
         period_s = self._settings.register_ms / 1000
         async with httpx.AsyncClient(
-            base_url=self._settings.master_url, timeout=max(1.0, period_s), trust_env=False
+            base_url=self._settings.master_url,
+            headers=key_headers(self._settings.cluster_key),
+            timeout=max(1.0, period_s),
+            trust_env=False,
         ) as client:
             while True:
                 self._note(await self._register(client))

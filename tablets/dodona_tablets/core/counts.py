@@ -1,8 +1,8 @@
-"""What a cell counts: its statistics, as metrics and people see them. Owns their names."""
+"""What a cell counts, and what it can't decide: as metrics and people see it. Owns the names."""
 
 import msgspec
 
-from dodona.types import Timestamp
+from dodona.types import CellId, Timestamp, TransactionId
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
@@ -40,3 +40,14 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     """Flushes and compactions; they are tried again."""
     last_failure: str | None
     latest_timestamp: Timestamp
+
+
+class InDoubt(msgspec.Struct, frozen=True):
+    """A transaction that is prepared here and not decided yet, as far as this cell knows."""
+
+    transaction: TransactionId
+    coordinator: CellId
+    participants: tuple[CellId, ...]
+    prepare_timestamp: Timestamp
+    age_ms: int
+    """Since it came here, or since the cell's start."""

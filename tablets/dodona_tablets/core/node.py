@@ -63,7 +63,7 @@ from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.jobs import Built
 from dodona_tablets.core.compaction import Compaction
 from dodona_tablets.core.coordinator import Coordinator, CoordinatorEvent
-from dodona_tablets.core.counts import NodeStatistics
+from dodona_tablets.core.counts import InDoubt, NodeStatistics
 from dodona_tablets.core.flushing import Flushing, FlushToken
 from dodona_tablets.core.loading import BatchToken, Loading
 from dodona_tablets.core.mounting import FenceToken, Mounting
@@ -343,6 +343,20 @@ class NodeCore:
             last_failure=cell.last_failure,
             latest_timestamp=cell.latest,
         )
+
+    def in_doubt(self, now: Now) -> list[InDoubt]:
+        """What is prepared and undecided here, oldest transaction first."""
+        prepared = [it for it in self.cell.transactions.values() if it.state is State.PREPARED]
+        return [
+            InDoubt(
+                it.id,
+                it.coordinator,
+                it.participants,
+                it.prepare_timestamp,
+                max(now.instant_us - it.since_us, 0) // 1000,
+            )
+            for it in sorted(prepared, key=lambda it: it.id)
+        ]
 
     # Requests
 

@@ -24,6 +24,7 @@ from dodona._core.messages import (
     Reply,
     TimestampRange,
 )
+from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
 from dodona.errors import DataCorrupted
@@ -45,9 +46,10 @@ class Links:
     _oracle: Peer
     _runtime: Runtime
 
-    def __init__(self, core: NodeCore, master_url: str) -> None:
+    def __init__(self, core: NodeCore, master_url: str, key: ClusterKey | None = None) -> None:
         self._core = core
         self._master_url = master_url
+        self._key = key
         self._peers: dict[CellId, tuple[str, Peer]] = {}
         self._batcher: Batcher[Any] = Batcher()
         self._is_asking = False
@@ -60,8 +62,10 @@ class Links:
     def open(self, runtime: Runtime) -> None:
         """From here on effects can be carried out; their answers go to this runtime."""
         self._runtime = runtime
-        self._http = httpx.AsyncClient(base_url=self._master_url, timeout=MASTER_TIMEOUT_S)
-        self._oracle = Peer(rpc_url(self._master_url), timeout_ms=ORACLE_TIMEOUT_MS)
+        self._http = httpx.AsyncClient(
+            base_url=self._master_url, headers=key_headers(self._key), timeout=MASTER_TIMEOUT_S
+        )
+        self._oracle = Peer(rpc_url(self._master_url), timeout_ms=ORACLE_TIMEOUT_MS, key=self._key)
 
     def handlers(self) -> dict[type[Any], Any]:
         """What the runtime calls for each kind of effect."""
@@ -165,7 +169,7 @@ class Links:
             if known is not None:
                 self._closing = [task for task in self._closing if not task.done()]
                 self._closing.append(asyncio.create_task(known[1].close()))
-            self._peers[cell] = (address, Peer(rpc_url(address, cell)))
+            self._peers[cell] = (address, Peer(rpc_url(address, cell), key=self._key))
 
     # The master: one heartbeat at a time, and the newest next
 

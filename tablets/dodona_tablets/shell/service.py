@@ -21,6 +21,7 @@ from dodona._io.serving import serve
 from dodona.types import CellId, Now
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.doubt_page import add_doubt_page
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
@@ -48,7 +49,8 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
     """The REST pages and the data plane of a node over an open log."""
     files = ChunkFiles(settings.data_dir)
     core = recover(settings, log, files)
-    links = Links(core, settings.master_url)
+    key = settings.cluster_key
+    links = Links(core, settings.master_url, key)
     jobs = Jobs(
         files,
         settings.compaction_mib_per_s_max << 20,
@@ -80,15 +82,18 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
         jobs.close()
         await links.close()
 
-    pages = create_application("Dodona tablet node", lifespan, partial(_not_ready_because, core))
+    pages = create_application(
+        "Dodona tablet node", lifespan, partial(_not_ready_because, core), key
+    )
     _add_pages(pages, core, runtime, log)
     add_outcome_page(pages, runtime)
+    add_doubt_page(pages, core)
     endpoint_limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
     )
     cell = CellId(settings.cell)
-    return pages, Endpoint(runtime, cell=cell, limits=endpoint_limits)
+    return pages, Endpoint(runtime, cell=cell, limits=endpoint_limits, key=key)
 
 
 def _not_ready_because(core: NodeCore) -> str | None:

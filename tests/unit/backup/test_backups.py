@@ -127,6 +127,16 @@ def test_some_tables_are_saved_and_some_restored(db: Client, other: Client, fold
         restore(other, folder, ["//a/2"])
 
 
+def test_tokens_stay_where_they_are(db: Client, other: Client, folder: Path) -> None:
+    """Restored elsewhere, they would be good again though they were revoked since."""
+    for client in (db, other):
+        client.create_table("//sys/tokens", PLAIN, mount=True)
+    make_plain(db, "//bank/accounts", 3)
+    assert [it.path for it in back_up(db, folder).tables] == ["//bank/accounts"]
+    restore(other, folder)
+    assert same(db.read_arrow("//bank/accounts"), other.read_arrow("//bank/accounts"))
+
+
 def test_what_is_written_afterwards_is_not_in_it(db: Client, other: Client, folder: Path) -> None:
     make_plain(db, "//t")
     at = db.generate_timestamp()

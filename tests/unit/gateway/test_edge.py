@@ -13,6 +13,7 @@ import pytest
 from dodona.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
 from dodona_gateway.core.access.principal import ANYBODY, Principal
 from dodona_gateway.shell.edge import BROKEN_OFF, OPEN_PATHS, Edge, Message
+from dodona_gateway.shell.gateway import refusal
 
 pytestmark = pytest.mark.anyio
 
@@ -100,6 +101,7 @@ def edge_of(application: Application, *, is_local: bool = False, **limits: Any) 
         admit,
         Limits(**limits),
         lambda scope: scope["path"].startswith("/stream"),
+        refusal=refusal,
         is_local=is_local,
     )
 
@@ -168,7 +170,7 @@ async def test_tokens_that_can_t_be_looked_up_are_no_401() -> None:
     async def fail(text: str | None) -> Principal:
         raise Unavailable("tokens can't be looked up")
 
-    edge = Edge(answer, fail, Limits(), lambda scope: False, is_local=False)
+    edge = Edge(answer, fail, Limits(), lambda scope: False, refusal=refusal, is_local=False)
     refused = await Exchange().go(edge)
     assert refused.status == 503
     assert refused.headers["retry-after"] == "1"
@@ -207,7 +209,14 @@ async def test_tokens_that_can_t_be_looked_up_are_no_401() -> None:
 async def test_without_tokens_it_is_for_this_machine_only(
     host: bytes, origin: bytes | None, is_let_in: bool
 ) -> None:
-    edge = Edge(answer, lambda text: _anybody(), Limits(), lambda scope: False, is_local=True)
+    edge = Edge(
+        answer,
+        lambda text: _anybody(),
+        Limits(),
+        lambda scope: False,
+        refusal=refusal,
+        is_local=True,
+    )
     headers = [(b"host", host)] + ([] if origin is None else [(b"origin", origin)])
     exchange = await Exchange().go(edge, "/v1/x", *headers)
     assert exchange.status == (200 if is_let_in else 403)

@@ -5,18 +5,15 @@ from typing import Any
 
 import pytest
 
+from dodona._core.spelling import DEPTH_MAX, may_be_marked, spell_any, unmarked
 from dodona._core.versions import VersionedRow, VersionedValue
 from dodona.errors import InvalidRequest
 from dodona.schema import Column
 from dodona.types import Timestamp
 from dodona_gateway.core.json_values import (
-    DEPTH_MAX,
-    any_to_json,
     convert_history,
     convert_rows,
     converters,
-    from_json,
-    may_be_marked,
     shown_attributes,
 )
 
@@ -35,19 +32,19 @@ CONVERT = converters(COLUMNS)
             {"s": None, "d": None, "a": None, "n": None},
             {"s": None, "d": None, "a": None, "n": None},
         ),
-        ({"d": math.nan}, {"d": {"$double": "nan"}}),
-        ({"d": -math.inf}, {"d": {"$double": "-inf"}}),
+        ({"d": math.nan}, {"d": {"$double": "NaN"}}),
+        ({"d": -math.inf}, {"d": {"$double": "-Infinity"}}),
         ({"a": b"text"}, {"a": {"$base64": "dGV4dA=="}}),
         ({"a": "text"}, {"a": "text"}),
-        ({"a": {"$x": {"$$y": 1}, "z": [b"", math.inf]}}, None),
+        (
+            {"a": {"$x": {"$dict": 1}, "z": [b"", math.inf]}},
+            {"a": {"$x": {"$dict": {"$dict": 1}}, "z": [{"$base64": ""}, {"$double": "Infinity"}]}},
+        ),
         ({}, {}),
     ],
 )
-def test_a_row_is_shown(row: dict[str, Any], shown: dict[str, Any] | None) -> None:
-    expected = shown or {"a": {"$$x": {"$$$y": 1}, "z": [{"$base64": ""}, {"$double": "inf"}]}}
-    if not row:
-        expected = {}
-    assert convert_rows([row, None], CONVERT) == [expected, None]
+def test_a_row_is_shown(row: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert convert_rows([row, None], CONVERT) == [shown, None]
 
 
 def test_columns_that_json_has_are_left_alone() -> None:
@@ -61,7 +58,7 @@ def test_histories_are_shown_likewise() -> None:
     row = VersionedRow({"s": b"\xff", "n": 1}, [at], [], values)
     shown = convert_history(row, CONVERT)
     assert shown.key == {"s": {"$base64": "/w=="}, "n": 1}
-    assert [it.value for it in shown.values["d"]] == [{"$double": "nan"}, None]
+    assert [it.value for it in shown.values["d"]] == [{"$double": "NaN"}, None]
 
 
 def test_attributes_of_errors_are_for_people() -> None:
@@ -75,7 +72,7 @@ def test_attributes_of_errors_are_for_people() -> None:
     assert shown == {
         "key": {"s": "text", "t": {"$base64": "/w=="}},
         "all": [1, "odd"],
-        "x": {"$double": "nan"},
+        "x": {"$double": "NaN"},
     }
 
 
@@ -89,12 +86,12 @@ def test_whether_there_may_be_marks_shows_at_a_glance(text: bytes, may: bool) ->
 
 @pytest.mark.parametrize(
     "value",
-    [{"$base64": "a"}, {"$base64": None}, {"$double": "1"}, {"$double": 1}, {"$x": 1}, {"$": 1},
-     {"$base64": "", "b": 1}, [{"$double": []}], {"$base64": "ä"}, {"$base64": "/w==\n"}],
+    [{"$base64": "a"}, {"$base64": None}, {"$double": "1"}, {"$double": 1}, {"$dict": 1},
+     [{"$double": []}], {"$base64": "ä"}, {"$base64": "/w==\n"}],
 )  # fmt: skip
 def test_a_mark_that_is_none_is_refused(value: Any) -> None:
     with pytest.raises(InvalidRequest):
-        from_json(value)
+        unmarked(value, "a")
 
 
 def nested(depth: int, *, is_map: bool) -> Any:
@@ -107,12 +104,19 @@ def nested(depth: int, *, is_map: bool) -> Any:
 @pytest.mark.parametrize("is_map", [True, False])
 def test_depth_is_bounded(is_map: bool) -> None:
     deep = nested(DEPTH_MAX, is_map=is_map)
-    assert from_json(deep) == deep
+    assert unmarked(deep, "a") == deep
     for too_deep in (nested(DEPTH_MAX + 1, is_map=is_map), nested(900, is_map=is_map)):
-        with pytest.raises(InvalidRequest, match="nested deeper than 40"):
-            from_json(too_deep)
+        with pytest.raises(InvalidRequest, match="nested deeper"):
+            unmarked(too_deep, "a")
 
 
 def test_names_of_a_user_s_own_are_escaped_and_nothing_else_is() -> None:
-    assert any_to_json({"$": {"a$": "$x"}}) == {"$$": {"a$": "$x"}}
-    assert from_json({"$$": {"a$": "$x"}}) == {"$": {"a$": "$x"}}
+    for own in ({"$base64": 1}, {"$dict": {"$double": None}}):
+        assert spell_any(own) == {"$dict": spelled(own)}
+        assert unmarked(spell_any(own), "a") == own
+    for plain in ({"$x": 1}, {"$base64": "", "b": 1}, {"a$": "$x"}):
+        assert spell_any(plain) == plain == unmarked(plain, "a")
+
+
+def spelled(own: dict[str, Any]) -> dict[str, Any]:
+    return {name: spell_any(value) for name, value in own.items()}

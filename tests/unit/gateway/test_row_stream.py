@@ -20,7 +20,7 @@ ROWS: list[dict[str, Any]] = [
 PACKED = b"".join(map(msgspec.msgpack.encode, ROWS))
 LINES = (
     b'{"id": 1, "text": "' + "ä".encode() * 20 + b'", "raw": {"$base64": "/w=="},'
-    b' "any": {"$$x": [1, {"y": null}]}}\n\r\n{}\n \n'
+    b' "any": {"$x": [1, {"y": null}]}}\n\r\n{}\n \n'
     b'{"id": -9223372036854775808, "nothing": null, "double": 0.5, "large": 18446744073709551615}'
 )
 STREAMS: dict[type[Any], bytes] = {PackedRows: PACKED, LinesOfJson: LINES}
@@ -93,9 +93,8 @@ def test_a_last_line_that_is_cut_is_no_line() -> None:
         (LinesOfJson, b'{"a": 1' + b"0" * 5000 + b"}\n"),
         (LinesOfJson, b'{"a": 1e999}\n'),
         (LinesOfJson, b'{"a": ' + b"[" * 5000 + b"\n"),
-        (LinesOfJson, b'{"$a": 1}\n'),
         (LinesOfJson, b'{"$base64": "/w=="}\n'),
-        (LinesOfJson, b'{"$double": "nan"}\n'),
+        (LinesOfJson, b'{"$double": "number"}\n'),
         (LinesOfJson, b'{"a": {"$x": ' + b"[" * 100 + b"]" * 100 + b"}}\n"),
     ],
 )

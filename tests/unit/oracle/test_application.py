@@ -113,7 +113,9 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
 
 
 async def test_the_tree_and_its_transactions(rest: Rest) -> None:
-    begun = await rest.send("POST", "/v1/transactions", {"timeout_ms": 60_000, "title": "load"})
+    begun = await rest.send(
+        "POST", "/v1/master-transactions", {"timeout_ms": 60_000, "title": "load"}
+    )
     assert begun.status_code == 201
     transaction = begun.json()["transaction"]
     body = {"path": "//d/e", "is_recursive": True, "transaction": transaction}
@@ -127,7 +129,7 @@ async def test_the_tree_and_its_transactions(rest: Rest) -> None:
     problem = await rest.problem("POST", "/v1/directories", {"path": "//d"})
     assert (problem["status"], problem["kind"], problem["retryable"]) == (409, "node_locked", True)
     assert problem["attributes"]["title"] == "load"
-    ended = await rest.send("POST", f"/v1/transaction/commit?transaction={transaction}")
+    ended = await rest.send("POST", f"/v1/master-transaction/commit?transaction={transaction}")
     assert (ended.status_code, ended.json()) == (200, {})
     assert (await rest.send("GET", "/v1/node/list?path=//d")).json() == {"names": ["e"]}
     assert (await rest.send("GET", "/v1/node?path=/")).json() == {"value": {"d": {"e": {}}}}
@@ -137,7 +139,7 @@ async def test_the_tree_and_its_transactions(rest: Rest) -> None:
     gone = await rest.send("DELETE", "/v1/node?path=//d&is_recursive=true")
     assert (gone.status_code, gone.json()) == (200, {})
     assert (await rest.send("GET", "/v1/node?path=/")).json() == {"value": {"f": {}}}
-    problem = await rest.problem("POST", "/v1/transaction/ping?transaction=99")
+    problem = await rest.problem("POST", "/v1/master-transaction/ping?transaction=99")
     assert (problem["status"], problem["kind"]) == (404, "transaction_not_found")
 
 

@@ -44,7 +44,7 @@ def test_the_environment_is_read_and_the_command_line_wins(monkeypatch: pytest.M
 
 def test_what_clients_reach_a_proxy_by() -> None:
     assert proxy("--host", "::1", "--port", "7").address == "http://[::1]:7"
-    public = proxy("--host", "0.0.0.0", "--public-url", "https://proxy.example/")
+    public = proxy("--host", "0.0.0.0", "--insecure", "--public-url", "https://proxy.example/")
     assert public.address == "https://proxy.example"
 
 
@@ -58,7 +58,9 @@ def test_what_clients_reach_a_proxy_by() -> None:
         (["master", "--data-dir", "/d", "--renew-ms", "400"], ["renew-ms", "window-ms"]),
         (["master", "--data-dir", "/d", "--colour", "red"], ["--colour"]),
         (["proxy", "--master-url", "127.0.0.1:8500"], ["master-url", "http://127.0.0.1:8500"]),
-        (["proxy", "--host", "0.0.0.0"], ["public-url"]),
+        (["proxy", "--host", "0.0.0.0", "--insecure"], ["public-url"]),
+        (["proxy", "--host", "192.0.2.1"], ["cluster-key-file", "insecure"]),
+        (["master", "--host", "::", "--data-dir", "/d"], ["cluster-key-file"]),
         (["node"], ["usage", "master", "proxy"]),
         ([], ["usage", "master", "proxy"]),
     ],

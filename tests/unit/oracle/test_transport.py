@@ -8,6 +8,7 @@ import pytest
 
 from dodona._core.effects import AskMaster
 from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona._io.cluster_key import ClusterKey
 from dodona._io.runtime import Runtime
 from dodona._io.settings import parse_settings
 from dodona.types import Timestamp
@@ -36,7 +37,7 @@ class FakePeer:
 def peers(monkeypatch: pytest.MonkeyPatch) -> list[FakePeer]:
     made: list[FakePeer] = []
 
-    def make(url: str, *, timeout_ms: int) -> FakePeer:
+    def make(url: str, *, timeout_ms: int, key: ClusterKey | None) -> FakePeer:
         made.append(FakePeer(url, timeout_ms=timeout_ms))
         return made[-1]
 
@@ -61,7 +62,8 @@ async def test_whatever_is_not_the_range_asked_for_fails_the_batch(
         links[0].ask(effect)
 
     runtime = Runtime(core, None, {AskMaster: ask})
-    link = MasterLink(core, runtime, "http://127.0.0.1:1", 1000)
+    options = ["--master-url", "http://127.0.0.1:1", "--answer-ms-max", "1000"]
+    link = MasterLink(core, runtime, parse_settings(ProxySettings, "proxy", options))
     links.append(link)
     assert peers[0].url == "ws://127.0.0.1:1/rpc?version=1"
     runtime.start()

@@ -162,8 +162,12 @@ def _interval(tree: Expression, column: str, column_type: str, depth: int = 0) -
         return _EVERYTHING
     kind, children = tree.get("type"), tree.get("children", [])
     if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
-        parts = [_interval(child, column, column_type, depth + 1) for child in children]
-        return intersection(*parts) if kind == "CONJUNCTION_AND" else reduce(_hull, parts)
+        others = [it for it in children if kind == "CONJUNCTION_AND" or not _is_null(it, column)]
+        parts = [_interval(it, column, column_type, depth + 1) for it in others]
+        if kind == "CONJUNCTION_AND":
+            return intersection(*parts)
+        hull = reduce(_hull, parts) if parts else _EVERYTHING
+        return hull if len(others) == len(children) else (None, hull[1])  # null comes first
     if kind == "COMPARE_IN" and _is_column(children[0], column):
         values = [_constant(child, column_type) for child in children[1:]]
         return _EVERYTHING if None in values or not values else (min(values), max(values))
@@ -203,6 +207,10 @@ def _hull(one: Interval, other: Interval) -> Interval:
 
 
 # ---- columns and constants
+
+
+def _is_null(tree: Expression, column: str) -> bool:
+    return tree.get("type") == "OPERATOR_IS_NULL" and _is_column(tree["children"][0], column)
 
 
 def _is_column(tree: Expression, column: str) -> bool:

@@ -110,13 +110,11 @@ def new_token(
     random_bytes: RandomBytes,
 ) -> NewToken:
     """Raises InvalidRequest, LimitExceeded."""
-    if not grants:
-        raise InvalidRequest("a token without grants allows nothing: give it at least one")
-    check_expiry(expires_us, created_us)
+    check_new(name, grants, created_us, expires_us)
     id_bytes, secret = random_bytes(ID_BYTES), random_bytes(SECRET_BYTES)
     assert (len(id_bytes), len(secret)) == (ID_BYTES, SECRET_BYTES)
     id, digest = id_bytes.hex(), Secret(secret).digest()
-    token = Token(id, check_name(name), digest, grants, created_us, expires_us)
+    token = Token(id, name, digest, grants, created_us, expires_us)
     return NewToken(token, f"dodona_{id}_{_encode(secret)}")
 
 
@@ -170,8 +168,17 @@ def check_id(id: str) -> TokenId:
     return id
 
 
-def check_name(name: str) -> str:
-    """Raises InvalidRequest, LimitExceeded."""
+def check_new(
+    name: str, grants: tuple[Grant, ...], created_us: int, expires_us: int | None
+) -> None:
+    """Raises InvalidRequest, LimitExceeded for what makes no token."""
+    _check_name(name)
+    if not grants:
+        raise InvalidRequest("a token without grants allows nothing: give it at least one")
+    check_expiry(expires_us, created_us)
+
+
+def _check_name(name: str) -> None:
     if not isinstance(name, str):
         raise InvalidRequest(f"a token's name is a str, not {type(name).__name__}")
     if not name.isprintable() or name.strip() != name or not name:
@@ -180,7 +187,6 @@ def check_name(name: str) -> str:
         raise InvalidRequest("a token's name says whose it is: this looks like a token itself")
     if len(name) > NAME_LENGTH_MAX:
         raise LimitExceeded(f"a token's name has at most {NAME_LENGTH_MAX} characters")
-    return name
 
 
 def check_expiry(expires_us: int | None, unix_us: int) -> None:

@@ -5,9 +5,9 @@ Owns: what these operations do, each a few lines over the client, and who may as
 
 from typing import Final
 
+from dodona._core.spelling import spell_any
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import TableView, view_table
-from dodona_gateway.core.json_values import any_to_json
 from dodona_gateway.shell.routes import Call, route
 
 
@@ -124,7 +124,7 @@ async def _view(call: Call, path: str) -> TableView:
     view = view_table(await call.service.client.get_table(path))
     if call.form == "json":
         for tablet in view.tablets:
-            tablet.pivot_key[:] = [any_to_json(it) for it in tablet.pivot_key]
+            tablet.pivot_key[:] = [spell_any(it) for it in tablet.pivot_key]
     return view
 
 

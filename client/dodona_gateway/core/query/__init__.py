@@ -1,0 +1,1 @@
+"""YTsaurus's query language, that which `select_rows` gets, as Dodona's SQL."""

@@ -1,0 +1,92 @@
+"""Values of type any: JSON text to SQL. Pure.
+
+Owns: what is taken out of them. JSON does not tell int64 from uint64, nor bytes, which are base64
+there, from text; what is asked for decides. `int64(x)` and the like convert, and refuse what they
+can't; `get_int64(x, "/a/0")` refuses another type, and `try_get_int64` gives null for it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dodona_gateway.core.query.calls import Argument, Function
+from dodona_gateway.core.query.values import SQL_TYPES, Kind, text_of, text_sql
+
+_TYPES: Final = {
+    Kind.INT64: "'BIGINT', 'UBIGINT'",
+    Kind.UINT64: "'BIGINT', 'UBIGINT'",
+    Kind.DOUBLE: "'DOUBLE'",
+    Kind.BOOLEAN: "'BOOLEAN'",
+    Kind.STRING: "'VARCHAR'",
+}
+_OTHER_NUMBERS: Final = {
+    Kind.INT64: ("'DOUBLE'", "trunc({0}::double)::bigint"),
+    Kind.UINT64: ("'DOUBLE'", "trunc({0}::double)::ubigint"),
+    Kind.DOUBLE: ("'BIGINT', 'UBIGINT', 'HUGEINT'", "{0}::double"),
+}
+
+
+def converted(it: Argument, kind: Kind) -> str:
+    """The whole value as one of that kind; numbers become other numbers."""
+    otherwise = f"error('a value of type any is no {str(kind.name).lower()}')"
+    other = ""
+    if kind in _OTHER_NUMBERS:
+        types, template = _OTHER_NUMBERS[kind]
+        other = f" when json_type({it.sql}) in ({types}) then {template.format(it.sql)}"
+    return _chosen(it.sql, kind, other, otherwise)
+
+
+def _chosen(sql: str, kind: Kind, other: str, otherwise: str) -> str:
+    """A JSON text as a value of that kind, if it is one; null if it is null, or not there."""
+    found = (
+        f"encode(json_extract_string({sql}, ''))"
+        if kind == Kind.STRING
+        else f"({sql})::{SQL_TYPES[kind]}"
+    )
+    return (
+        f"case when coalesce(json_type({sql}), 'NULL') = 'NULL' then null"
+        f" when json_type({sql}) in ({_TYPES[kind]}) then {found}{other}"
+        f" else cast({otherwise} as {SQL_TYPES[kind]}) end"
+    )
+
+
+def _getter(kind: Kind, is_strict: bool) -> Function:
+    def render(given: Sequence[Argument]) -> str:
+        whole, path = given
+        sql = f"json_extract({whole.sql}, {text_sql(_path(path))})::varchar"
+        absent = f"error('there is no {str(kind.name).lower()} at that path')"
+        if kind == Kind.ANY:
+            return f"coalesce({sql}, cast({absent} as varchar))" if is_strict else sql
+        found = _chosen(sql, kind, "", absent if is_strict else "null")
+        if not is_strict:
+            return found
+        return f"case when {sql} is null then cast({absent} as {SQL_TYPES[kind]}) else {found} end"
+
+    return Function((Kind.ANY, Kind.STRING), kind, render, nulls="may be")
+
+
+def _path(path: Argument) -> str:
+    """A path as /a/b/0, which is JSON's pointer too."""
+    text = None if path.constant is None else text_of(path.constant)
+    if text is None:
+        raise path.error("the path has to be a literal text")
+    if text and not text.startswith("/"):
+        raise path.error("a path begins with /")
+    if any(it in text for it in "@*\\~"):
+        raise path.error("a path is made of names and numbers, without @, *, ~ and escapes")
+    return text
+
+
+def _all() -> dict[str, Function]:
+    makers: dict[str, Callable[[Kind], Function]] = {
+        "try_get_": lambda kind: _getter(kind, is_strict=False),
+        "get_": lambda kind: _getter(kind, is_strict=True),
+    }
+    return {
+        prefix + str(kind.name).lower(): make(kind)
+        for prefix, make in makers.items()
+        for kind in SQL_TYPES
+    }
+
+
+JSON_FUNCTIONS: Final = _all()
+"""get_int64, try_get_int64, and so on for each type."""

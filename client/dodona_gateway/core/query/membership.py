@@ -1,0 +1,147 @@
+"""IN and BETWEEN: operands among rows of literals. Pure.
+
+Owns: the comparison of many rows at once. Literals become the operands' kinds, as YTsaurus has it
+(`1u in (1, 2.0)`), null is a value as others, and the operands' own lists of values are said beside
+lists of tuples, for the sake of the range of keys.
+"""
+
+from collections.abc import Callable, Sequence
+
+from dodona_gateway.core.query.comparisons import both, compare_tuples, either, is_null
+from dodona_gateway.core.query.source import Source
+from dodona_gateway.core.query.tree import Literal, Row
+from dodona_gateway.core.query.typed import Expression, Mode, bounded
+from dodona_gateway.core.query.values import (
+    COMPARABLE,
+    Constant,
+    Kind,
+    first_of,
+    fit,
+    names_of,
+    sql_of,
+    text_of,
+    text_sql,
+)
+
+Make = Callable[[Constant, int], Expression]
+"""A constant, and where it stands, as an expression."""
+
+
+def in_rows(
+    source: Source, constant: Make, operands: Sequence[Expression], rows: Sequence[Row], at: int
+) -> Expression:
+    """Whether the operands are one of the rows. Raises InvalidRequest."""
+    kinds = [_kind(source, it) for it in operands]
+    fitted = [_fitted(source, kinds, row, at, len(kinds)) for row in rows]
+    plain = [row for row in fitted if all(it.value is not None for it in row)]
+    with_null = [row for row in fitted if any(it.value is None for it in row)]
+    found = [_equal(source, constant, operands, row, at) for row in with_null]
+    if plain and len(operands) == 1:
+        found.append(_in_values(operands[0], kinds[0], [value for (value,) in plain], at))
+    elif len(plain) == 1:
+        found.append(_equal(source, constant, operands, plain[0], at))
+    elif plain:
+        found.append(_in_tuples(operands, kinds, plain, at))
+    return either(found)
+
+
+def in_ranges(
+    source: Source,
+    constant: Make,
+    operands: Sequence[Expression],
+    ranges: Sequence[tuple[Row, Row]],
+    at: int,
+) -> Expression:
+    """Whether the operands lie in one of the ranges. Raises InvalidRequest."""
+    kinds = [_kind(source, it) for it in operands]
+
+    def end(operator: str, row: Row) -> Expression:
+        fitted = _fitted(source, kinds, row, at, len(row))
+        expressions = [constant(it, at) for it in fitted]
+        return compare_tuples(source, operator, operands[: len(row)], expressions)
+
+    return either([both([end(">=", lower), end("<=", upper)]) for lower, upper in ranges])
+
+
+def _kind(source: Source, operand: Expression) -> Kind:
+    kinds = operand.kinds & COMPARABLE
+    if not kinds:
+        found = names_of(operand.kinds)
+        raise source.error(operand.at, f"a value of type {found} can't be looked for in a list")
+    return first_of(kinds)
+
+
+def _fitted(source: Source, kinds: Sequence[Kind], row: Row, at: int, width: int) -> list[Constant]:
+    """The literals as constants of the operands' kinds."""
+    if len(row) != width or width > len(kinds):
+        expected, found = _count(len(kinds)), _count(len(row))
+        raise source.error(row[0].at, f"expected {expected}, found {found}", expected=expected)
+    return [_fit(source, it, kind) for it, kind in zip(row, kinds, strict=False)]
+
+
+def _count(width: int) -> str:
+    return "one value" if width == 1 else f"a tuple of {width}"
+
+
+def _fit(source: Source, literal: Literal, kind: Kind) -> Constant:
+    try:
+        return fit(literal.constant, kind)
+    except ValueError as error:
+        raise source.error(literal.at, str(error)) from error
+
+
+def _equal(
+    source: Source,
+    constant: Make,
+    operands: Sequence[Expression],
+    row: Sequence[Constant],
+    at: int,
+) -> Expression:
+    if len(row) == 1 and row[0].value is None:
+        return is_null(operands[0])
+    return compare_tuples(source, "=", operands, [constant(it, at) for it in row])
+
+
+def _in_values(operand: Expression, kind: Kind, values: list[Constant], at: int) -> Expression:
+    """Whether it is one of some values that are not null."""
+
+    def make(_: Kind, mode: Mode) -> str:
+        sql = _one_of(operand, kind, values, mode)
+        is_exact = mode.is_condition or not operand.is_null_in(mode)
+        return bounded(sql if is_exact else f"coalesce({sql}, false)")
+
+    proves = () if operand.column is None else (operand.column,)
+    return Expression(kinds=Kind.BOOLEAN, make=make, at=at, is_nullable=False, proves=proves)
+
+
+def _one_of(operand: Expression, kind: Kind, values: Sequence[Constant], mode: Mode) -> str:
+    """As SQL, which is null where the operand is; of text where it is text, for the range."""
+    texts = [text_of(it.value) if kind == Kind.STRING else None for it in values]
+    if operand.text is not None and None not in texts:
+        listed = ", ".join([text_sql(it) for it in texts if it is not None])
+        return f"({operand.text} in ({listed}))"
+    listed = ", ".join([sql_of(it) for it in values])
+    return f"({operand.make(kind, mode.value())} in ({listed}))"
+
+
+def _in_tuples(
+    operands: Sequence[Expression], kinds: Sequence[Kind], rows: list[list[Constant]], at: int
+) -> Expression:
+    """Whether they are, side by side, one of some rows without nulls."""
+    columns = [list(dict.fromkeys(it)) for it in zip(*rows, strict=True)]
+
+    def make(_: Kind, mode: Mode) -> str:
+        each = [
+            _one_of(operand, kind, values, mode)
+            for operand, kind, values in zip(operands, kinds, columns, strict=True)
+        ]
+        row = ", ".join(
+            [it.make(kind, mode.value()) for it, kind in zip(operands, kinds, strict=True)]
+        )
+        listed = ", ".join([f"({', '.join([sql_of(it) for it in values])})" for values in rows])
+        sql = f"({' and '.join(each)} and ({row}) in ({listed}))"
+        is_exact = mode.is_condition or not any(it.is_null_in(mode) for it in operands)
+        return bounded(sql if is_exact else f"coalesce({sql}, false)")
+
+    proves = tuple([it.column for it in operands if it.column is not None])
+    return Expression(kinds=Kind.BOOLEAN, make=make, at=at, is_nullable=False, proves=proves)

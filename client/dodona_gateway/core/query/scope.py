@@ -1,0 +1,119 @@
+"""The columns that a query's names stand for. Pure.
+
+Owns: the tables in the order in which they are joined, what each is called in SQL (t0, t1, ...),
+and YTsaurus's rules of names: `t.a` is a column of the table called t, `a` of the tables that were
+given no name. Columns that USING names are one.
+"""
+
+from typing import Final
+
+from dodona.schema import Column, TableSchema
+from dodona_gateway.core.query.names import reference_name
+from dodona_gateway.core.query.source import Source
+from dodona_gateway.core.query.tree import Reference, Table
+from dodona_gateway.core.query.typed import Expression, bounded
+from dodona_gateway.core.query.values import KIND_OF_TYPE
+
+
+class TableScope:
+    """A table of the query, and what it is called in SQL."""
+
+    __slots__ = ("_columns", "_first_of_name", "is_optional", "schema", "sql", "table")
+
+    def __init__(self, table: Table, schema: TableSchema, sql: str, is_optional: bool) -> None:
+        """`is_optional` says whether a row may come without one of it."""
+        self.table: Final = table
+        self.schema: Final = schema
+        self.sql: Final = sql
+        self.is_optional: Final = is_optional
+        self._columns = {column.name: column for column in schema.columns}
+        self._first_of_name: dict[str, Column] = {}
+        for column in schema.columns:
+            self._first_of_name.setdefault(column.name.lower(), column)
+
+    def find(self, name: str) -> Column | None:
+        """The column of that name."""
+        return self._columns.get(name)
+
+    def twin(self, column: Column) -> Column:
+        """The first column whose name differs from its in upper and lower case alone."""
+        return self._first_of_name[column.name.lower()]
+
+
+class Scope:
+    """The tables that a reference may be about."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.tables: Final[list[TableScope]] = []
+        self._shared: list[tuple[str | None, str]] = []
+
+    def share(self, reference: Reference) -> None:
+        """The column is the same in two tables."""
+        self._shared.append((reference.table, reference.name))
+
+    def all(self) -> list[Reference]:
+        """Every column, as `*` means it: those that are the same only once."""
+        found = [
+            Reference(at=scope.table.at, name=column.name, table=scope.table.alias)
+            for scope in self.tables
+            for column in scope.schema.columns
+        ]
+        return [
+            it
+            for place, it in enumerate(found)
+            if (it.table, it.name) not in self._shared or it not in found[:place]
+        ]
+
+    def column(self, reference: Reference) -> Expression:
+        """The column. Raises InvalidRequest if there is none, or if it might be two."""
+        found = [
+            (scope, column)
+            for scope in self.tables
+            if scope.table.alias == reference.table
+            and (column := scope.find(reference.name)) is not None
+        ]
+        if not found:
+            raise self._unknown(reference)
+        if len(found) > 1 and (reference.table, reference.name) not in self._shared:
+            name = reference_name(reference.table, reference.name)
+            paths = " and in ".join([scope.table.path for scope, _ in found])
+            raise self._source.error(
+                reference.at, f"the column {name} is in {paths}: name the tables with AS"
+            )
+        return self._expression(reference, *found[0])
+
+    def _expression(self, reference: Reference, scope: TableScope, column: Column) -> Expression:
+        self._check_case(reference, scope, column)
+        quoted = column.name.replace('"', '""')
+        sql = f'{scope.sql}."{quoted}"'
+        is_text = column.type == "utf8"
+        return Expression(
+            kinds=KIND_OF_TYPE[column.type],
+            make=lambda kind, mode: bounded(f"encode({sql})" if is_text else sql),
+            at=reference.at,
+            is_nullable=scope.is_optional or not column.required,
+            column=sql,
+            text=sql if is_text else None,
+        )
+
+    def _check_case(self, reference: Reference, scope: TableScope, column: Column) -> None:
+        """SQL does not tell names apart that differ in nothing else."""
+        twin = scope.twin(column)
+        if twin is not column:
+            raise self._source.unsupported(
+                reference.at,
+                f"the column {column.name} beside {twin.name}",
+                f"queries do not tell them apart in {scope.table.path}",
+            )
+
+    def _unknown(self, reference: Reference) -> Exception:
+        """The error that there is no such column, with where there is one."""
+        name = reference_name(reference.table, reference.name)
+        others = [
+            reference_name(scope.table.alias, reference.name)
+            for scope in self.tables
+            if scope.find(reference.name) is not None
+        ]
+        hint = f": there is {' and '.join(others)}" if others else ""
+        return self._source.error(reference.at, f"there is no column {name}{hint}", column=name)

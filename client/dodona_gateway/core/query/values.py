@@ -1,0 +1,226 @@
+"""The kinds of values that a query computes with, and constants of them. Pure.
+
+Owns: sets of kinds (an expression's kind is often decided by what stands beside it: the literal 1
+may be an int64, a uint64 or a double), the arithmetic of constants, and their SQL. Constants wrap
+around as YTsaurus's do: `1u - 2` is 18446744073709551615u.
+What can't be done with a constant raises ValueError, for those who know its place.
+"""
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+UINT64_MAX: Final = (1 << 64) - 1
+
+
+class Kind(enum.IntFlag):
+    """A kind of value, or a set of kinds; the first of a set is that which it stands for."""
+
+    NULL = 1
+    INT64 = 2
+    UINT64 = 4
+    DOUBLE = 8
+    BOOLEAN = 16
+    STRING = 32
+    ANY = 64
+
+
+INTEGERS: Final = Kind.INT64 | Kind.UINT64
+NUMBERS: Final = INTEGERS | Kind.DOUBLE
+COMPARABLE: Final = NUMBERS | Kind.BOOLEAN | Kind.STRING
+VALUES: Final = COMPARABLE | Kind.ANY
+EVERYTHING: Final = VALUES | Kind.NULL
+
+SQL_TYPES: Final = {
+    Kind.INT64: "bigint",
+    Kind.UINT64: "ubigint",
+    Kind.DOUBLE: "double",
+    Kind.BOOLEAN: "boolean",
+    Kind.STRING: "blob",
+    Kind.ANY: "varchar",
+}
+KIND_OF_TYPE: Final = {
+    "int64": Kind.INT64,
+    "uint64": Kind.UINT64,
+    "double": Kind.DOUBLE,
+    "boolean": Kind.BOOLEAN,
+    "string": Kind.STRING,
+    "utf8": Kind.STRING,
+    "any": Kind.ANY,
+}
+
+
+def first_of(kinds: Kind) -> Kind:
+    """The kind that a set stands for, when nothing else decides. Nulls of no kind are int64."""
+    return next((it for it in SQL_TYPES if it in kinds), Kind.INT64)
+
+
+def names_of(kinds: Kind) -> str:
+    """For messages."""
+    return " or ".join(str(it.name).lower() for it in Kind if it in kinds and it != Kind.NULL)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value of one kind: int, float, bool, bytes, or None."""
+
+    kind: Kind
+    value: Any
+
+    @property
+    def kinds(self) -> Kind:
+        """What it may be taken for."""
+        match self.kind:
+            case Kind.NULL:
+                return EVERYTHING
+            case Kind.INT64:
+                return NUMBERS
+            case Kind.UINT64:
+                return Kind.UINT64 | Kind.DOUBLE
+        return self.kind
+
+
+NULL: Final = Constant(Kind.NULL, None)
+
+
+def fit(constant: Constant, kind: Kind) -> Constant:
+    """The constant as one of that kind. Raises ValueError if there is none that is exact."""
+    value, before = constant.value, constant.kind
+    if value is None or before == kind:
+        return Constant(kind, value)
+    if before not in NUMBERS or kind not in NUMBERS:
+        raise ValueError(f"{names_of(before)} is no {names_of(kind)}")
+    if kind == Kind.DOUBLE:
+        if int(float(value)) != value:
+            raise ValueError(f"{value} is not exact as a double")
+        return Constant(kind, float(value))
+    if before == Kind.DOUBLE:
+        if not (math.isfinite(value) and value.is_integer() and wrapped(int(value), kind) == value):
+            raise ValueError(f"{value} is no {names_of(kind)}")
+        return Constant(kind, int(value))
+    if before == Kind.UINT64 and value > INT64_MAX:
+        raise ValueError(f"{value} is no int64: the largest is {INT64_MAX}")
+    return Constant(kind, wrapped(value, kind))
+
+
+def wrapped(value: int, kind: Kind) -> int:
+    """The integer of that kind with the same 64 lowest bits."""
+    value &= UINT64_MAX
+    return value - (1 << 64) if kind == Kind.INT64 and value > INT64_MAX else value
+
+
+# ---- arithmetic
+
+
+def unary(operator: str, operand: Constant) -> Constant:
+    """+, - or ~ of a number or a null."""
+    kind, value = operand.kind, operand.value
+    if value is None or operator == "+":
+        return operand
+    if operator == "-":
+        return Constant(kind, -value if kind == Kind.DOUBLE else wrapped(-value, kind))
+    return Constant(kind, wrapped(~value, kind))
+
+
+def binary(operator: str, left: Constant, right: Constant) -> Constant:
+    """+ - * / % << >> | & of numbers, or nulls. Raises ValueError."""
+    if left.value is None or right.value is None:
+        return NULL
+    kind = max(left.kind, right.kind)
+    one, other = fit(left, kind).value, fit(right, kind).value
+    if kind == Kind.DOUBLE:
+        return Constant(kind, _doubles(operator, one, other))
+    return Constant(kind, wrapped(_integers(operator, one, other), kind))
+
+
+def _doubles(operator: str, one: float, other: float) -> float:
+    match operator:
+        case "+":
+            return one + other
+        case "-":
+            return one - other
+        case "*":
+            return one * other
+    if other:
+        return one / other
+    if not one or math.isnan(one):
+        return math.nan
+    return math.copysign(math.inf, one) * math.copysign(1, other)
+
+
+def _integers(operator: str, one: int, other: int) -> int:
+    if operator in ("/", "%"):
+        return _divided(operator, one, other)
+    if operator in ("<<", ">>"):
+        if not 0 <= other < 64:
+            raise ValueError(f"a shift by {other} bits: there are 64")
+        return one << other if operator == "<<" else one >> other
+    match operator:
+        case "+":
+            return one + other
+        case "-":
+            return one - other
+        case "*":
+            return one * other
+        case "|":
+            return one | other
+    return one & other
+
+
+def _divided(operator: str, one: int, other: int) -> int:
+    """Towards zero; what remains has the sign of the first."""
+    if not other:
+        raise ValueError("division by zero")
+    if one == INT64_MIN and other == -1:
+        raise ValueError(f"{INT64_MIN} can't be divided by -1")
+    quotient = abs(one) // abs(other)
+    quotient = quotient if (one < 0) == (other < 0) else -quotient
+    return quotient if operator == "/" else one - quotient * other
+
+
+# ---- SQL
+
+
+def sql_of(constant: Constant) -> str:
+    """A constant of a kind that SQL has, as an expression of just that type."""
+    kind, value = constant.kind, constant.value
+    if value is None:
+        return f"cast(null as {SQL_TYPES[kind]})"
+    match kind:
+        case Kind.BOOLEAN:
+            return "true" if value else "false"
+        case Kind.DOUBLE:
+            return f"'{value!r}'::double"
+        case Kind.STRING:
+            return blob_sql(value)
+    return f"({value})::{SQL_TYPES[kind]}"
+
+
+def blob_sql(value: bytes) -> str:
+    """A BLOB."""
+    return "'" + "".join(_BYTES[it] for it in value) + "'::blob"
+
+
+def text_sql(value: str) -> str:
+    """A VARCHAR."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def text_of(value: bytes) -> str | None:
+    """The text that the bytes are as UTF-8, if SQL can hold it."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def _byte_sql(byte: int) -> str:
+    is_plain = 32 <= byte < 127 and chr(byte) not in "'\\\""
+    return chr(byte) if is_plain else f"\\x{byte:02X}"
+
+
+_BYTES: Final = tuple(_byte_sql(it) for it in range(256))

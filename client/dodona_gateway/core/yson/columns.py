@@ -1,0 +1,200 @@
+"""Columns of values as YSON: many values of one type at a time.
+
+Owns: for each column type, which Python values it takes and how a whole column of them is spelt,
+each behind the column's name. What is usual is spelt without a look at the single value: its type
+was checked with all the others. Imports no clock and no I/O.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from dodona.errors import InvalidRequest
+from dodona.schema import ColumnType
+from dodona_gateway.core.yson import spelling
+from dodona_gateway.core.yson.spelling import SHORT_VARINTS, varint
+from dodona_gateway.core.yson.values import (
+    INT64_MAX,
+    INT64_MIN,
+    UINT64_MAX,
+    Attributed,
+    Uint64,
+)
+from dodona_gateway.core.yson.writer import dumps, raw_string
+
+Values = Sequence[Any]
+_pack_double: Final = struct.Struct("<d").pack
+_USUAL: Final[dict[ColumnType, frozenset[type]]] = {
+    "int64": frozenset([int]),
+    "uint64": frozenset([int, Uint64]),
+    "double": frozenset([float]),
+    "boolean": frozenset([bool]),
+    "string": frozenset([bytes]),
+    "utf8": frozenset([str]),
+}
+_TAKEN: Final[dict[ColumnType, tuple[type, ...]]] = {
+    "int64": (int,),
+    "uint64": (int,),
+    "double": (float, int),
+    "boolean": (bool,),
+    "string": (bytes, str),
+    "utf8": (str, bytes),
+}
+
+
+class ColumnWriter:
+    """Spells the values of one column, each behind `lead` and the column's name."""
+
+    __slots__ = ("_null", "_prefix", "_spell", "_usual", "name", "type")
+
+    def __init__(self, name: str, type: ColumnType, lead: bytes, is_binary: bool) -> None:
+        if type not in _SPELLERS:
+            raise InvalidRequest("no such column type", column=name, type=type)
+        self.name = name
+        self.type: ColumnType = type
+        self._usual = _USUAL.get(type)
+        string = spelling.binary_string if is_binary else spelling.text_string
+        self._prefix = lead + string(raw_string(name)) + b"="
+        self._null = self._prefix + b"#"
+        self._spell = _SPELLERS[type][0 if is_binary else 1]
+
+    def spell(self, values: Values) -> list[bytes]:
+        """One piece for each. Raises InvalidRequest if one is not of the column's type."""
+        kinds = set(map(type, values))
+        has_null = type(None) in kinds
+        kinds.discard(type(None))
+        if self._usual is not None and not kinds <= self._usual:
+            values = [value if value is None else self.normal(value) for value in values]
+        try:
+            if not has_null:
+                return self._spell(self._prefix, values)
+            spelt = iter(self._spell(self._prefix, [it for it in values if it is not None]))
+        except InvalidRequest as error:
+            error.attributes.setdefault("column", self.name)
+            raise
+        return [self._null if value is None else next(spelt) for value in values]
+
+    def typed(self, value: Any, is_versioned: bool = False) -> Any:
+        """A value such that `dumps` makes of it what `spell` would. In a versioned row it may be a
+        list of versions: values with attributes."""
+        if value is None or self._usual is None:
+            return value
+        if is_versioned and isinstance(value, list):
+            return [self.typed(version, True) for version in value]
+        if is_versioned and isinstance(value, Attributed):
+            return Attributed(self.typed(value.value), value.attributes)
+        return self.normal(value)
+
+    def normal(self, value: Any) -> Any:
+        """Of the type that the column's type has in Python."""
+        kind = self.type
+        made: Any = value
+        if not isinstance(value, _TAKEN[kind]) or (isinstance(value, bool) and kind != "boolean"):
+            raise InvalidRequest(
+                f"a column of type {kind} can't hold {type(value).__name__}", column=self.name
+            )
+        if kind == "int64":
+            _check([made], INT64_MIN, INT64_MAX, kind)
+            return int(made)
+        if kind == "uint64":
+            return Uint64(made)
+        if kind == "double":
+            return _double(made, self.name)
+        return made if kind in ("boolean", "utf8") else raw_string(made)
+
+
+def _double(value: float, column: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidRequest("a number that doesn't fit in double", column=column) from None
+
+
+def _check(values: Values, lowest: int, highest: int, kind: ColumnType) -> None:
+    if values and not lowest <= min(values) <= max(values) <= highest:
+        raise InvalidRequest(f"a number that doesn't fit in {kind}")
+
+
+def _binary_int64s(prefix: bytes, values: Values) -> list[bytes]:
+    _check(values, INT64_MIN, INT64_MAX, "int64")
+    prefix += b"\x02"
+    return [
+        prefix + (SHORT_VARINTS[z] if (z := it << 1 ^ it >> 63) < 1 << 14 else varint(z))
+        for it in values
+    ]
+
+
+def _binary_uint64s(prefix: bytes, values: Values) -> list[bytes]:
+    _check(values, 0, UINT64_MAX, "uint64")
+    prefix += b"\x06"
+    return [prefix + (SHORT_VARINTS[it] if it < 1 << 14 else varint(it)) for it in values]
+
+
+def _binary_doubles(prefix: bytes, values: Values) -> list[bytes]:
+    prefix += b"\x03"
+    return [prefix + _pack_double(it) for it in values]
+
+
+def _binary_booleans(prefix: bytes, values: Values) -> list[bytes]:
+    false, true = prefix + b"\x04", prefix + b"\x05"
+    return [true if it else false for it in values]
+
+
+def _binary_strings(prefix: bytes, values: Values) -> list[bytes]:
+    prefix += b"\x01"
+    return [
+        prefix + (SHORT_VARINTS[n] if (n := 2 * len(it)) < 1 << 14 else varint(n)) + it
+        for it in values
+    ]
+
+
+def _binary_texts(prefix: bytes, values: Values) -> list[bytes]:
+    return _binary_strings(prefix, list(map(raw_string, values)))
+
+
+def _binary_anys(prefix: bytes, values: Values) -> list[bytes]:
+    return [prefix + dumps(it) for it in values]
+
+
+def _text_int64s(prefix: bytes, values: Values) -> list[bytes]:
+    _check(values, INT64_MIN, INT64_MAX, "int64")
+    return [b"%b%d" % (prefix, it) for it in values]
+
+
+def _text_uint64s(prefix: bytes, values: Values) -> list[bytes]:
+    _check(values, 0, UINT64_MAX, "uint64")
+    return [b"%b%du" % (prefix, it) for it in values]
+
+
+def _text_doubles(prefix: bytes, values: Values) -> list[bytes]:
+    return [prefix + spelling.text_double(it) for it in values]
+
+
+def _text_booleans(prefix: bytes, values: Values) -> list[bytes]:
+    false, true = prefix + b"%false", prefix + b"%true"
+    return [true if it else false for it in values]
+
+
+def _text_strings(prefix: bytes, values: Values) -> list[bytes]:
+    return [prefix + spelling.text_string(it) for it in values]
+
+
+def _text_texts(prefix: bytes, values: Values) -> list[bytes]:
+    return [prefix + spelling.text_string(raw_string(it)) for it in values]
+
+
+def _text_anys(prefix: bytes, values: Values) -> list[bytes]:
+    return [prefix + dumps(it, "text") for it in values]
+
+
+_Speller = Callable[[bytes, Values], list[bytes]]
+_SPELLERS: Final[dict[ColumnType, tuple[_Speller, _Speller]]] = {
+    "int64": (_binary_int64s, _text_int64s),
+    "uint64": (_binary_uint64s, _text_uint64s),
+    "double": (_binary_doubles, _text_doubles),
+    "boolean": (_binary_booleans, _text_booleans),
+    "string": (_binary_strings, _text_strings),
+    "utf8": (_binary_texts, _text_texts),
+    "any": (_binary_anys, _text_anys),
+}
+"""In binary, and in text. None of them meets a null."""

@@ -1,0 +1,128 @@
+"""A list fragment read part by part: rows as they arrive.
+
+Owns: what of a stream is still to be read, and when it is worth trying again. Parts may be cut
+anywhere. At most one item is held that isn't all there; a buffer that ended too early is tried
+again once it has doubled, so that the time taken is linear in the bytes however small the parts.
+Imports no clock and no I/O.
+"""
+
+from typing import Any
+
+from dodona_gateway.core.yson.limits import (
+    DEFAULT_LIMITS,
+    Excess,
+    Malformed,
+    NeedMore,
+    YsonLimits,
+)
+from dodona_gateway.core.yson.reader import Reader
+from dodona_gateway.core.yson.template import Learner, RowTemplate
+from dodona_gateway.core.yson.values import Strings
+
+
+class RowReader:
+    """Reads the items of one list fragment. Rows come as dicts, with attributes as Attributed.
+
+    An error ends it: what was read before the error within the same part is lost.
+    """
+
+    __slots__ = (
+        "_base",
+        "_enough",
+        "_is_over",
+        "_items_left",
+        "_keeps_uint64",
+        "_learner",
+        "_limits",
+        "_parts",
+        "_size",
+        "_strings",
+        "_template",
+    )
+
+    def __init__(
+        self,
+        limits: YsonLimits = DEFAULT_LIMITS,
+        *,
+        strings: Strings = "bytes",
+        keeps_uint64: bool = True,
+    ) -> None:
+        """Without `keeps_uint64` a uint64 becomes a plain int, as a table's schema says more."""
+        self._limits = limits
+        self._strings: Strings = strings
+        self._keeps_uint64 = keeps_uint64
+        self._learner = Learner(limits.bytes_max, strings, keeps_uint64)
+        self._template: RowTemplate | None = None
+        self._items_left = limits.items_max
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._base = 0
+        """Where in the stream the held bytes begin."""
+        self._enough = 1
+        """Of held bytes, so that reading is worth trying."""
+        self._is_over = False
+
+    def feed(self, part: bytes | bytearray | memoryview) -> list[Any]:
+        """The items that this part completes. (Of an item in many parts it may take a later one.)
+
+        Raises InvalidRequest on anything else than YSON, LimitExceeded, both with the `offset`.
+        """
+        assert not self._is_over, "the fragment was finished or broken"
+        self._parts.append(bytes(part))
+        self._size += len(part)
+        return self._read(is_last=False) if self._size >= self._enough else []
+
+    def finish(self) -> list[Any]:
+        """The items that were still held. Raises as `feed` does; also if the last is not whole."""
+        assert not self._is_over, "the fragment was finished or broken"
+        rows = self._read(is_last=True)
+        self._is_over = True
+        return rows
+
+    def _read(self, is_last: bool) -> list[Any]:
+        data = b"".join(self._parts)
+        rows: list[Any] = []
+        try:
+            at = self._read_items(data, rows, is_last)
+        except Malformed as error:
+            self._is_over = True
+            raise error.public(self._base) from None
+        self._items_left -= len(rows)
+        self._base += at
+        self._parts = [data[at:]]
+        self._size = len(data) - at
+        return rows
+
+    def _read_items(self, data: bytes, rows: list[Any], is_last: bool) -> int:
+        """Returns the place where the first item begins that is not all there."""
+        reader = Reader(data, self._limits, self._strings, self._keeps_uint64, is_last)
+        at = 0
+        while True:
+            if self._template is not None:
+                at = self._template.read(data, at, rows, self._items_left)
+            try:
+                found = reader.item(at)
+            except NeedMore as error:
+                if is_last:
+                    raise Malformed("it ends too early", len(data)) from None
+                self._wait(len(data) - at, error.bytes_min - at, at)
+                return at
+            if found is None:
+                self._enough = 1
+                return len(data)
+            item, end = found
+            self._check_size(end - at, at)
+            if len(rows) >= self._items_left:
+                raise Excess(f"more than {self._limits.items_max} items", at)
+            rows.append(item)
+            self._template = self._learner.learn(item, self._template)
+            at = end
+
+    def _wait(self, size: int, needed: int, at: int) -> None:
+        """For more of the item that begins there."""
+        self._check_size(max(size, needed), at)
+        self._enough = max(needed, min(2 * size, self._limits.bytes_max + 1))
+
+    def _check_size(self, size: int, at: int) -> None:
+        if size > self._limits.bytes_max:
+            raise Excess(f"an item of more than {self._limits.bytes_max} bytes", at)

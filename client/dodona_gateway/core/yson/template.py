@@ -1,0 +1,194 @@
+"""The fast way to read binary rows that look like those before them.
+
+Owns: the shape that rows of one table share (which columns, in which order, which of them may hold
+strings), as regular expressions; and the values of binary scalars. A template reads what the
+general reader would have read, or nothing: whatever is unusual (a nested value, text, another
+column, a semicolon left out, a broken row, one that isn't all there) it leaves to that one.
+Imports no clock and no I/O.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from dodona_gateway.core.yson.reader import text_of
+from dodona_gateway.core.yson.values import Strings, Uint64
+
+COLUMNS_MAX: Final = 128
+NAMES_LENGTH_MAX: Final = 1024
+"""Of all columns together: a template takes time to make, in proportion to its length."""
+ALIKE_MIN: Final = 8
+"""So many rows in a row must be alike before a template is made."""
+TEMPLATES_MAX: Final = 16
+"""One reader makes no more: whoever changes shape so often isn't worth the time."""
+
+_TAIL: Final = b";};"
+# Integers of more than 64 bits are left out: the general reader says what is wrong with them.
+_INTEGER: Final = rb"[\x02\x06](?:[\x80-\xff]{0,8}[\x00-\x7f]|[\x80-\xff]{9}[\x00\x01])"
+_SCALAR: Final = rb"(%s|\x03[\x00-\xff]{8}|[#\x04\x05])" % _INTEGER
+_STRING_OR_SCALAR: Final = rb"(\x01[\x80-\xff]{0,4}[\x00-\x7f]|%s" % _SCALAR[1:]
+_CACHED_TOKEN_BYTES_MAX: Final = 3
+"""Of them there are fewer than a hundred thousand."""
+
+_double: Final = struct.Struct("<d")
+
+
+class _Length(int):
+    """Of a string whose bytes come next; may be negative."""
+
+    __slots__ = ()
+
+
+class _Values(dict[bytes, Any]):
+    """By a scalar as it is spelt in binary, marker first, its value; of a string, its length."""
+
+    def __init__(self, uint64: type[int] | None) -> None:
+        super().__init__({b"#": None, b"\x04": False, b"\x05": True})
+        self._uint64 = uint64
+
+    def __missing__(self, token: bytes) -> Any:
+        marker = token[0]
+        if marker == 3:
+            return _double.unpack_from(token, 1)[0]
+        number: int = _number_of(token)
+        if marker == 2:
+            number = (number >> 1) ^ -(number & 1)
+        elif marker == 1:
+            number = _Length((number >> 1) ^ -(number & 1))
+        elif self._uint64 is not None:
+            number = self._uint64(number)
+        if len(token) <= _CACHED_TOKEN_BYTES_MAX:
+            self[token] = number
+        return number
+
+
+_eleven_bytes: Final = struct.Struct("<xHHHHH").unpack
+_PAIRS: Final = [pair & 0x7F | (pair >> 8 & 0x7F) << 7 for pair in range(1 << 16)]
+"""By two bytes of a varint, the fourteen bits that they hold."""
+
+
+def _number_of(token: bytes) -> int:
+    """A varint behind its marker."""
+    length = len(token)
+    if length == 2:
+        return token[1]
+    if length == 4:
+        _, low, middle, high = token
+        return low & 0x7F | (middle & 0x7F) << 7 | high << 14
+    a, b, c, d, e = _eleven_bytes(token.ljust(11, b"\0"))
+    number: int = _PAIRS[a] | _PAIRS[b] << 14 | _PAIRS[c] << 28 | _PAIRS[d] << 42 | _PAIRS[e] << 56
+    return number
+
+
+_VALUES: Final[Mapping[bool, _Values]] = {True: _Values(Uint64), False: _Values(None)}
+"""By whether a uint64 is to be told from an int64. They fill up as values come."""
+
+
+class RowTemplate:
+    """Reads rows of these columns in this order."""
+
+    __slots__ = ("_bytes_max", "_matches", "_text", "_value", "names", "with_strings")
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        with_strings: frozenset[str],
+        bytes_max: int,
+        strings: Strings,
+        keeps_uint64: bool,
+    ) -> None:
+        self.names = tuple(names)
+        self.with_strings = with_strings
+        """Where a string was seen, there may be one, or a scalar; elsewhere scalars only."""
+        self._bytes_max = bytes_max
+        self._matches = [re.compile(it).match for it in _patterns(names, with_strings)]
+        self._value = _VALUES[keeps_uint64].__getitem__
+        self._text: Callable[[bytes], Any] | None = text_of if strings == "text" else None
+
+    def read(self, data: bytes, at: int, rows: list[Any], rows_max: int) -> int:
+        """Append rows from this place on, until there are `rows_max`, or one that is unusual.
+        Returns the place where reading ended."""
+        names, value, matches, text = self.names, self._value, self._matches, self._text
+        while len(rows) < rows_max:
+            place = at
+            values: list[Any] = []
+            for match in matches:
+                found = match(data, place)
+                if found is None:
+                    return at
+                values += map(value, found.groups())
+                place = found.end()
+                length = values[-1]
+                if type(length) is _Length:
+                    end = place + length  # beyond the buffer's end there is no tail
+                    if end < place:
+                        return at
+                    values[-1] = data[place:end] if text is None else text(data[place:end])
+                    place = end
+            if not data.startswith(_TAIL, place) or place + len(_TAIL) - at > self._bytes_max:
+                return at
+            at = place + len(_TAIL)
+            rows.append(dict(zip(names, values, strict=True)))
+        return at
+
+
+def _patterns(names: Sequence[str], with_strings: frozenset[str]) -> list[bytes]:
+    """One for each run of columns, cut behind each that may hold strings: their length says where
+    the rest begins."""
+    patterns = []
+    pattern = b""
+    for place, name in enumerate(names):
+        raw = name.encode()
+        key = (b"{" if place == 0 else b";") + b"\x01" + _varint(2 * len(raw)) + raw + b"="
+        is_cut = name in with_strings
+        pattern += re.escape(key) + (_STRING_OR_SCALAR if is_cut else _SCALAR)
+        if is_cut:
+            patterns.append(pattern)
+            pattern = b""
+    return [*patterns, pattern] if pattern else patterns
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80, number >> 7])
+
+
+class Learner:
+    """Watches the rows that the general reader had to read, and makes a template for their like."""
+
+    __slots__ = ("_alike", "_bytes_max", "_keeps_uint64", "_made", "_names", "_strings", "_with")
+
+    def __init__(self, bytes_max: int, strings: Strings, keeps_uint64: bool) -> None:
+        self._bytes_max = bytes_max
+        self._strings: Strings = strings
+        self._keeps_uint64 = keeps_uint64
+        self._names: tuple[str, ...] = ()
+        self._alike = 0
+        self._with: frozenset[str] = frozenset()
+        self._made = 0
+
+    def learn(self, row: Any, known: RowTemplate | None) -> RowTemplate | None:
+        """After such a row: the template to go on with."""
+        names = tuple(row) if type(row) is dict else ()
+        if names != self._names:
+            self._names, self._alike, self._with = names, 0, frozenset()
+        self._alike += 1
+        found = [name for name, value in row.items() if _is_string(value)] if names else []
+        self._with = self._with.union(found)
+        if self._alike < ALIKE_MIN or self._made >= TEMPLATES_MAX or not _fits(names):
+            return known
+        self._alike = 0
+        if known is not None and known.names == names:
+            if self._with <= known.with_strings:
+                return known
+            self._with = self._with | known.with_strings
+        self._made += 1
+        return RowTemplate(names, self._with, self._bytes_max, self._strings, self._keeps_uint64)
+
+
+def _is_string(value: Any) -> bool:
+    return isinstance(value, bytes | str)
+
+
+def _fits(names: tuple[str, ...]) -> bool:
+    return 0 < len(names) <= COLUMNS_MAX and sum(map(len, names)) <= NAMES_LENGTH_MAX

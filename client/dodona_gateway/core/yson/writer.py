@@ -1,0 +1,156 @@
+"""Any value as YSON: binary, text, and text that is set for people.
+
+Owns: the structure of what is written; how scalars are spelt is `spelling`'s. The output is byte
+for byte YTsaurus's, so that nobody can tell the difference. Values nest by nested calls, which a
+limit bounds, so that a list inside of itself is an error as well. Imports no clock and no I/O.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dodona.errors import InvalidRequest, LimitExceeded
+from dodona_gateway.core.yson import spelling
+from dodona_gateway.core.yson.limits import DEPTH_MAX
+from dodona_gateway.core.yson.values import Attributed, Format, Kind, Uint64
+
+_INDENT: Final = b"    "
+
+
+def dumps(value: Any, format: Format = "binary", *, kind: Kind = "node") -> bytes:
+    """Write a value; a list fragment from any iterable, a map fragment from a dict.
+
+    int becomes int64, or uint64 where it only fits there, or is a Uint64; str becomes UTF-8; a
+    tuple becomes a list. Raises InvalidRequest on what YSON has no form for, LimitExceeded on what
+    is nested deeper than 100.
+    """
+    writer = _Writer(format)
+    if kind == "node":
+        writer.value(value, 0)
+    elif kind == "list_fragment":
+        for item in value:
+            writer.value(item, 0)
+            writer.add(writer.item_end)
+    else:
+        for key, item in value.items():
+            writer.entry(key, item, 0)
+            writer.add(writer.item_end)
+    return b"".join(writer.parts)
+
+
+class _Writer:
+    """Gathers the pieces. `level` is how many lists and maps are open around a value."""
+
+    def __init__(self, format: Format) -> None:
+        self.parts: list[bytes] = []
+        self.add = self.parts.append
+        self._is_pretty = format == "pretty"
+        is_binary = format == "binary"
+        self.item_end = b";" if is_binary else b";\n"
+        self._equals = b" = " if self._is_pretty else b"="
+        self._attributes_end = b"> " if self._is_pretty else b">"
+        self._scalars = _BINARY if is_binary else _TEXT
+        self._string = spelling.binary_string if is_binary else spelling.text_string
+
+    def value(self, value: Any, level: int) -> None:
+        spell = self._scalars.get(type(value))
+        if spell is not None:
+            self.add(spell(value))
+        elif isinstance(value, dict):
+            self._map(value, level)
+        elif isinstance(value, list | tuple):
+            self._list(value, level)
+        elif isinstance(value, Attributed):
+            self._attributed(value, level)
+        else:
+            self._unusual(value)
+
+    def entry(self, key: Any, value: Any, level: int) -> None:
+        """Of a map."""
+        if not isinstance(key, str | bytes):
+            raise InvalidRequest(
+                f"a key of a YSON map is str or bytes, not {type(key).__name__}", key=repr(key)[:40]
+            )
+        self.add(self._string(raw_string(key)))
+        self.add(self._equals)
+        self.value(value, level)
+
+    def _list(self, items: list[Any] | tuple[Any, ...], level: int) -> None:
+        self.add(b"[")
+        inside = self._open(level)
+        for item in items:
+            self.add(inside)
+            self.value(item, level + 1)
+            self.add(b";")
+        self._close(bool(items), b"]", level)
+
+    def _map(self, entries: Mapping[Any, Any], level: int) -> None:
+        self.add(b"{")
+        inside = self._open(level)
+        for key, value in entries.items():
+            self.add(inside)
+            self.entry(key, value, level + 1)
+            self.add(b";")
+        self._close(bool(entries), b"}", level)
+
+    def _attributed(self, whole: Attributed, level: int) -> None:
+        if isinstance(whole.value, Attributed):
+            raise InvalidRequest("a value has attributes twice")
+        if whole.attributes:
+            self.add(b"<")
+            inside = self._open(level)
+            for key, value in whole.attributes.items():
+                self.add(inside)
+                self.entry(key, value, level + 1)
+                self.add(b";")
+            self._close(True, self._attributes_end, level)
+        self.value(whole.value, level)
+
+    def _open(self, level: int) -> bytes:
+        """What comes before each item."""
+        if level >= DEPTH_MAX:
+            raise LimitExceeded(f"a value is nested deeper than {DEPTH_MAX}")
+        return b"\n" + _INDENT * (level + 1) if self._is_pretty else b""
+
+    def _close(self, is_filled: bool, end: bytes, level: int) -> None:
+        if is_filled and self._is_pretty:
+            self.add(b"\n" + _INDENT * level)
+        self.add(end)
+
+    def _unusual(self, value: Any) -> None:
+        """Subclasses become what they stand for."""
+        for kind in (bool, int, float, str, bytes):
+            if isinstance(value, kind):
+                self.add(self._scalars[kind](value))
+                return
+        raise InvalidRequest(f"YSON has no form for {type(value).__name__}")
+
+
+def raw_string(value: str | bytes) -> bytes:
+    """Of a string, whichever way it is given."""
+    if isinstance(value, bytes):
+        return value
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"text that is not Unicode: {error}") from None
+
+
+_Spell = Callable[[Any], bytes]
+_BINARY: Final[dict[type, _Spell]] = {
+    type(None): lambda _: b"#",
+    bool: lambda value: b"\x05" if value else b"\x04",
+    int: spelling.binary_integer,
+    Uint64: spelling.binary_uint64,
+    float: spelling.binary_double,
+    bytes: spelling.binary_string,
+    str: lambda value: spelling.binary_string(raw_string(value)),
+}
+_TEXT: Final[dict[type, _Spell]] = {
+    type(None): lambda _: b"#",
+    bool: lambda value: b"%true" if value else b"%false",
+    int: spelling.text_integer,
+    Uint64: spelling.text_uint64,
+    float: spelling.text_double,
+    bytes: spelling.text_string,
+    str: lambda value: spelling.text_string(raw_string(value)),
+}

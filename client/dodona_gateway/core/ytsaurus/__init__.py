@@ -1,0 +1,1 @@
+"""YTsaurus's words for parameters, formats, errors, schemas and attributes."""

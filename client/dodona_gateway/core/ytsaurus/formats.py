@@ -1,0 +1,159 @@
+"""The formats that a command asks for, by its parameters `input_format` and `output_format`. Pure.
+
+Owns: what they are called, their defaults, and the choice of who reads and writes them. (What the
+headers `Accept` and `Content-Type` say is of no account in this API.)
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from dodona._core.rest import JSON_TYPE
+from dodona.errors import InvalidRequest
+from dodona_gateway.core.yson import (
+    Attributed,
+    RowReader,
+    RowWriter,
+    Uint64,
+    YsonLimits,
+    dumps,
+    loads,
+)
+from dodona_gateway.core.yt_json import (
+    JsonOptions,
+    JsonRowReader,
+    dump_rows_json,
+    dumps_json,
+    loads_json,
+)
+from dodona_gateway.core.ytsaurus.parameters import plain
+
+DEFAULT_VALUE: Final = "json"
+DEFAULT_ROWS: Final = "yson"
+YSON_TYPES: Final = {
+    "binary": "application/x-yt-yson-binary",
+    "text": "application/x-yt-yson-text",
+    "pretty": "application/x-yt-yson-pretty",
+}
+ROW_BYTES_MAX: Final = 32 << 20
+ROW_VALUES_MAX: Final = 250_000
+ROWS_MAX: Final = 100_001
+"""One more than a transaction takes: who sends more is told so by it."""
+JSON_ROW_BYTES_MAX: Final = 8 << 20
+"""Less, as a line of JSON is read before its values are counted."""
+_LIMITS: Final = YsonLimits(bytes_max=ROW_BYTES_MAX, values_max=ROW_VALUES_MAX, items_max=ROWS_MAX)
+_JSON_LIMITS: Final = YsonLimits(
+    bytes_max=JSON_ROW_BYTES_MAX, values_max=ROW_VALUES_MAX, items_max=ROWS_MAX
+)
+
+Columns = list[tuple[str, Any]]
+
+
+class Reader(Protocol):
+    """Takes parts of a body; gives the rows that are whole."""
+
+    def feed(self, part: bytes) -> list[Any]: ...
+
+    def finish(self) -> list[Any]: ...
+
+
+class Format(Protocol):
+    """How values and rows are read and written."""
+
+    @property
+    def media_type(self) -> str: ...
+
+    def encode_value(self, value: Any) -> bytes: ...
+
+    def decode_value(self, content: bytes) -> Any: ...
+
+    def encode_rows(self, columns: Columns, rows: Iterable[Any]) -> bytes: ...
+
+    def row_reader(self) -> Reader: ...
+
+
+class Yson:
+    """YSON in one of its three forms; whatever the form, all are read."""
+
+    def __init__(self, form: Any) -> None:
+        if form not in YSON_TYPES:
+            known = ", ".join(YSON_TYPES)
+            raise InvalidRequest(f"the format of yson is one of {known}, not {form!r}"[:200])
+        self._form = form
+
+    @property
+    def media_type(self) -> str:
+        return YSON_TYPES[self._form]
+
+    def encode_value(self, value: Any) -> bytes:
+        return dumps(value, self._form)
+
+    def decode_value(self, content: bytes) -> Any:
+        return loads(content, _LIMITS, strings="text")
+
+    def encode_rows(self, columns: Columns, rows: Iterable[Any]) -> bytes:
+        return RowWriter(columns, self._form).encode(rows)
+
+    def row_reader(self) -> Reader:
+        return RowReader(_LIMITS, strings="text", keeps_uint64=False)
+
+
+class Json:
+    """JSON, in which text is UTF-8 of which each byte is a character, unless that is not wanted."""
+
+    media_type = JSON_TYPE
+
+    def __init__(self, options: JsonOptions) -> None:
+        self._options = options
+
+    def encode_value(self, value: Any) -> bytes:
+        return dumps_json(value, self._options)
+
+    def decode_value(self, content: bytes) -> Any:
+        return loads_json(content, self._options, _JSON_LIMITS, strings="text")
+
+    def encode_rows(self, columns: Columns, rows: Iterable[Any]) -> bytes:
+        names = [name for name, _ in columns]
+        named = [dict(zip(names, it, strict=True)) if type(it) is tuple else it for it in rows]
+        return dump_rows_json(named, self._options)
+
+    def row_reader(self) -> Reader:
+        return _JsonRows(self._options)
+
+
+class _JsonRows:
+    """Numbers are of the type that their column says: plain ones are enough."""
+
+    def __init__(self, options: JsonOptions) -> None:
+        self._reader = JsonRowReader(options, _JSON_LIMITS, strings="text")
+
+    def feed(self, part: bytes) -> list[Any]:
+        return [_with_plain_numbers(it) for it in self._reader.feed(part)]
+
+    def finish(self) -> list[Any]:
+        return [_with_plain_numbers(it) for it in self._reader.finish()]
+
+
+def _with_plain_numbers(value: Any) -> Any:
+    if type(value) is Uint64:
+        return int(value)
+    if type(value) is dict:
+        return {name: _with_plain_numbers(it) for name, it in value.items()}
+    if type(value) is list:
+        return [_with_plain_numbers(it) for it in value]
+    return value
+
+
+def parse_format(given: Any, default: str) -> Format:
+    """The format that a parameter names. Raises InvalidRequest."""
+    name = default if given is None else plain(given)
+    attributes: Mapping[str, Any] = given.attributes if isinstance(given, Attributed) else {}
+    if name == "yson":
+        return Yson(attributes.get("format", "binary"))
+    if name == "json":
+        return Json(
+            JsonOptions(
+                encode_utf8=attributes.get("encode_utf8", True) is not False,
+                stringify_nan_and_infinity=attributes.get("stringify_nan_and_infinity") is True,
+            )
+        )
+    raise InvalidRequest(f"a format is yson or json, not {name!r}"[:200])

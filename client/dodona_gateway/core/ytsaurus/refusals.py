@@ -1,0 +1,53 @@
+"""Parameters that would make a command do something else than it does here. Pure.
+
+Owns: which these are. What only hints at how to do a thing may be left alone, as it is; but who
+asks for a condition, a place or an end that Dodona lacks has to be told, as the command would
+succeed without it.
+"""
+
+from typing import Any, Final
+
+from dodona.errors import InvalidRequest
+from dodona_gateway.core.ytsaurus.parameters import Parameters
+
+ALWAYS: Final = {
+    "prerequisite_transaction_ids": "a command has no prerequisites here",
+    "prerequisite_revisions": "a command has no prerequisites here",
+}
+OF_COMMAND: Final[dict[str, dict[str, str]]] = {
+    "create": {"lock_existing": "what exists is not locked: lock it by itself"},
+    "copy": {"lock_existing": "what exists is not locked: lock it by itself"},
+    "mount_table": {
+        "cell_id": "the master chooses the cells of tablets",
+        "target_cell_ids": "the master chooses the cells of tablets",
+    },
+    "reshard_table": {
+        "trimmed_row_counts": "tables are sorted here, none is ordered",
+        "cumulative_data_weights": "tables are sorted here, none is ordered",
+    },
+    "alter_table": {
+        "upstream_replica_id": "tables have no replicas here",
+        "replication_progress": "tables have no replicas here",
+    },
+    "start_transaction": {"deadline": "a transaction has a time-out here, and no deadline"},
+    "select_rows": {
+        "retention_timestamp": "a query sees all that is kept: look rows up instead",
+        "udf_registry_path": "functions of a user's own are not known here",
+    },
+    "explain_query": {
+        "retention_timestamp": "a query sees all that is kept: look rows up instead",
+        "udf_registry_path": "functions of a user's own are not known here",
+    },
+}
+"""By command, and by the parameter's name, why not."""
+
+
+def refuse(command: str, parameters: Parameters) -> None:
+    """Raises InvalidRequest if one of them asks for something."""
+    for name, reason in {**ALWAYS, **OF_COMMAND.get(command, {})}.items():
+        if parameters.raw(name) not in _NOTHING:
+            raise InvalidRequest(f"parameter {name!r} is not supported: {reason}", parameter=name)
+
+
+_NOTHING: Final[tuple[Any, ...]] = (None, False, 0, "", [])
+"""What a parameter says that is given without need."""

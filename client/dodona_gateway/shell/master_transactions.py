@@ -1,0 +1,62 @@
+"""Whose the master transactions are that were begun at this gateway.
+
+Owns: their ids, which nobody guesses, and the ids of their locks; the transactions themselves live
+in the master, and end there by themselves. An id has YTsaurus's form, and the kind that its client
+knows them by.
+"""
+
+import secrets
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from dodona.types import TreeTransactionId
+
+KIND: Final = 1
+OWNED_MAX: Final = 10_000
+LOCKS_MAX: Final = 1_000
+"""Of one transaction, that are remembered."""
+
+
+class Owned(NamedTuple):
+    """One transaction: whose, and what the master calls it."""
+
+    owner: str
+    id: TreeTransactionId
+    timeout_ms: int
+    locks: OrderedDict[str, None]
+
+
+class MasterTransactions:
+    """Of all that were begun here, those that were used last."""
+
+    def __init__(self, gateway: int) -> None:
+        self._gateway = gateway
+        self._owned: OrderedDict[str, Owned] = OrderedDict()
+
+    def add(self, owner: str, transaction: TreeTransactionId, timeout_ms: int) -> str:
+        """→ its id in YTsaurus's form."""
+        while len(self._owned) >= OWNED_MAX:
+            self._owned.popitem(last=False)
+        kind = self._gateway << 16 | KIND
+        text = f"{secrets.randbits(32):x}-{transaction:x}-{kind:x}-{secrets.randbits(32):x}"
+        self._owned[text] = Owned(owner, transaction, timeout_ms, OrderedDict())
+        return text
+
+    def find(self, text: str, owner: str) -> Owned | None:
+        """One of this owner's, None if it is none."""
+        known = self._owned.get(text)
+        if known is None or known.owner != owner:
+            return None
+        self._owned.move_to_end(text)
+        return known
+
+    def drop(self, text: str) -> None:
+        """It has ended."""
+        self._owned.pop(text, None)
+
+
+def note_lock(transaction: Owned, lock_id: str) -> None:
+    """The transaction has that lock."""
+    transaction.locks[lock_id] = None
+    while len(transaction.locks) > LOCKS_MAX:
+        transaction.locks.popitem(last=False)

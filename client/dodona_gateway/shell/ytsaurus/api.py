@@ -1,0 +1,200 @@
+"""YTsaurus's HTTP API, version 4: what is common to all commands.
+
+Owns: the table of commands, how one is found and carried out, where its parameters, rows and
+formats are in a request, and how its answer, or its error, travels. Source: the behaviour of
+`ytsaurus-client` 0.13 on the wire.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from dodona._core.rest import JSON_TYPE
+from dodona.errors import DodonaError, Forbidden, InvalidRequest
+from dodona_gateway.core.ytsaurus.errors import error_headers, error_status, yt_error
+from dodona_gateway.core.ytsaurus.formats import DEFAULT_ROWS, DEFAULT_VALUE, Format, parse_format
+from dodona_gateway.core.ytsaurus.parameters import Parameters
+from dodona_gateway.shell.service import Service
+from dodona_gateway.shell.ytsaurus import (
+    batch,
+    looking,
+    nodes,
+    rows,
+    select,
+    tablets,
+    transactions,
+)
+from dodona_gateway.shell.ytsaurus.commands import (
+    ROWS_AT_ONCE,
+    Answer,
+    Command,
+    Origin,
+    RowsOut,
+    YtCall,
+    carry_out,
+    command,
+)
+from dodona_gateway.shell.ytsaurus.requests import read_content, read_parameters, read_rows
+from dodona_gateway.shell.ytsaurus.transactions import NO_ID
+
+API: Final = "/api/v4"
+USER_HEADER: Final = "x-yt-user-name"
+ID_LENGTH_MAX: Final = 40
+
+
+async def execute_batch(call: YtCall) -> Answer:
+    return await batch.execute_batch(call, find_command)
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    it.name: it
+    for it in (
+        *looking.COMMANDS,
+        *nodes.COMMANDS,
+        *tablets.COMMANDS,
+        *rows.COMMANDS,
+        *select.COMMANDS,
+        *transactions.COMMANDS,
+        command(execute_batch, "read", is_volatile=True),
+    )
+}
+"""By name. What the client asks for first is made of it."""
+
+
+def find_command(name: str) -> Command:
+    """Raises InvalidRequest."""
+    found = COMMANDS.get(name)
+    if found is None:
+        raise InvalidRequest(f"Command {name[:40]!r} is not supported", command=name[:40])
+    return found
+
+
+def add_ytsaurus_api(application: FastAPI, service: Callable[[], Service]) -> None:
+    """Serve it."""
+
+    async def versions(request: Request) -> Response:
+        return _json(["v4"])
+
+    async def descriptions(request: Request) -> Response:
+        return _json([_description(it) for it in COMMANDS.values()])
+
+    async def hosts(request: Request) -> Response:
+        """The address that the caller used: transactions are held by this very gateway."""
+        host = request.headers.get("host")
+        return _json([host] if host else [])
+
+    async def who_am_i(request: Request) -> Response:
+        return _json({"login": request.state.principal.name, "realm": "dodona"})
+
+    async def answer(request: Request) -> Response:
+        try:
+            response = await _answer(service(), request)
+        except DodonaError as error:
+            response = error_response(error)
+        response.headers["X-YT-Request-Id"] = request.state.request_id
+        response.headers["X-YT-Proxy"] = service().settings.address
+        return response
+
+    async def no_such_version(request: Request) -> Response:
+        return error_response(InvalidRequest("there is version v4 of the API, and no other"))
+
+    def add(path: str, handler: Any, *methods: str) -> None:
+        application.add_route(path, handler, methods=list(methods), include_in_schema=False)
+
+    add("/api", versions, "GET")
+    add(API, descriptions, "GET")
+    add("/hosts", hosts, "GET")
+    add("/auth/whoami", who_am_i, "GET", "POST")
+    add(API + "/{command}", answer, "GET", "POST", "PUT")
+    add("/api/{rest:path}", no_such_version, "GET", "POST", "PUT")
+
+
+def error_response(error: DodonaError) -> Response:
+    """An error as YTsaurus's clients know it."""
+    described = yt_error(error)
+    content = msgspec.json.encode(described)
+    headers = dict(error_headers(described))
+    return Response(content, error_status(error), headers=headers, media_type=JSON_TYPE)
+
+
+def _description(it: Command) -> dict[str, Any]:
+    return {
+        "name": it.name,
+        "input_type": it.input_type,
+        "output_type": it.output_type,
+        "is_volatile": it.is_volatile,
+        "is_heavy": it.is_heavy,
+    }
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type=JSON_TYPE)
+
+
+async def _answer(service: Service, request: Request) -> Response:
+    found = find_command(request.path_params["command"])
+    if request.method != found.method:
+        raise InvalidRequest(f"Command {found.name} is a {found.method}, not a {request.method}")
+    principal = request.state.principal
+    user = request.headers.get(USER_HEADER)
+    if user is not None and user != principal.name:
+        raise Forbidden(f"{principal.name!r} acts for nobody else: there is no impersonation here")
+    bytes_max = service.settings.body_mib_max << 20
+    parameters = await read_parameters(request, found, bytes_max)
+    output = parse_format(parameters.raw("output_format"), _default_format(found))
+
+    async def rows_in() -> list[dict[str, Any]]:
+        return await read_rows(request, _input_format(parameters, DEFAULT_ROWS))
+
+    async def value_in() -> Any:
+        content = await read_content(request, bytes_max)
+        return _input_format(parameters, DEFAULT_VALUE).decode_value(content)
+
+    remote = None if request.client is None else request.client.host
+    origin = Origin(principal, request.state.request_id, remote)
+    call = YtCall(service, origin, parameters, rows_in, value_in)
+    content = await _content(found, call, output)
+    headers = {"X-YT-Response-Parameters": "{}"}
+    return Response(content, media_type=output.media_type, headers=headers)
+
+
+def _default_format(found: Command) -> str:
+    return DEFAULT_ROWS if found.output_type == "tabular" else DEFAULT_VALUE
+
+
+def _input_format(parameters: Parameters, default: str) -> Format:
+    return parse_format(parameters.raw("input_format"), default)
+
+
+async def _content(found: Command, call: YtCall, output: Format) -> bytes:
+    """A change that comes again, with the id of one that was made, is answered as that was."""
+
+    async def run() -> bytes:
+        return await _encoded(output, await carry_out(found, call))
+
+    mutation = _mutation_id(call.parameters)
+    if mutation is None or not found.is_volatile or found.is_heavy:
+        return await run()
+    return await call.service.mutations.once((call.owner, found.name, mutation), run)
+
+
+def _mutation_id(parameters: Parameters) -> str | None:
+    text = parameters.optional_text("mutation_id")
+    if text is None or text in NO_ID:
+        return None
+    if len(text) > ID_LENGTH_MAX:
+        raise InvalidRequest("parameter 'mutation_id' is four hexadecimal words, not longer")
+    return text
+
+
+async def _encoded(output: Format, answer: Answer) -> bytes:
+    if answer is None:
+        return b""
+    if not isinstance(answer, RowsOut):
+        return output.encode_value(answer.value)
+    if len(answer.rows) <= ROWS_AT_ONCE:
+        return output.encode_rows(answer.columns, answer.rows)
+    return await asyncio.to_thread(output.encode_rows, answer.columns, answer.rows)

@@ -1,0 +1,67 @@
+"""Many commands in one request.
+
+Owns: `execute_batch`: its commands run side by side, a bounded number at a time, and each is
+answered by itself: one that failed does not concern the others. Commands on rows are none of these,
+as in YTsaurus.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
+from dodona_gateway.core.ytsaurus.errors import yt_error
+from dodona_gateway.core.ytsaurus.parameters import Parameters, plain
+from dodona_gateway.shell.ytsaurus.commands import Answer, Command, Value, YtCall, carry_out
+
+REQUESTS_MAX: Final = 1_000
+CONCURRENCY: Final = 50
+CONCURRENCY_MAX: Final = 100
+
+Find = Callable[[str], Command]
+
+
+async def execute_batch(call: YtCall, find: Find) -> Value:
+    """Raises InvalidRequest, LimitExceeded for what is no batch at all."""
+    requests = call.parameters.items("requests")
+    if requests is None:
+        raise InvalidRequest("Missing required parameter 'requests'", parameter="requests")
+    if len(requests) > REQUESTS_MAX:
+        raise LimitExceeded(f"a batch has at most {REQUESTS_MAX} requests")
+    asked = call.parameters.number("concurrency") or CONCURRENCY
+    slots = asyncio.Semaphore(max(1, min(asked, CONCURRENCY_MAX)))
+
+    async def answer(request: Any) -> dict[str, Any]:
+        async with slots:
+            return await _answer(call, plain(request), find)
+
+    results = await asyncio.gather(*map(answer, requests))
+    return Value({"results": results})
+
+
+async def _answer(call: YtCall, request: Any, find: Find) -> dict[str, Any]:
+    try:
+        output = await _run(call, request, find)
+    except DodonaError as error:
+        return {"error": msgspec.to_builtins(yt_error(error))}
+    return {"output": output.value} if isinstance(output, Value) else {}
+
+
+async def _run(call: YtCall, request: Any, find: Find) -> Answer:
+    if not isinstance(request, dict):
+        raise InvalidRequest("a request of a batch is a map")
+    asked = Parameters(request)
+    command = find(asked.text("command"))
+    if command.is_heavy or command.name == "execute_batch":
+        raise InvalidRequest(f"Command {command.name} cannot be part of a batch")
+    parameters = Parameters(asked.map("parameters"))
+
+    async def no_rows() -> list[dict[str, Any]]:
+        raise InvalidRequest("there are no rows in a batch")
+
+    async def value() -> Any:
+        return request.get("input")
+
+    return await carry_out(command, YtCall(call.service, call.origin, parameters, no_rows, value))

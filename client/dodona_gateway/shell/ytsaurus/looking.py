@@ -1,0 +1,167 @@
+"""The tree ("Cypress") is looked at, in YTsaurus's commands.
+
+Owns: `get`, `list` and `exists`, of nodes, of attributes in YTsaurus's words
+(`core.ytsaurus.schemas`), and of what is inside an attribute's value. Under a master transaction
+they see what it does. Objects that are no nodes of Dodona's, such as cells and transactions, are
+in `objects`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dodona._core.tree import TreeSession
+from dodona.errors import InvalidRequest, NodeNotFound
+from dodona_gateway.core.yson import Attributed
+from dodona_gateway.core.ytsaurus.inside import MISSING, inside
+from dodona_gateway.core.ytsaurus.parameters import YtPath
+from dodona_gateway.core.ytsaurus.schemas import yt_attributes
+from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
+from dodona_gateway.shell.ytsaurus.objects import find_object, is_object
+from dodona_gateway.shell.ytsaurus.transactions import tree_seen
+
+NODES_WITH_ATTRIBUTES_MAX: Final = 1_000
+"""One answer asks the master for the attributes of so many nodes at most."""
+AT_A_TIME: Final = 16
+
+
+async def exists(call: YtCall) -> Value:
+    path = call.parameters.path()
+    if is_object(path):
+        return Value({"value": await find_object(call, path) is not MISSING})
+    call.principal.check("read", path.node)
+    tree = tree_seen(call)
+    if not path.attribute:
+        return Value({"value": await call.client._run(tree.exists(path.node))})
+    try:
+        return Value({"value": await _attribute(call, tree, path) is not MISSING})
+    except NodeNotFound:
+        return Value({"value": False})
+
+
+async def get(call: YtCall) -> Value:
+    path = call.parameters.path()
+    return _answer(call, await _get(call, path))
+
+
+def _answer(call: YtCall, value: Any) -> Value:
+    return Value(value if call.parameters.flag("return_only_value") else {"value": value})
+
+
+async def _get(call: YtCall, path: YtPath) -> Any:
+    if is_object(path):
+        value = await find_object(call, path)
+    else:
+        call.principal.check("read", path.node)
+        tree = tree_seen(call)
+        if path.attribute is None:
+            return await _node(call, tree, path.node)
+        value = await _attribute(call, tree, path)
+    if value is MISSING:
+        raise NodeNotFound(f"Attribute or node {path.text} is not found", path=path.text)
+    return value
+
+
+async def _node(call: YtCall, tree: TreeSession, path: str) -> Any:
+    """A table is an entity, a directory nested maps; with attributes if they were asked for."""
+    run, shown = call.client._run, None
+    if await run(tree.get(_attributes_path(path) + "type")) != "table":
+        call.principal.check("read", path, subtree=True)
+        shown = await run(tree.get(path))
+    names = call.parameters.texts("attributes")
+    if not names:
+        return shown
+    paths = list(_paths(path, shown))
+    return _with_attributes(path, shown, await _chosen(call, tree, paths, names))
+
+
+def _paths(path: str, shown: Any) -> Sequence[str]:
+    if not isinstance(shown, dict):
+        return [path]
+    inner = [it for name, child in shown.items() for it in _paths(_child(path, name), child)]
+    return [path, *inner]
+
+
+def _child(path: str, name: str) -> str:
+    return f"{path.removesuffix('/') or '/'}/{name}"
+
+
+def _attributes_path(path: str) -> str:
+    return _child(path, "@")
+
+
+def _with_attributes(path: str, shown: Any, chosen: Mapping[str, dict[str, Any]]) -> Any:
+    if isinstance(shown, dict):
+        shown = {
+            name: _with_attributes(_child(path, name), it, chosen) for name, it in shown.items()
+        }
+    return Attributed(shown, chosen[path]) if chosen[path] else shown
+
+
+async def list_(call: YtCall) -> Value:
+    path, parameters = call.parameters.path(), call.parameters
+    names = await _names(call, path)
+    count_max = parameters.number("max_size")
+    is_whole = count_max is None or len(names) <= max(0, count_max)
+    names = names if is_whole else names[: max(0, count_max or 0)]
+    wanted = parameters.texts("attributes")
+    if wanted and path.attribute is None and not is_object(path):
+        names = await _names_with_attributes(call, path.node, names, wanted)
+    return _answer(call, names if is_whole else Attributed(names, {"incomplete": True}))
+
+
+async def _names_with_attributes(
+    call: YtCall, node: str, names: list[str], wanted: Sequence[str]
+) -> list[Any]:
+    """Of children that the caller may not read there are names only."""
+    paths = {name: _child(node, name) for name in names}
+    readable = [it for it in paths.values() if call.principal.allows("read", it)]
+    chosen = await _chosen(call, tree_seen(call), readable, wanted)
+    return [Attributed(it, found) if (found := chosen.get(paths[it])) else it for it in names]
+
+
+async def _names(call: YtCall, path: YtPath) -> list[Any]:
+    if is_object(path) or path.attribute is not None:
+        value = await _get(call, path)
+        if not isinstance(value, dict | list):
+            raise InvalidRequest("only maps and lists are listed", path=path.text)
+        return list(value)
+    call.principal.check("read", path.node)
+    return list(await call.client._run(tree_seen(call).list(path.node)))
+
+
+async def _chosen(
+    call: YtCall, tree: TreeSession, paths: Sequence[str], names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """By path, those of the attributes that the node has; none of one that is gone by now."""
+    if len(paths) > NODES_WITH_ATTRIBUTES_MAX:
+        text = f"attributes are shown of {NODES_WITH_ATTRIBUTES_MAX} nodes at most: ask for fewer"
+        raise InvalidRequest(text, count=len(paths))
+    slots = asyncio.Semaphore(AT_A_TIME)
+
+    async def ask(path: str) -> dict[str, Any]:
+        async with slots:
+            try:
+                known = yt_attributes(await call.client._run(tree.get(_attributes_path(path))))
+            except NodeNotFound:
+                return {}
+        return {name: known[name] for name in names if name in known}
+
+    found = await asyncio.gather(*map(ask, paths))
+    return dict(zip(paths, found, strict=True))
+
+
+async def _attribute(call: YtCall, tree: TreeSession, path: YtPath) -> Any:
+    """An attribute, all of them, or what is inside one's value."""
+    shown = yt_attributes(await call.client._run(tree.get(_attributes_path(path.node))))
+    value: Any = shown.get(path.attribute, MISSING) if path.attribute else shown
+    for name in path.inside:
+        value = inside(value, name)
+    return value
+
+
+COMMANDS: Final = (
+    command(exists, "read"),
+    command(get, "read"),
+    command(list_, "read"),
+)

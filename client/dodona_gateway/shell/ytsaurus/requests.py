@@ -1,0 +1,83 @@
+"""What is in a request of YTsaurus's HTTP API, and where: parameters, a value, rows.
+
+Owns: the order in which parameters are taken from the places they may be in, and the reading of
+bodies, which are never held as a whole where they are rows. Bounds: bytes, values, and the time of
+the whole request, which is the edge's.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from dodona._core.rest import JSON_TYPE
+from dodona.errors import InvalidRequest
+from dodona_gateway.core.ytsaurus.bodies import (
+    BODY_BYTES_MAX,
+    check_size,
+    check_values,
+    count_values,
+    unpacker_of,
+)
+from dodona_gateway.core.ytsaurus.formats import Format
+from dodona_gateway.core.ytsaurus.parameters import Parameters, decode_parameters
+from dodona_gateway.shell.ytsaurus.commands import Command
+
+PARAMETERS_HEADER: Final = "x-yt-parameters"
+FORMAT_HEADER: Final = "x-yt-header-format"
+
+
+async def read_parameters(request: Request, found: Command, bytes_max: int) -> Parameters:
+    """Of a query string, a header, and the body of a POST: what comes later wins. Raises
+    InvalidRequest, LimitExceeded."""
+    values: dict[str, Any] = dict(request.query_params)
+    header = request.headers.get(PARAMETERS_HEADER)
+    if header:
+        is_json = "yson" not in request.headers.get(FORMAT_HEADER, "json")
+        values |= decode_parameters(header.encode("latin-1"), is_json=is_json)
+    if found.method == "POST":
+        body = await read_content(request, bytes_max)
+        if body:
+            media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            values |= decode_parameters(body, is_json=media == JSON_TYPE)
+    return Parameters(values)
+
+
+async def read_content(request: Request, bytes_max: int) -> bytes:
+    """A whole body, unpacked. Raises InvalidRequest, LimitExceeded."""
+    return b"".join([piece async for piece in _pieces(request, bytes_max)])
+
+
+async def read_rows(request: Request, format: Format) -> list[dict[str, Any]]:
+    """The rows in the body, as they come. Raises InvalidRequest, LimitExceeded."""
+    reader = format.row_reader()
+    found: list[Any] = []
+    value_count = 0
+    async for piece in _pieces(request, BODY_BYTES_MAX):
+        rows = reader.feed(piece)
+        value_count += count_values(rows)
+        check_values(value_count)
+        found += rows
+        await asyncio.sleep(0)  # a piece takes a while: others get their turn
+    rest = reader.finish()
+    check_values(value_count + count_values(rest))
+    return found + rest
+
+
+async def _pieces(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
+    unpacker = unpacker_of(request.headers.get("content-encoding"))
+    size_bytes = 0
+    is_empty = True
+    try:
+        async for part in request.stream():
+            is_empty = is_empty and not part
+            for piece in unpacker.feed(part) if part else ():
+                size_bytes += len(piece)
+                check_size(size_bytes, bytes_max)
+                yield piece
+    except ClientDisconnect as error:
+        raise InvalidRequest("the connection ended within the body") from error
+    if not is_empty:
+        unpacker.finish()

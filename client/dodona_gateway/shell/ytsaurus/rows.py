@@ -1,0 +1,253 @@
+"""Rows, in YTsaurus's commands.
+
+Owns: what these commands do, each a few lines over the client or a held transaction. As there, a
+write says of which atomicity it is, and the table's has to be the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dodona._core.versions import VersionedRow
+from dodona.aio import AsyncTransaction
+from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.schema import TableSchema
+from dodona.types import SYNC_LAST_COMMITTED, Timestamp
+from dodona_gateway.core.yson import Attributed, Uint64
+from dodona_gateway.core.ytsaurus.parameters import Parameters
+from dodona_gateway.shell.ytsaurus.commands import RowsOut, YtCall, command
+from dodona_gateway.shell.ytsaurus.transactions import modes_of, tablet_transaction
+
+WITH_TIMESTAMPS: Final = "latest_timestamp"
+TIMESTAMP_PREFIX: Final = "$timestamp:"
+
+Row = Mapping[str, Any]
+
+
+# ---- writes
+
+
+async def insert_rows(call: YtCall) -> None:
+    path, parameters = _table(call, "write"), call.parameters
+    is_update, is_aggregate = parameters.flag("update"), parameters.flag("aggregate")
+    lock_type: Any = parameters.text("lock_type", "exclusive")
+    rows = await call.read_rows()
+    if not is_update:
+        add_a_null(rows, await call.service.schema(path))
+
+    async def insert(transaction: AsyncTransaction) -> None:
+        await transaction.insert_rows(path, rows, is_update, is_aggregate, lock_type)
+
+    await _modify(call, insert)
+
+
+async def delete_rows(call: YtCall) -> None:
+    path = _table(call, "write")
+    keys = await call.read_rows()
+
+    async def delete(transaction: AsyncTransaction) -> None:
+        await transaction.delete_rows(path, keys)
+
+    await _modify(call, delete)
+
+
+async def lock_rows(call: YtCall) -> None:
+    path, parameters = _table(call, "write"), call.parameters
+    if tablet_transaction(call) is None:
+        raise InvalidRequest("rows are locked in a tablet transaction")
+    locks = parameters.texts("locks") or None
+    lock_type: Any = parameters.text("lock_type", "shared_strong")
+    keys = await call.read_rows()
+
+    async def lock(transaction: AsyncTransaction) -> None:
+        await transaction.lock_rows(path, keys, locks, lock_type)
+
+    await _modify(call, lock)
+
+
+async def _modify(call: YtCall, buffer: Any) -> None:
+    """In the command's transaction, or in one of its own."""
+    its_id = tablet_transaction(call)
+    if its_id is not None:
+        async with call.service.transactions.use(its_id, call.owner) as transaction:
+            await buffer(transaction)
+        return
+    atomicity, durability = modes_of(call)
+    transaction = await call.client.begin(atomicity, durability)
+    await buffer(transaction)
+    await transaction.commit()
+
+
+def add_a_null(rows: list[dict[str, Any]], schema: TableSchema) -> None:
+    """To rows of keys alone: an insert that is no update writes null to all that is not given."""
+    keys = schema.key_names
+    empty = next((it.name for it in schema.value_columns if not it.required), None)
+    if empty is None:
+        return  # what is required is missing, and will be named
+    for row in rows:
+        if len(row) <= len(keys) and all(name in keys for name in row):
+            row[empty] = None
+
+
+async def trim_rows(call: YtCall) -> None:
+    _table(call, "write")
+    raise InvalidRequest("only ordered tables are trimmed, and tables are sorted here")
+
+
+# ---- reads
+
+
+async def lookup_rows(call: YtCall) -> RowsOut:
+    path, parameters = _table(call, "read"), call.parameters
+    keys = await call.read_rows()
+    columns = parameters.texts("column_names")
+    keep_missing = parameters.flag("keep_missing_rows")
+    mode = read_mode(call)
+    if parameters.flag("versioned"):
+        if mode != "default":
+            raise InvalidRequest("rows are versioned, or have timestamps, but not both")
+        versions = await _versions(call, path, keys, columns, keep_missing)
+        return _versioned(await call.service.schema(path), versions, columns)
+    if mode == WITH_TIMESTAMPS:
+        versions = await _versions(call, path, keys, columns, True)
+        shown = _with_timestamps(await call.service.schema(path), versions, columns)
+        return shown if keep_missing else shown._replace(rows=[it for it in shown.rows if it])
+    rows = await _lookup(call, path, keys, columns, keep_missing)
+    return RowsOut(_columns(await call.service.schema(path), columns), rows)
+
+
+async def _lookup(
+    call: YtCall, path: str, keys: list[Any], columns: Sequence[str] | None, keep_missing: bool
+) -> Any:
+    its_id = tablet_transaction(call)
+    retention = _retention_timestamp(call)
+    lookup = call.client.lookup_rows
+    if its_id is None:
+        return await lookup(path, keys, columns, keep_missing, read_timestamp(call), retention)
+    async with call.service.transactions.use(its_id, call.owner) as transaction:
+        if retention:  # what the transaction itself has written is not seen either way
+            at = transaction._buffer.read_timestamp()
+            return await lookup(path, keys, columns, keep_missing, at, retention)
+        return await transaction.lookup_rows(path, keys, columns, keep_missing)
+
+
+async def _versions(
+    call: YtCall, path: str, keys: list[Any], columns: Sequence[str] | None, keep_missing: bool
+) -> Any:
+    if _retention_timestamp(call):
+        raise InvalidRequest("retention_timestamp goes with plain rows, without their timestamps")
+    its_id = tablet_transaction(call)
+    if its_id is not None:
+        async with call.service.transactions.use(its_id, call.owner) as transaction:
+            return await transaction.lookup_versions(path, keys, columns, keep_missing)
+    lookup = call.client.lookup_versions
+    return await lookup(path, keys, columns, keep_missing, read_timestamp(call))
+
+
+def read_timestamp(call: YtCall) -> Timestamp:
+    """What a read outside a transaction sees."""
+    given = call.parameters.number("timestamp")
+    return SYNC_LAST_COMMITTED if given is None else Timestamp(given)
+
+
+def read_mode(call: YtCall) -> str:
+    """What is asked for beside values. Raises InvalidRequest."""
+    options = Parameters(call.parameters.map("versioned_read_options"))
+    mode = options.text("read_mode", "default")
+    if mode not in ("default", WITH_TIMESTAMPS):
+        raise InvalidRequest(f"read_mode is default or {WITH_TIMESTAMPS}, not {mode[:40]!r}")
+    return mode
+
+
+def _retention_timestamp(call: YtCall) -> Timestamp:
+    return Timestamp(call.parameters.number("retention_timestamp") or 0)
+
+
+def _table(call: YtCall, role: Any) -> str:
+    path = call.parameters.table()
+    call.principal.check(role, path)
+    return path
+
+
+# ---- how rows are shown
+
+
+def _columns(schema: TableSchema, names: Sequence[str] | None) -> list[tuple[str, Any]]:
+    if names is None:
+        return [(it.name, it.type) for it in schema.columns]
+    if not names:
+        raise InvalidRequest("column_names is empty: without it all columns are given")
+    types = {it.name: it.type for it in schema.columns}
+    for name in names:
+        if name not in types:
+            raise SchemaViolation(f"no such column: {name[:200]!r}")
+    return [(name, types[name]) for name in dict.fromkeys(names)]
+
+
+def _versioned(
+    schema: TableSchema, rows: Sequence[VersionedRow | None], names: Sequence[str] | None
+) -> RowsOut:
+    columns = _columns(schema, names)
+    shown = [None if row is None else _history(schema, row, columns) for row in rows]
+    return RowsOut(columns, shown)
+
+
+def _history(
+    schema: TableSchema, row: VersionedRow, columns: Sequence[tuple[str, Any]]
+) -> Attributed:
+    attributes = {
+        "write_timestamps": [Uint64(it) for it in row.write_timestamps],
+        "delete_timestamps": [Uint64(it) for it in row.delete_timestamps],
+    }
+    values: dict[str, Any] = {}
+    for name, _ in columns:
+        if name in schema.key_names:
+            values[name] = row.key[name]
+        else:
+            versions = row.values.get(name, [])
+            values[name] = [_version(it.value, it.timestamp, it.aggregate) for it in versions]
+    return Attributed(values, attributes)
+
+
+def _version(value: Any, timestamp: Timestamp, is_aggregate: bool) -> Attributed:
+    attributes: dict[str, Any] = {"timestamp": Uint64(timestamp)}
+    if is_aggregate:
+        attributes["aggregate"] = True
+    return Attributed(value, attributes)
+
+
+def _with_timestamps(
+    schema: TableSchema, rows: Sequence[VersionedRow | None], names: Sequence[str] | None
+) -> RowsOut:
+    """Each column's newest value, and beside it when that was written. Raises InvalidRequest where
+    a value is made of several writes."""
+    columns = _columns(schema, names)
+    values = [name for name, _ in columns if name not in schema.key_names]
+    for column in schema.value_columns:
+        if column.aggregate is not None and column.name in values:
+            raise InvalidRequest("an aggregate has no one timestamp", column=column.name)
+    shown = [None if row is None else _newest(row, columns, values) for row in rows]
+    stamped: list[tuple[str, Any]] = [(TIMESTAMP_PREFIX + name, "uint64") for name in values]
+    return RowsOut([*columns, *stamped], shown)
+
+
+def _newest(
+    row: VersionedRow, columns: Sequence[tuple[str, Any]], values: Sequence[str]
+) -> dict[str, Any] | None:
+    deleted = max(row.delete_timestamps, default=0)
+    if not any(it > deleted for it in row.write_timestamps):
+        return None
+    found: dict[str, Any] = {name: row.key.get(name) for name, _ in columns}
+    for name in values:
+        newest = next((it for it in row.values.get(name, []) if it.timestamp > deleted), None)
+        found[name] = None if newest is None else newest.value
+        found[TIMESTAMP_PREFIX + name] = None if newest is None else newest.timestamp
+    return found
+
+
+COMMANDS: Final = (
+    command(insert_rows, "write", takes="tabular", is_volatile=True, is_heavy=True),
+    command(delete_rows, "write", takes="tabular", is_volatile=True, is_heavy=True),
+    command(lock_rows, "write", takes="tabular", is_volatile=True, is_heavy=True),
+    command(lookup_rows, "read", takes="tabular", gives="tabular", is_heavy=True),
+    command(trim_rows, "write", is_volatile=True, is_heavy=True),
+)

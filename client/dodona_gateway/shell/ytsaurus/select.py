@@ -1,0 +1,100 @@
+"""Queries in YTsaurus's language.
+
+Owns: `select_rows` and `explain_query`. A query is translated to SQL, which is run as any other;
+what its columns are called, and their types, the translation says.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dodona.errors import InvalidRequest, LimitExceeded
+from dodona_gateway.core.query.parser import parse
+from dodona_gateway.core.query.translation import Translated, to_sql
+from dodona_gateway.core.ytsaurus.parameters import plain
+from dodona_gateway.shell.ytsaurus.commands import ROWS_AT_ONCE, RowsOut, Value, YtCall, command
+from dodona_gateway.shell.ytsaurus.rows import read_mode, read_timestamp
+from dodona_gateway.shell.ytsaurus.transactions import tablet_transaction
+
+
+async def select_rows(call: YtCall) -> RowsOut:
+    if read_mode(call) != "default":
+        raise InvalidRequest("a query's rows have no timestamps: look rows up instead")
+    translated = await _translate(call)
+    its_id = tablet_transaction(call)
+    query = call.service.query
+    if its_id is not None:
+        async with call.service.transactions.use(its_id, call.owner) as transaction:
+            table = await query(call.principal, translated.sql, transaction)
+    else:
+        table = await query(call.principal, translated.sql, timestamp=read_timestamp(call))
+    table = _limited(call, table)
+    columns: list[tuple[str, Any]] = [(it.name, it.type) for it in translated.columns]
+    if table.num_rows <= ROWS_AT_ONCE:
+        return RowsOut(columns, _rows(table, columns))
+    return RowsOut(columns, await asyncio.to_thread(_rows, table, columns))
+
+
+def _rows(table: Any, columns: list[tuple[str, Any]]) -> list[Any]:
+    values = [
+        _values(column, kind) for column, (_, kind) in zip(table.columns, columns, strict=True)
+    ]
+    return list(zip(*values, strict=True))
+
+
+def _limited(call: YtCall, table: Any) -> Any:
+    """Of a result with more rows than were wanted, so many, or an error, as was asked for."""
+    rows_max = call.parameters.number("output_row_limit")
+    if rows_max is None or table.num_rows <= rows_max:
+        return table
+    if rows_max < 0 or call.parameters.flag("fail_on_incomplete_result", default=True):
+        text = f"the result has {table.num_rows} rows, and output_row_limit is {rows_max}"
+        raise LimitExceeded(text, output_row_limit=rows_max)
+    return table.slice(0, rows_max)
+
+
+async def explain_query(call: YtCall) -> Value:
+    """What is run for it."""
+    translated = await _translate(call)
+    return Value({"dialect": "duckdb", "query": translated.sql})
+
+
+async def _translate(call: YtCall) -> Translated:
+    query = parse(_text(call), _placeholders(call))
+    schemas = {}
+    for path in query.paths:
+        call.principal.check("read", path)
+        schemas[path] = (await call.client.get_table(path)).schema
+    return to_sql(query, schemas)
+
+
+def _text(call: YtCall) -> str | bytes:
+    text = plain(call.parameters.raw("query"))
+    return text if isinstance(text, bytes) else call.parameters.text("query")
+
+
+def _placeholders(call: YtCall) -> Mapping[str, Any]:
+    """What names in braces stand for."""
+    given = call.parameters.map("placeholder_values")
+    return {name: _without_attributes(it) for name, it in given.items()}
+
+
+def _without_attributes(value: Any) -> Any:
+    value = plain(value)
+    return [_without_attributes(it) for it in value] if isinstance(value, list) else value
+
+
+def _values(column: Any, kind: str) -> list[Any]:
+    """Of type any they are JSON."""
+    values: list[Any] = column.to_pylist()
+    if kind != "any":
+        return values
+    return [None if it is None else msgspec.json.decode(it) for it in values]
+
+
+COMMANDS: Final = (
+    command(select_rows, "read", gives="tabular", is_heavy=True),
+    command(explain_query, "read", is_heavy=True),
+)

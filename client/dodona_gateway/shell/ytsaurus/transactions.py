@@ -1,0 +1,153 @@
+"""Transactions and timestamps, in YTsaurus's commands.
+
+Owns: what these commands do, and which of a gateway's transactions an id means. Tablet transactions
+are those that REST has, too. Master transactions live in the master: the gateway only knows whose
+they are. Ids are YTsaurus's in form; what they say is in `core.transaction_id`.
+"""
+
+from typing import Any, Final
+
+from dodona._core.master_transaction import Lease
+from dodona._core.messages import TreeTransaction
+from dodona._core.tree import MasterTransactionSession, TreeSession
+from dodona._io.process import read_clock
+from dodona.errors import InvalidRequest, TransactionNotFound
+from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
+from dodona_gateway.core.yson import Uint64
+from dodona_gateway.shell.master_transactions import Owned
+from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
+
+NO_ID: Final = ("", "0-0-0-0")
+MASTER_TIMEOUT_MS: Final = 15_000
+
+
+def transaction_of(call: YtCall) -> str | None:
+    """The id of the transaction that a command is in, None for none."""
+    text = call.parameters.optional_text("transaction_id")
+    return None if text is None or text in NO_ID else text
+
+
+def tablet_transaction(call: YtCall) -> str | None:
+    """As `transaction_of`, of a command on rows. Raises InvalidRequest for a master transaction."""
+    text = transaction_of(call)
+    if text is not None and is_master(text):
+        raise InvalidRequest(
+            "Dynamic table commands can not be performed under master transaction",
+            transaction=text,
+        )
+    return text
+
+
+def tree_seen(call: YtCall) -> TreeSession:
+    """The tree as the command's transaction sees it: a tablet transaction sees what all do. Raises
+    TransactionNotFound."""
+    text = transaction_of(call)
+    if text is None or not is_master(text):
+        return call.client._catalog
+    return master_session(call, text)
+
+
+def tree_changed(call: YtCall) -> TreeSession:
+    """As `tree_seen`, for a command that changes it, which a tablet transaction would not take
+    back. Raises InvalidRequest then."""
+    text = transaction_of(call)
+    if text is not None and not is_master(text):
+        raise InvalidRequest("a tablet transaction changes rows, not nodes", transaction=text)
+    return tree_seen(call)
+
+
+async def start_transaction(call: YtCall) -> Value:
+    parameters = call.parameters
+    kind, timeout_ms = parameters.text("type", "master"), parameters.number("timeout")
+    if kind == "master":
+        return Value({"transaction_id": await _start_master(call, timeout_ms)})
+    if kind != "tablet":
+        raise InvalidRequest(f"the type of a transaction is master or tablet, not {kind[:40]!r}")
+    if transaction_of(call) is not None:
+        raise InvalidRequest("Tablet transaction cannot have a parent")
+    call.principal.check_somewhere("read")
+    atomicity, durability = modes_of(call)
+    lease_ms = LEASE_MS if timeout_ms is None else min(timeout_ms, LEASE_MS_MAX)
+    begin = call.service.transactions.begin
+    text, _ = await begin(call.owner, atomicity, durability, False, lease_ms)
+    return Value({"transaction_id": text})
+
+
+async def _start_master(call: YtCall, timeout_ms: int | None) -> str:
+    call.principal.check_somewhere("admin")
+    title = call.parameters.map("attributes").get("title", "")
+    outer = tree_changed(call)
+    timeout_ms = MASTER_TIMEOUT_MS if timeout_ms is None else timeout_ms
+    begun = await call.client._run(outer.begin(timeout_ms, title if isinstance(title, str) else ""))
+    return call.service.master_transactions.add(call.owner, begun.lease.id, begun.lease.timeout_ms)
+
+
+async def ping_transaction(call: YtCall) -> None:
+    text = call.parameters.text("transaction_id")
+    if is_master(text):
+        await call.client._run(master_session(call, text).ping())
+    else:
+        call.service.transactions.ping(text, call.owner)
+
+
+async def commit_transaction(call: YtCall) -> Value:
+    text = call.parameters.text("transaction_id")
+    if is_master(text):
+        await call.client._run(master_session(call, text).commit())
+        call.service.master_transactions.drop(text)
+        return Value({})
+    is_again = call.parameters.flag("retry")
+    commit = call.service.transactions.commit
+    timestamp = await commit(text, call.owner, is_repeatable=is_again)
+    return Value({} if timestamp is None else {"primary_commit_timestamp": Uint64(timestamp)})
+
+
+async def abort_transaction(call: YtCall) -> None:
+    text = call.parameters.text("transaction_id")
+    if is_master(text):
+        await call.client._run(master_session(call, text).abort())
+        call.service.master_transactions.drop(text)
+    else:
+        await call.service.transactions.abort(text, call.owner)
+
+
+async def generate_timestamp(call: YtCall) -> Value:
+    call.principal.check_somewhere("read")
+    return Value({"timestamp": Uint64(await call.client.generate_timestamp())})
+
+
+def modes_of(call: YtCall) -> tuple[Any, Any]:
+    """Atomicity and durability: full and sync unless given; which there are, the client says."""
+    parameters = call.parameters
+    return parameters.text("atomicity", "full"), parameters.text("durability", "sync")
+
+
+def is_master(text: str) -> bool:
+    """Whether an id is a master transaction's, by its form."""
+    words = text.split("-")
+    return len(words) == 4 and words[2].endswith("0001")
+
+
+def owned_master(call: YtCall, text: str) -> Owned:
+    """A master transaction of the caller's. Raises TransactionNotFound."""
+    found = call.service.master_transactions.find(text, call.owner)
+    if found is None:
+        raise TransactionNotFound("No such transaction", transaction=text[:100])
+    return found
+
+
+def master_session(call: YtCall, text: str) -> MasterTransactionSession:
+    """The tree under a master transaction of the caller's. Raises TransactionNotFound."""
+    found = owned_master(call, text)
+    begun = TreeTransaction(found.id, found.timeout_ms)
+    lease = Lease(begun, None, read_clock().instant_us)
+    return MasterTransactionSession(call.client._catalog._context, lease)
+
+
+COMMANDS: Final = (
+    command(start_transaction, "read", is_volatile=True),
+    command(ping_transaction, "read", is_volatile=True),
+    command(commit_transaction, "read", is_volatile=True),
+    command(abort_transaction, "read", is_volatile=True),
+    command(generate_timestamp, "read"),
+)

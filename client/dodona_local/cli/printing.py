@@ -1,0 +1,66 @@
+"""What commands print: rows as they come, and lists that are there as a whole.
+
+Owns: what each `--format` looks like on standard output. Rows in JSON are an object a line; a list
+is one array. Loaded when there is something to print.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, BinaryIO
+
+import msgspec
+
+from dodona._core.arrow import arrow_of_tuples
+from dodona.errors import InvalidRequest
+from dodona.schema import Column
+from dodona_local.cli.options import Format
+from dodona_local.files.spelled import Shape, json_columns, rows_of
+from dodona_local.files.writing import (
+    CsvWriter,
+    LinesWriter,
+    StreamWriter,
+    TableWriter,
+    Writer,
+)
+
+
+def print_rows(form: Format, shape: Shape, batches: Iterable[Any]) -> None:
+    """Record batches of one shape."""
+    if form is Format.JSON and len(set(shape.names)) < len(shape.names):
+        raise InvalidRequest("two columns have one name: rename one (AS), or take another format")
+    writer = _writer(form, shape)
+    for batch in batches:
+        if batch.num_rows:
+            writer.write(batch)
+    writer.finish()
+    sys.stdout.flush()
+
+
+def print_list(form: Format, columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Tuples of these columns' values."""
+    shape = Shape.of_columns(columns)
+    batches = arrow_of_tuples(columns, rows).to_batches()
+    if form is not Format.JSON:
+        print_rows(form, shape, batches)
+        return
+    objects = [row for batch in batches for row in rows_of(shape, json_columns(shape, batch))]
+    print_json(objects)
+
+
+def print_json(value: Any) -> None:
+    """One value, set for people too."""
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode(), flush=True)
+
+
+def _writer(form: Format, shape: Shape) -> Writer:
+    sys.stdout.flush()
+    sink: BinaryIO = sys.stdout.buffer
+    match form:
+        case Format.TABLE:
+            return TableWriter(sink, shape)
+        case Format.JSON:
+            return LinesWriter(sink, shape)
+        case Format.CSV:
+            return CsvWriter(sink, shape)
+        case Format.ARROW:
+            return StreamWriter(sink, shape)

@@ -1,0 +1,269 @@
+"""Rows: `dodona insert`, `delete`, `lookup`, `select`, `query`, `export`.
+
+Owns: their arguments, and what they say at the end.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from dodona_local.cli.extras import require_extras
+from dodona_local.cli.options import (
+    MASTER_URL,
+    Columns,
+    DataDir,
+    Form,
+    Format,
+    InputFormat,
+    ReadTimestamp,
+    TablePath,
+    Url,
+)
+from dodona_local.cli.running import client_of, say
+from dodona_local.files.formats import FileFormat, format_of
+
+if TYPE_CHECKING:
+    from dodona.schema import TableSchema
+    from dodona.types import BatchKind
+    from dodona_local.exporting import Selection
+    from dodona_local.inserting import Bringing, How, Written
+
+PANEL: Final = "Rows"
+BATCH_ROWS_MAX: Final = 100_000
+
+commands = typer.Typer()
+
+Atomic = Annotated[
+    bool,
+    typer.Option("--atomic", help="As one bulk load, however few rows there are."),
+]
+BatchRows = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=BATCH_ROWS_MAX, help="A transaction for so many rows, one after the other."
+    ),
+]
+Lower = Annotated[
+    str | None, typer.Option(help="From this key on: JSON, or like id=7. Leading columns do.")
+]
+Upper = Annotated[str | None, typer.Option(help="Up to this key, which is not included.")]
+FILE_HELP: Final = "- is standard input."
+
+
+@commands.command(rich_help_panel=PANEL)
+def insert(
+    path: TablePath,
+    file: Annotated[Path, typer.Argument(help=f"CSV, JSON, Parquet or Arrow. {FILE_HELP}")],
+    input_format: InputFormat = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Columns that the file lacks stay as they are.")
+    ] = False,
+    atomic: Atomic = False,
+    batch_rows: BatchRows = None,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+) -> None:
+    """Write the rows of a file: all or none, unless there is --batch-rows."""
+    how = _how(atomic, batch_rows)
+    kind: BatchKind = "update" if update else "write"
+    bringing = _bringing(path, file, input_format, kind, how, batch_rows)
+    written = _bring(bringing, url, data_dir)
+    _tell("updated in" if update else "inserted into", path, written)
+
+
+@commands.command(rich_help_panel=PANEL)
+def delete(
+    path: TablePath,
+    file: Annotated[
+        Path | None, typer.Argument(help=f"Keys: the key columns alone. {FILE_HELP}")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="JSON, or like id=7,name=x. May be repeated.")
+    ] = None,
+    input_format: InputFormat = None,
+    atomic: Atomic = False,
+    batch_rows: BatchRows = None,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+) -> None:
+    """Delete rows by their keys, whether or not they are there: all or none, but --batch-rows."""
+    if (file is None) == (not key):
+        raise typer.BadParameter("give keys, as --key or as a file")
+    how = _how(atomic, batch_rows)
+    if file is not None:
+        bringing = _bringing(path, file, input_format, "delete", how, batch_rows)
+        written = _bring(bringing, url, data_dir)
+        _tell("deleted from", path, written)
+        return
+    require_extras("server")
+    from dodona_local.cli.words import keys_of
+
+    with client_of(url, data_dir) as db:
+        keys = keys_of(db.get_table(path).schema, key or ())
+        timestamp = db.delete_rows(path, keys)
+    say(f"{_rows(len(keys))} deleted from {path} at timestamp {timestamp}")
+
+
+def _how(atomic: bool, batch_rows: int | None) -> "How":
+    require_extras("server")
+    from dodona_local.inserting import How
+
+    if atomic and batch_rows is not None:
+        raise typer.BadParameter("rows come --atomic, or in batches of --batch-rows")
+    if atomic:
+        return How.LOAD
+    return How.WHOLE if batch_rows is None else How.BATCHES
+
+
+def _bringing(
+    path: str,
+    file: Path,
+    given: FileFormat | None,
+    kind: "BatchKind",
+    how: "How",
+    rows: int | None,
+) -> "Bringing":
+    from dodona_local.inserting import Bringing
+
+    return Bringing(path, file, format_of(file, given, "--input-format"), kind, how, rows)
+
+
+def _bring(bringing: "Bringing", url: str, data_dir: Path | None) -> "Written":
+    from dodona_local.inserting import bring
+    from dodona_local.progress_screen import Screen
+
+    with client_of(url, data_dir) as db, Screen() as screen:
+        return bring(db, bringing, screen)
+
+
+def _tell(what: str, path: str, written: "Written") -> None:
+    """Without atomicity there is no one timestamp, and after batches none of them all."""
+    at = f" at timestamp {written.timestamp}" if written.is_whole and written.timestamp else ""
+    say(f"{_rows(written.row_count)} {what} {path}{at}")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+@commands.command(rich_help_panel=PANEL)
+def lookup(
+    path: TablePath,
+    key: Annotated[list[str], typer.Argument(help="JSON, or like id=7,name=x.", metavar="KEY...")],
+    columns: Columns = None,
+    timestamp: ReadTimestamp = None,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+    form: Form = Format.TABLE,
+) -> None:
+    """The rows of these keys, in their order. Those that are not there are left out."""
+    require_extras("server")
+    from dodona._core.arrow import arrow_of_tuples
+    from dodona._core.reading import Projection
+    from dodona.types import SYNC_LAST_COMMITTED
+    from dodona_local.cli.printing import print_rows
+    from dodona_local.cli.words import keys_of, names_of, timestamp_of
+    from dodona_local.files.spelled import Shape
+
+    at = timestamp_of(timestamp) or SYNC_LAST_COMMITTED
+    with client_of(url, data_dir) as db:
+        schema = db.get_table(path).schema
+        projection = Projection(schema, names_of(columns))
+        rows = db.lookup_rows(path, keys_of(schema, key), projection.names, timestamp=at)
+    tuples = [tuple([row[name] for name in projection.names]) for row in rows]
+    batches = arrow_of_tuples(projection.columns, tuples).to_batches()
+    print_rows(form, Shape.of_columns(projection.columns), batches)
+
+
+@commands.command(rich_help_panel=PANEL)
+def select(
+    path: TablePath,
+    lower: Lower = None,
+    upper: Upper = None,
+    columns: Columns = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The first so many rows.")] = None,
+    timestamp: ReadTimestamp = None,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+    form: Form = Format.TABLE,
+) -> None:
+    """Rows in the order of their keys, at one timestamp, however many there are."""
+    require_extras("server")
+    from dodona_local.cli.printing import print_rows
+    from dodona_local.exporting import limited, scan
+
+    with client_of(url, data_dir) as db:
+        schema = db.get_table(path).schema
+        selection = _selection(path, schema, lower, upper, columns, timestamp)
+        with scan(db, selection) as (_, batches):
+            print_rows(form, selection.shape, limited(batches, limit))
+
+
+def _selection(
+    path: str,
+    schema: "TableSchema",
+    lower: str | None,
+    upper: str | None,
+    columns: str | None,
+    timestamp: str | None,
+) -> "Selection":
+    from dodona_local.cli.words import bound_of, names_of, timestamp_of
+    from dodona_local.exporting import Selection
+
+    first, last = [None if it is None else bound_of(schema, it) for it in (lower, upper)]
+    return Selection(path, schema, first, last, names_of(columns), timestamp_of(timestamp))
+
+
+@commands.command(rich_help_panel=PANEL)
+def query(
+    sql: Annotated[str, typer.Argument(help=f"One SELECT over tables as [//path]. {FILE_HELP}")],
+    timestamp: ReadTimestamp = None,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+    form: Form = Format.TABLE,
+) -> None:
+    """Run a query in DuckDB's SQL over tables at one timestamp."""
+    require_extras("server", "sql")
+    from dodona.types import SYNC_LAST_COMMITTED
+    from dodona_local.cli.printing import print_rows
+    from dodona_local.cli.words import timestamp_of
+    from dodona_local.files.spelled import Shape
+
+    at = timestamp_of(timestamp) or SYNC_LAST_COMMITTED
+    text = sys.stdin.read() if sql == "-" else sql
+    with client_of(url, data_dir) as db:
+        found = db.query(text, at)
+    print_rows(form, Shape(found.schema), found.to_batches())
+
+
+@commands.command(rich_help_panel=PANEL)
+def export(
+    path: TablePath,
+    file: Annotated[Path, typer.Argument(help="Parquet, Arrow, CSV or JSON.")],
+    output_format: Annotated[
+        FileFormat | None,
+        typer.Option("--output-format", help="Of the file: by its suffix, unless given."),
+    ] = None,
+    lower: Lower = None,
+    upper: Upper = None,
+    columns: Columns = None,
+    timestamp: ReadTimestamp = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a file that is there.")
+    ] = False,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+) -> None:
+    """Write rows to a file, all of one timestamp. The file is there as a whole or not at all."""
+    require_extras("server")
+    from dodona_local.exporting import export
+    from dodona_local.progress_screen import Screen
+
+    form = format_of(file, output_format, "--output-format")
+    with client_of(url, data_dir) as db, Screen() as screen:
+        schema = db.get_table(path).schema
+        selection = _selection(path, schema, lower, upper, columns, timestamp)
+        done = export(db, selection, file, form, screen, is_overwriting=overwrite)
+    say(f"{_rows(done.row_count)} of {path} as of timestamp {done.timestamp}: {file}")

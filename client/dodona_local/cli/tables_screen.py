@@ -1,0 +1,102 @@
+"""A table as the command line shows it: its columns, its tablets, its settings.
+
+Owns: which columns these lists have. Asks nobody anything.
+"""
+
+import enum
+from typing import Any, Final
+
+import msgspec
+import typer
+
+from dodona._core.spelling import SPELLERS
+from dodona._core.tables import TableInfo
+from dodona.schema import Column, TableSchema
+from dodona_local.cli.options import Format
+from dodona_local.cli.printing import print_json, print_list
+from dodona_local.cli.running import say
+
+SCHEMA_COLUMNS: Final = (
+    Column("name", "utf8"),
+    Column("type", "utf8"),
+    Column("sort_order", "utf8"),
+    Column("required", "boolean"),
+    Column("lock", "utf8"),
+    Column("aggregate", "utf8"),
+)
+TABLET_COLUMNS: Final = (
+    Column("tablet", "uint64"),
+    Column("pivot_key", "any"),
+    Column("state", "utf8"),
+    Column("cell", "uint64"),
+    Column("revision", "uint64"),
+)
+
+
+class Part(enum.Enum):
+    """What of a table is shown."""
+
+    ALL = enum.auto()
+    SCHEMA = enum.auto()
+    TABLETS = enum.auto()
+
+
+def show_table_info(table: TableInfo, part: Part, form: Format) -> None:
+    """To standard output."""
+    if part is Part.ALL and form is Format.JSON:
+        print_json(_document(table))
+    elif part is Part.ALL and form is not Format.TABLE:
+        raise typer.BadParameter(f"as {form} it is either --schema or --tablets")
+    elif part is Part.ALL:
+        _show_all(table)
+    elif part is Part.TABLETS:
+        print_list(form, TABLET_COLUMNS, _tablets(table))
+    elif form is Format.JSON:
+        print_json(table.schema.columns)
+    else:
+        print_list(form, SCHEMA_COLUMNS, _columns(table.schema))
+
+
+def _show_all(table: TableInfo) -> None:
+    count = len(table.tablets)
+    say(f"{table.path}: atomicity {table.atomicity}, {count:,} tablet{'s' if count > 1 else ''}\n")
+    print_list(Format.TABLE, SCHEMA_COLUMNS, _columns(table.schema))
+    say("")
+    print_list(Format.TABLE, TABLET_COLUMNS, _tablets(table))
+    settings = msgspec.to_builtins(table.settings)  # those that are not the default
+    if settings:
+        say("")
+        for name, value in settings.items():
+            say(f"{name} = {value}")
+
+
+def _columns(schema: TableSchema) -> list[tuple[Any, ...]]:
+    names = [column.name for column in SCHEMA_COLUMNS]
+    return [tuple([getattr(it, name) for name in names]) for it in schema.columns]
+
+
+def _tablets(table: TableInfo) -> list[tuple[Any, ...]]:
+    return [(it.tablet, list(it.pivot_key), it.state, it.cell, it.revision) for it in table.tablets]
+
+
+def _document(table: TableInfo) -> dict[str, Any]:
+    """All of it in the words of JSON: a pivot key is spelled as its columns' values are."""
+    types = table.schema.key_types
+    tablets = [msgspec.structs.asdict(it) for it in table.tablets]
+    for tablet in tablets:
+        tablet["pivot_key"] = [
+            value if value is None else SPELLERS.get(kind, _same)(value)
+            for kind, value in zip(types, tablet["pivot_key"], strict=False)
+        ]
+    return {
+        "path": table.path,
+        "atomicity": table.atomicity,
+        "is_mounted": table.is_mounted,
+        "schema": table.schema.columns,
+        "tablets": tablets,
+        "settings": msgspec.structs.asdict(table.settings),
+    }
+
+
+def _same(value: Any) -> Any:
+    return value

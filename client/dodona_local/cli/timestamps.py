@@ -1,0 +1,62 @@
+"""`dodona timestamp`: fresh ones, and what time they stand for.
+
+Owns: its arguments.
+"""
+
+from typing import Annotated
+
+import typer
+
+from dodona_local.cli.extras import require_extras
+from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url
+from dodona_local.cli.running import client_of, say
+
+PER_REQUEST_MAX = 1_000_000
+
+commands = typer.Typer()
+
+
+@commands.callback(invoke_without_command=True)
+def timestamp(
+    context: typer.Context,
+    count: Annotated[int, typer.Option(min=1, max=PER_REQUEST_MAX, help="How many.")] = 1,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+    form: Form = Format.TABLE,
+) -> None:
+    """Fresh timestamps of the oracle, larger than all before; and what time one stands for."""
+    if context.invoked_subcommand is not None:
+        return
+    require_extras("server")
+    from dodona.schema import Column
+    from dodona_local.cli.printing import print_json, print_list
+
+    with client_of(url, data_dir) as db:
+        first = db._run(db._session.generate_timestamp(count))  # the public call takes no count
+    numbers = range(first, first + count)
+    if form is Format.JSON:
+        print_json(list(numbers))
+    elif form is Format.TABLE:
+        say("\n".join(map(str, numbers)))
+    else:
+        print_list(form, [Column("timestamp", "uint64")], [(number,) for number in numbers])
+
+
+@commands.command()
+def show(timestamp: Annotated[int, typer.Argument(help="A timestamp.")]) -> None:
+    """About when the oracle made it, in UTC. Asks nobody."""
+    from dodona.timestamps import datetime_from_timestamp
+
+    say(datetime_from_timestamp(timestamp).isoformat())
+
+
+@commands.command()
+def at(
+    moment: Annotated[
+        str, typer.Argument(help="A time with its zone, such as 2026-07-01T12:00:00Z.")
+    ],
+) -> None:
+    """The first timestamp of a moment. Asks nobody."""
+    from dodona_local.cli.words import moment_of
+
+    say(str(moment_of(moment)))

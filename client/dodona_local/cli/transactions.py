@@ -1,0 +1,71 @@
+"""`dodona transactions`: what became of one, and those that nobody has decided yet.
+
+Owns: its arguments.
+"""
+
+from typing import Annotated
+
+import typer
+
+from dodona_local.cli.extras import require_extras
+from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url
+from dodona_local.cli.running import client_of, warn
+
+commands = typer.Typer(no_args_is_help=True, help="What became of transactions.")
+
+
+@commands.command()
+def outcome(
+    transaction: Annotated[int, typer.Argument(min=1, metavar="ID", help="Its start timestamp.")],
+    coordinator: Annotated[
+        int | None, typer.Option(min=0, help="The cell that decides it; all are asked, otherwise.")
+    ] = None,
+    settle: Annotated[
+        bool, typer.Option("--settle", help="Decide it now: committed, or aborted for good.")
+    ] = False,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+    form: Form = Format.TABLE,
+) -> None:
+    """Whether a transaction was committed, and when; looking changes nothing."""
+    require_extras("server")
+    from dodona.schema import Column
+    from dodona.types import CellId, TransactionId
+    from dodona_local.cli.printing import print_json, print_list
+
+    cell = None if coordinator is None else CellId(coordinator)
+    with client_of(url, data_dir) as db:
+        found = db.outcome(TransactionId(transaction), cell, settle)
+    if form is Format.JSON:
+        print_json({"transaction": transaction, "state": found.state, "timestamp": found.timestamp})
+        return
+    columns = [Column("transaction", "uint64"), Column("state", "utf8")]
+    row = (transaction, found.state, found.timestamp)
+    print_list(form, [*columns, Column("timestamp", "uint64")], [row])
+
+
+@commands.command("in-doubt")
+def in_doubt(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
+    """Those that are prepared in some cell and not decided there, oldest first: until they are,
+    their rows are locked. Cells that can't be asked are named, and the exit code is 3."""
+    require_extras("server")
+    from dodona.errors import Unavailable
+    from dodona.schema import Column
+    from dodona_local.cli.printing import print_list
+    from dodona_local.status import list_in_doubt
+
+    if data_dir is None:
+        found, silent = list_in_doubt(url)
+    else:
+        with client_of(url, data_dir):
+            found, silent = [], []  # it has one cell: nothing is ever prepared there
+    columns = [
+        *(Column(name, "uint64") for name in ("transaction", "cell", "coordinator")),
+        Column("participants", "any"),
+        *(Column(name, "uint64") for name in ("prepare_timestamp", "age_ms")),
+    ]
+    print_list(form, columns, found)
+    for line in silent[1:]:
+        warn(f"dodona: {line}")
+    if silent:
+        raise Unavailable(silent[0])

@@ -1,0 +1,197 @@
+"""What people write on the command line, as values: schemas, keys, ends of ranges, attributes.
+
+Owns: the short forms, beside which JSON always works. Values are spelled as in files (see
+`dodona._core.spelling`).
+
+- a schema: `name:type`, then `:key`, `:required`, `:sum` and the other aggregates, `:lock=NAME`, in
+  any order; columns are divided by commas. Or a list of columns in JSON, or a file with either
+- a key, or an end of a range: `name=value,name=value`; values with a comma, and null, need JSON: an
+  object, or a list of values in the order of the key columns
+- an attribute: `name=value`; the value is JSON, or one word, which is text
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dodona._core.spelling import read_value, value_of_text
+from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.schema import AGGREGATE_TYPES, Column, TableSchema
+from dodona.timestamps import timestamp_from_datetime
+from dodona.types import Timestamp
+
+DIGITS: Final = re.compile("[0-9]{1,20}")
+WORD: Final = re.compile(r"[^\W\d][\w./-]*")
+SCHEMA_BYTES_MAX: Final = 16 << 20
+
+
+def json_word(text: str, what: str) -> Any:
+    """Raises InvalidRequest."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidRequest(f"{what} is not JSON: {error}: {text[:100]}") from error
+
+
+def value_word(text: str) -> Any:
+    """JSON, or one word. Raises InvalidRequest."""
+    if WORD.fullmatch(text) and text not in ("null", "true", "false"):
+        return text
+    return json_word(text, "a value, unless it is one word,")
+
+
+def attributes_of(words: Iterable[str]) -> dict[str, Any]:
+    """Raises InvalidRequest."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not (name and separator):
+            raise InvalidRequest(f"an attribute is given as name=value, not as {word!r}")
+        if name in found:
+            raise InvalidRequest(f"the attribute {name} is given twice")
+        found[name] = value_word(value)
+    return found
+
+
+# ---- schemas
+
+
+def schema_of(text: str) -> TableSchema:
+    """Raises SchemaViolation, InvalidRequest."""
+    if text.lstrip().startswith("["):
+        return TableSchema.parse(json_word(text, "a schema"))
+    file = Path(text)
+    if ":" not in text or file.exists():
+        return schema_of(_read(file))
+    return TableSchema.parse([_column_of(it) for it in text.strip().split(",")])
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(SCHEMA_BYTES_MAX).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidRequest(f"the schema in {file} can't be read: {reason}") from error
+    if not (text.startswith("[") or ":" in text):
+        raise InvalidRequest(
+            f"{file} has no schema: that is a list of columns in JSON, or like id:int64:key,v:int64"
+        )
+    return text
+
+
+def _column_of(text: str) -> dict[str, Any]:
+    name, *words = (it.strip() for it in text.split(":"))
+    if not words:
+        raise SchemaViolation(f"a column is name:type, not {text!r}")
+    fields: dict[str, Any] = {"name": name, "type": words[0]}
+    for word in words[1:]:
+        if word == "key":
+            fields["sort_order"] = "ascending"
+        elif word == "required":
+            fields["required"] = True
+        elif word in AGGREGATE_TYPES:
+            fields["aggregate"] = word
+        elif word.startswith("lock="):
+            fields["lock"] = word.removeprefix("lock=")
+        else:
+            known = ", ".join(["key", "required", "lock=NAME", *AGGREGATE_TYPES])
+            text = f"{word!r} is none of {known}, which may follow a column's type"
+            raise SchemaViolation(text, column=name)
+    return fields
+
+
+# ---- keys and ranges
+
+
+def keys_of(schema: TableSchema, words: Sequence[str]) -> list[dict[str, Any]]:
+    """Whole keys. Raises SchemaViolation, InvalidRequest."""
+    return [key_of(schema, word) for word in words]
+
+
+def key_of(schema: TableSchema, text: str) -> dict[str, Any]:
+    """One whole key. Raises SchemaViolation, InvalidRequest."""
+    if text.startswith("["):
+        values = bound_of(schema, text)
+        if len(values) < len(schema.key_columns):
+            raise SchemaViolation("a key has a value for each key column", key=text)
+        return dict(zip(schema.key_names, values, strict=True))
+    return _named(schema, text)
+
+
+def bound_of(schema: TableSchema, text: str) -> list[Any]:
+    """Values of leading key columns. Raises SchemaViolation, InvalidRequest."""
+    if text.startswith("["):
+        return list_of(schema, json_word(text, "a list of key column values"))
+    named = _named(schema, text)
+    leading = schema.key_names[: len(named)]
+    if set(named) != set(leading):
+        raise SchemaViolation(f"the end of a range has the first key columns, {leading}", end=text)
+    return [named[name] for name in leading]
+
+
+def list_of(schema: TableSchema, values: Any) -> list[Any]:
+    """Values of leading key columns, from JSON's. Raises SchemaViolation."""
+    if not isinstance(values, list) or len(values) > len(schema.key_columns):
+        raise SchemaViolation(f"key column values are a list of {len(schema.key_columns)} at most")
+    return [read_value(*it) for it in zip(schema.key_columns, values, strict=False)]
+
+
+def pivots_of(schema: TableSchema, text: str) -> list[list[Any]]:
+    """Raises SchemaViolation, InvalidRequest."""
+    pivots = json_word(text, "pivot keys")
+    if not isinstance(pivots, list):
+        raise InvalidRequest("pivot keys are a list of lists of key column values: [[], [10]]")
+    return [list_of(schema, pivot) for pivot in pivots]
+
+
+def _named(schema: TableSchema, text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        found = json_word(text, "a key")
+        return _read_named(schema, found, read_value)
+    pairs = [it.partition("=") for it in text.split(",")]
+    if any(not separator for _, separator, _ in pairs):
+        raise InvalidRequest(f"a key is JSON, or name=value,name=value; not {text!r}")
+    if len({name for name, _, _ in pairs}) < len(pairs):
+        raise InvalidRequest(f"a key names each column once; not {text!r}")
+    return _read_named(schema, {name: value for name, _, value in pairs}, value_of_text)
+
+
+def _read_named(
+    schema: TableSchema, found: dict[str, Any], read: Callable[[Column, Any], Any]
+) -> dict[str, Any]:
+    columns = {column.name: column for column in schema.key_columns}
+    strangers = [name for name in found if name not in columns]
+    if strangers:
+        raise SchemaViolation("no such key column", columns=strangers, known=[*columns])
+    return {name: read(columns[name], value) for name, value in found.items()}
+
+
+# ---- columns and moments
+
+
+def names_of(text: str | None) -> list[str] | None:
+    """Names divided by commas; None for all."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def timestamp_of(text: str | None) -> Timestamp | None:
+    """A timestamp, or the first one of a moment; None for now. Raises InvalidRequest."""
+    if text is None:
+        return None
+    return Timestamp(int(text)) if DIGITS.fullmatch(text) else moment_of(text)
+
+
+def moment_of(text: str) -> Timestamp:
+    """The first timestamp of a moment. Raises InvalidRequest."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"{text!r} is no time such as 2026-07-01T12:00:00Z: {error}"
+        ) from error
+    return timestamp_from_datetime(moment)

@@ -1,0 +1,100 @@
+"""The rows of a table at one timestamp, a page at a time: to look at, or for a file.
+
+Owns: that what is read is of one moment, whatever others write meanwhile and however long it takes,
+and that a file has all of it or is not there.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dodona._core.reading import Projection
+from dodona.client import Client
+from dodona.errors import Unavailable
+from dodona.schema import TableSchema
+from dodona.snapshot import Snapshot
+from dodona.types import Timestamp
+from dodona_local.files.formats import FileFormat
+from dodona_local.files.replacing import replacing
+from dodona_local.files.spelled import Shape
+from dodona_local.files.writing import writer_to
+from dodona_local.progress import Progress
+
+
+class Selection(NamedTuple):
+    """Which rows and columns of which table, as of when: now for None."""
+
+    path: str
+    schema: TableSchema
+    lower: Sequence[Any] | None = None
+    upper: Sequence[Any] | None = None
+    columns: Sequence[str] | None = None
+    timestamp: Timestamp | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """Of its rows. Raises SchemaViolation on a column that the table does not have."""
+        return Shape.of_columns(Projection(self.schema, self.columns).columns)
+
+
+class Exported(NamedTuple):
+    """What became a file."""
+
+    row_count: int
+    timestamp: Timestamp
+
+
+@contextmanager
+def scan(db: Client, selection: Selection) -> Iterator[tuple[Snapshot, Iterator[Any]]]:
+    """The snapshot, and its record batches. The end of the block raises SnapshotTooOld if they were
+    not of one moment; reads raise what `Snapshot.read_batches` does."""
+    shape = selection.shape
+    with db.hold_snapshot([selection.path], selection.timestamp) as snapshot:
+        yield snapshot, _batches(snapshot, selection, shape)
+
+
+def _batches(snapshot: Snapshot, selection: Selection, shape: Shape) -> Iterator[Any]:
+    path, lower, upper, columns = selection.path, *selection[2:5]
+    for batch in snapshot.read_batches(path, lower, upper, columns):
+        if not batch.schema.equals(shape.schema):
+            raise Unavailable("the table's schema changed meanwhile", table=path)
+        yield batch
+
+
+def export(
+    db: Client,
+    selection: Selection,
+    file: Path,
+    form: FileFormat,
+    progress: Progress,
+    *,
+    is_overwriting: bool = False,
+) -> Exported:
+    """Write the rows to a file. Raises InvalidRequest if it is there already or can't be written,
+    SnapshotTooOld, and what reads raise: then the file is as it was."""
+    row_count = 0
+    with (
+        replacing(file, is_overwriting=is_overwriting) as sink,
+        scan(db, selection) as (snapshot, batches),
+    ):
+        progress.begin("exporting", None, "rows")
+        writer = writer_to(sink, form, selection.shape)
+        for batch in batches:
+            writer.write(batch)
+            row_count += batch.num_rows
+            progress.advance(batch.num_rows)
+        writer.finish()
+    return Exported(row_count, snapshot.timestamp)
+
+
+def limited(batches: Iterator[Any], limit: int | None) -> Iterator[Any]:
+    """The first so many rows; all for None."""
+    if limit is None:
+        yield from batches
+        return
+    for batch in batches:
+        yield batch.slice(0, limit)
+        limit -= batch.num_rows
+        if limit <= 0:
+            return

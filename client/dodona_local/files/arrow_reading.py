@@ -1,0 +1,75 @@
+"""Parquet and Arrow's IPC, files or streams, as parts.
+
+Owns: which of Arrow's two formats it is, and that what is broken is told as such. Columns keep the
+types of the file; what fits a table is `dodona._core.bulk`'s to say. In columns of type any there
+is MessagePack.
+"""
+
+import io
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+
+from dodona.errors import InvalidRequest
+from dodona_local.files.parts import BatchPart, Want, regrouped
+
+FILE_MAGIC: Final = b"ARROW1"
+BROKEN: Final = (pyarrow.ArrowException, OSError, ValueError)
+"""What Arrow raises for what it can't read; names that are no text are ValueErrors."""
+
+
+def open_parquet(stream: io.BufferedReader, want: Want) -> tuple[Iterator[BatchPart], int]:
+    """→ the parts, and how many rows there are. Raises InvalidRequest, SchemaViolation; so do the
+    parts."""
+    try:
+        file = pyarrow.parquet.ParquetFile(stream)
+        names = file.schema_arrow.names
+    except BROKEN as error:
+        raise InvalidRequest(f"not Parquet: {error}") from error
+    want.check_names(names)
+    batches = file.iter_batches(batch_size=want.rows_per_part)
+    return _parts(batches, want, "Parquet"), file.metadata.num_rows
+
+
+def open_arrow(stream: io.BufferedReader, want: Want) -> Iterator[BatchPart]:
+    """Raises InvalidRequest, SchemaViolation; so do the parts."""
+    try:
+        if stream.peek(len(FILE_MAGIC)).startswith(FILE_MAGIC):
+            if not stream.seekable():
+                raise InvalidRequest(
+                    "an Arrow file is read from a file; what a pipe has is a stream"
+                )
+            file = pyarrow.ipc.open_file(stream)
+            schema, batches = file.schema, map(file.get_batch, range(file.num_record_batches))
+        else:
+            reader = pyarrow.ipc.open_stream(stream)
+            schema, batches = reader.schema, iter(reader)
+        names = schema.names
+    except BROKEN as error:
+        raise InvalidRequest(f"not Arrow's IPC format: {error}") from error
+    want.check_names(names)
+    return _parts(batches, want, "Arrow's IPC format")
+
+
+def _parts(batches: Iterator[Any], want: Want, name: str) -> Iterator[BatchPart]:
+    row_count = 0
+    for batch in regrouped(_sound(batches, name), want.rows_per_part):
+        yield BatchPart(want, row_count, batch)
+        row_count += batch.num_rows
+
+
+def _sound(batches: Iterator[Any], name: str) -> Iterator[Any]:
+    row_count = 0
+    while True:
+        try:
+            batch = next(batches, None)
+            if batch is None:
+                return
+            batch.validate(full=True)
+        except BROKEN as error:
+            raise InvalidRequest(f"not {name}: {error}", row=row_count + 1) from error
+        yield batch
+        row_count += batch.num_rows

@@ -1,0 +1,173 @@
+"""CSV with a heading, as parts: a block at a time, never a Python object for a plain value.
+
+Owns: from a cell's bytes to a column's value. A cell without quotes and without anything is null;
+"" is an empty text. Fast where all cells of a column are ordinary; whatever is not goes through
+`spelling`, which also says what is wrong with it.
+"""
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow
+import pyarrow.compute
+import pyarrow.csv
+
+from dodona._core.arrow import array_of, arrow_type
+from dodona._core.spelling import CSV_BASE64, bytes_of_text, value_of_text
+from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.schema import Column
+from dodona_local.files.parts import BatchPart, Want, regrouped
+
+BLOCK_BYTES: Final = 32 << 20
+"""Read at a time. A row is shorter."""
+HEADING_BYTES_MAX: Final = 4 << 20
+MISFIT: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
+SAID_LENGTH_MAX: Final = 200
+PLAIN: Final = {"int64": "^-?[0-9]{1,19}$", "uint64": "^[0-9]{1,20}$", "boolean": "^(true|false)$"}
+"""Where Arrow's own reading is ours."""
+
+
+def open_csv(stream: io.BufferedReader, want: Want) -> Iterator[BatchPart]:
+    """Raises InvalidRequest, SchemaViolation; so do the parts."""
+    names = _heading(stream)
+    want.check_names(names)
+    return _parts(stream, names, want)
+
+
+def _heading(stream: io.BufferedReader) -> list[str]:
+    """The names in the first line, which has more lines if a name has."""
+
+    def lines() -> Iterator[str]:
+        first = stream.readline(HEADING_BYTES_MAX).removeprefix(codecs.BOM_UTF8)
+        yield first.decode()
+        while line := stream.readline(HEADING_BYTES_MAX):
+            yield line.decode()
+
+    try:
+        names = next(csv.reader(lines(), strict=True), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidRequest(f"not CSV: the heading can't be read: {error}") from error
+    if not names:
+        raise InvalidRequest("not CSV: there is no heading, which names the columns")
+    return names
+
+
+def _parts(stream: io.BufferedReader, names: list[str], want: Want) -> Iterator[BatchPart]:
+    if not stream.peek(1):
+        return
+    columns = {column.name: column for column in want.columns}
+    row_count = 0
+    try:
+        for raw in regrouped(_blocks(stream, names), want.rows_per_part):
+            arrays = [
+                _Cells(columns[name], row_count).read(raw.column(place))
+                for place, name in enumerate(names)
+            ]
+            fields = [pyarrow.field(name, arrow_type(columns[name])) for name in names]
+            batch = pyarrow.RecordBatch.from_arrays(arrays, schema=pyarrow.schema(fields))
+            yield BatchPart(want, row_count, batch, _text_bytes(raw))
+            row_count += batch.num_rows
+    except pyarrow.ArrowInvalid as error:
+        raise _not_csv(str(error)) from error
+
+
+def _blocks(stream: Any, names: list[str]) -> Iterator[Any]:
+    """Record batches of bytes, null where nothing is."""
+    with pyarrow.csv.open_csv(
+        stream,
+        # With one thread rows are numbered.
+        pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, column_names=names),
+        pyarrow.csv.ParseOptions(
+            newlines_in_values=True,
+            ignore_empty_lines=len(names) > 1,  # of one column they are nulls
+        ),
+        pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pyarrow.binary()),
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    ) as reader:
+        yield from reader
+
+
+def _text_bytes(raw: Any) -> int:
+    """About: quotes are not counted."""
+    lengths = [pyarrow.compute.sum(pyarrow.compute.binary_length(it)) for it in raw.columns]
+    return int(raw.num_rows * raw.num_columns + sum(it.as_py() or 0 for it in lengths))
+
+
+def _not_csv(said: str) -> InvalidRequest:
+    """In our words, where Arrow's can be understood."""
+    found = MISFIT.search(said)
+    if found is None and "straddling" in said:
+        text = f"a row of CSV is longer than {BLOCK_BYTES} bytes: bring it as JSON or Parquet"
+        return InvalidRequest(text)
+    if found is None:
+        return InvalidRequest(f"not CSV: {said[:SAID_LENGTH_MAX]}")
+    row, wanted, given, cells = found.groups()
+    text = f"a row has {given} cells, and the heading {wanted}"
+    return InvalidRequest(text, row=int(row), cells=cells[:SAID_LENGTH_MAX])
+
+
+class _Cells:
+    """The cells of one column in a part whose first row has this index in the file."""
+
+    def __init__(self, column: Column, first_row: int) -> None:
+        self._column = column
+        self._first_row = first_row
+
+    def read(self, cells: Any) -> Any:
+        """→ an array of the column's type. Raises SchemaViolation with column and row."""
+        if self._column.type == "string":
+            return self._bytes(cells)
+        try:
+            text = cells.cast(pyarrow.string())
+            return text if self._column.type == "utf8" else self._plain(text)
+        except pyarrow.ArrowInvalid:
+            return self._one_by_one(cells)
+
+    def _plain(self, text: Any) -> Any:
+        """Raises ArrowInvalid where it takes more than Arrow."""
+        wanted = arrow_type(self._column)
+        pattern = PLAIN.get(self._column.type)
+        if pattern is not None:
+            is_plain = pyarrow.compute.match_substring_regex(text, pattern)
+        elif self._column.type == "double":
+            is_plain = pyarrow.compute.is_finite(text.cast(wanted))
+        else:
+            raise pyarrow.ArrowInvalid(self._column.type)
+        if pyarrow.compute.all(is_plain).as_py() is False:
+            raise pyarrow.ArrowInvalid("not plain")
+        return text.cast(wanted)
+
+    def _bytes(self, cells: Any) -> Any:
+        is_base64 = pyarrow.compute.starts_with(cells, CSV_BASE64)
+        if not pyarrow.compute.any(is_base64).as_py():
+            return cells
+        return self._one_by_one(cells)
+
+    def _one_by_one(self, cells: Any) -> Any:
+        values = cells.to_pylist()
+        for index, cell in enumerate(values):
+            if cell is None:
+                continue
+            try:
+                values[index] = self._value(cell)
+            except SchemaViolation as error:
+                error.attributes["row"] = self._first_row + index + 1
+                raise
+        return array_of(self._column, values)
+
+    def _value(self, cell: bytes) -> Any:
+        if self._column.type == "string":
+            return bytes_of_text(cell, self._column.name)
+        try:
+            return value_of_text(self._column, cell.decode())
+        except UnicodeDecodeError as error:
+            text = f"a cell is not UTF-8: {error}"
+            raise SchemaViolation(text, column=self._column.name) from error

@@ -1,0 +1,191 @@
+"""JSON as parts: an object a line, or one array of objects; which of them shows at the beginning.
+
+Owns: cutting the text into objects without having all of it in memory, and the lines that they are
+on. What the values stand for is `spelling`'s to say.
+"""
+
+import codecs
+import io
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from dodona._core.spelling import reader_of
+from dodona.errors import InvalidRequest, SchemaViolation
+from dodona_local.files.parts import PART_BYTES, Row, RowPart, Want
+
+TEXT_BYTES_MAX: Final = 512 << 20
+"""Of one object: more than a row may have, however it is spelled."""
+READ_BYTES: Final = 1 << 20
+BLANK: Final = b" \t\r\n"
+LONGEST_WORD: Final = 16
+"""A word that is cut is no longer: a literal, an escape."""
+_DECODER: Final = json.JSONDecoder()
+
+Reader = Callable[[Any], Any]
+Piece = tuple[int, int, Any]
+"""The line that an object begins on, how long its text is, and what it says."""
+
+
+def open_json(stream: io.BufferedReader, want: Want) -> Iterator[RowPart]:
+    """The parts raise SchemaViolation, InvalidRequest."""
+    line, first = _skip_blank(stream)
+    pieces = _of_array(stream, line) if first == b"[" else _of_lines(stream, line)
+    return _parts(pieces, want)
+
+
+def _skip_blank(stream: io.BufferedReader) -> tuple[int, bytes]:
+    """→ the number of the line, and the first character there, which is yet to be read."""
+    line = 1
+    if stream.peek(3).startswith(codecs.BOM_UTF8):
+        stream.read(3)
+    while (first := stream.peek(1)[:1]) and first in BLANK:
+        line += stream.read(1) == b"\n"
+    return line, first
+
+
+def _parts(pieces: Iterator[Piece], want: Want) -> Iterator[RowPart]:
+    readers = {column.name: reader_of(column) for column in want.columns}
+    rows: list[Row] = []
+    lines: list[int] = []
+    first_row = size_bytes = 0
+    for line, length, found in pieces:
+        rows.append(_row_of(found, readers, {"row": first_row + len(rows) + 1, "line": line}))
+        lines.append(line)
+        size_bytes += length
+        if len(rows) >= want.rows_per_part or size_bytes >= PART_BYTES:
+            yield RowPart(want, first_row, rows, lines, size_bytes)
+            first_row, size_bytes, rows, lines = first_row + len(rows), 0, [], []
+    if rows:
+        yield RowPart(want, first_row, rows, lines, size_bytes)
+
+
+def _row_of(found: Any, readers: dict[str, Reader], place: dict[str, int]) -> Row:
+    if not isinstance(found, dict):
+        raise SchemaViolation(f"a row is an object, not {str(found)[:40]!r}", **place)
+    try:
+        return {name: readers[name](value) for name, value in found.items()}
+    except KeyError:
+        strangers = [name for name in found if name not in readers]
+        known = list(readers)
+        raise SchemaViolation("no such column", columns=strangers, known=known, **place) from None
+    except SchemaViolation as error:
+        error.attributes.update(place)
+        raise
+
+
+# ---- an object a line
+
+
+def _of_lines(stream: io.BufferedReader, line: int) -> Iterator[Piece]:
+    while raw := stream.readline(TEXT_BYTES_MAX):
+        if len(raw) == TEXT_BYTES_MAX:
+            raise InvalidRequest(f"a line is longer than {TEXT_BYTES_MAX} bytes", line=line)
+        if not raw.isspace():
+            yield line, len(raw), _decoded(raw, line)
+        line += 1
+
+
+def _decoded(raw: bytes | str, line: int) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidRequest(f"not JSON: {error}", line=line) from error
+
+
+# ---- one array
+
+
+def _of_array(stream: io.BufferedReader, line: int) -> Iterator[Piece]:
+    text = _Text(stream, line)
+    text.take("[")
+    if text.next_character() == "]":
+        text.take("]")
+    else:
+        while True:
+            yield text.value()
+            if text.next_character() != ",":
+                break
+            text.take(",")
+        text.take("]")
+    if rest := text.next_character():
+        raise text.refusal(f"{rest!r} comes behind the array")
+
+
+class _Text:
+    """A window of a text that is read on as need be."""
+
+    def __init__(self, stream: io.BufferedReader, line: int) -> None:
+        self._read: Callable[[], bytes] = partial(stream.read1, READ_BYTES)
+        self._decode = codecs.getincrementaldecoder("utf-8")()
+        self._line = line
+        self._window = ""
+        self._at = 0
+        self._is_over = False
+
+    def next_character(self) -> str:
+        """The next that is not blank; nothing at the end."""
+        while True:
+            while self._at < len(self._window):
+                character = self._window[self._at]
+                if character not in " \t\r\n":
+                    return character
+                self._line += character == "\n"
+                self._at += 1
+            if not self._more():
+                return ""
+
+    def take(self, expected: str) -> None:
+        """Raises InvalidRequest if the next character is another."""
+        found = self.next_character()
+        if found != expected:
+            what = repr(found) if found else "the end"
+            raise self.refusal(f"{what} is where {expected!r} has to be")
+        self._at += 1
+
+    def value(self) -> Piece:
+        """The next value. Raises InvalidRequest."""
+        self.next_character()
+        while True:
+            try:
+                _, end = _DECODER.raw_decode(self._window, self._at)
+                break
+            except (ValueError, RecursionError) as error:
+                if not (self._is_cut(error) and self._more()):
+                    raise self.refusal(str(error)) from error
+        piece, line = self._window[self._at : end], self._line
+        self._line += piece.count("\n")
+        self._at = end
+        return line, len(piece), _decoded(piece, line)
+
+    def refusal(self, reason: str) -> InvalidRequest:
+        return InvalidRequest(f"not JSON: {reason}", line=self._line)
+
+    def _is_cut(self, error: Exception) -> bool:
+        """Whether what is wrong may be that the text goes on."""
+        if not isinstance(error, json.JSONDecodeError):
+            return False
+        is_near_end = error.pos > len(self._window) - LONGEST_WORD
+        is_short = len(self._window) - self._at <= TEXT_BYTES_MAX
+        return is_short and (is_near_end or error.msg.startswith("Unterminated string"))
+
+    def _more(self) -> bool:
+        """Read on: as much again as there is, so that a long value is not looked at often."""
+        if self._is_over:
+            return False
+        kept = [self._window[self._at :]]
+        wanted = max(READ_BYTES, len(kept[0]))
+        size_bytes = 0
+        try:
+            while size_bytes < wanted and not self._is_over:
+                raw = self._read()
+                self._is_over = not raw
+                size_bytes += len(raw)
+                kept.append(self._decode.decode(raw, final=not raw))
+        except UnicodeDecodeError as error:
+            raise self.refusal(f"not UTF-8: {error}") from error
+        self._window, self._at = "".join(kept), 0
+        return True

@@ -1,0 +1,87 @@
+"""A file of rows, or standard input, opened for reading, whatever its format.
+
+Owns: what all formats have in common: how far the reading is, and what is said of files that can't
+be opened or read. Nothing is ever in memory but a part.
+"""
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from dodona.errors import InvalidRequest
+from dodona_local.files.arrow_reading import open_arrow, open_parquet
+from dodona_local.files.csv_reading import open_csv
+from dodona_local.files.formats import FileFormat
+from dodona_local.files.json_reading import open_json
+from dodona_local.files.parts import Part, Want
+
+STDIN: Final = Path("-")
+BUFFER_BYTES: Final = 1 << 20
+
+Unit = Literal["rows", "bytes"]
+
+
+class Source:
+    """Where rows come from. `total` is how much there is, in `unit`s; None where nobody knows."""
+
+    def __init__(self, parts: Iterator[Part], unit: Unit, total: int | None, name: str) -> None:
+        self.unit = unit
+        self.total = total
+        self._parts = parts
+        self._name = name
+
+    def parts(self) -> Iterator[tuple[Part, int]]:
+        """Each with how much it is of the total. Raises SchemaViolation, InvalidRequest."""
+        while True:
+            with _readable(self._name):
+                part = next(self._parts, None)
+            if part is None:
+                return
+            yield part, part.count if self.unit == "rows" else part.size_bytes
+
+
+@contextmanager
+def open_source(path: Path, form: FileFormat, want: Want) -> Iterator[Source]:
+    """Raises InvalidRequest if it can't be read or is no such file; SchemaViolation if it has
+    columns that the table does not have."""
+    if path == STDIN:
+        given: Any = sys.stdin.buffer
+        # A second buffer would wait until it is full.
+        stream = given if isinstance(given, io.BufferedReader) else io.BufferedReader(given)
+        yield source_of(stream, "standard input", None, form, want)
+        return
+    with _readable(str(path)):
+        raw: Any = path.open("rb", buffering=0)
+        stream = io.BufferedReader(raw, BUFFER_BYTES)
+    with stream:
+        size_bytes = path.stat().st_size if path.is_file() else None
+        with _readable(str(path)):
+            source = source_of(stream, str(path), size_bytes, form, want)
+        yield source
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InvalidRequest(f"{name} can't be read: {error.strerror or error}") from error
+
+
+def source_of(
+    stream: io.BufferedReader, name: str, size_bytes: int | None, form: FileFormat, want: Want
+) -> Source:
+    """What is read from a stream that is open. Raises as `open_source`."""
+    if form is FileFormat.PARQUET:
+        if size_bytes is None:
+            raise InvalidRequest("Parquet is read from a file only: it begins at its end")
+        batches, row_count = open_parquet(stream, want)
+        return Source(batches, "rows", row_count, name)
+    if form in (FileFormat.ARROW, FileFormat.ARROWS):
+        return Source(open_arrow(stream, want), "rows", None, name)
+    parts: Iterator[Part] = (open_csv if form is FileFormat.CSV else open_json)(stream, want)
+    unit: Unit = "rows" if size_bytes is None else "bytes"
+    return Source(parts, unit, size_bytes, name)

@@ -1,0 +1,187 @@
+"""Arrow batches as JSON values, as cells of CSV, and as what people see.
+
+Owns: which words stand for Arrow's types, those of tables and those that a query makes. Columns of
+type any hold MessagePack: `Shape` says which these are.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow
+
+from dodona._core.arrow import arrow_type
+from dodona._core.spelling import (
+    spell_any,
+    spell_any_as_text,
+    spell_bytes,
+    spell_bytes_as_text,
+    spell_double,
+)
+from dodona.schema import Column
+
+NULL_SHOWN: Final = "null"
+
+
+class Shape(NamedTuple):
+    """What all batches of an output have in common."""
+
+    schema: Any
+    any_names: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_columns(cls, columns: Iterable[Column]) -> "Shape":
+        columns = list(columns)
+        fields = [pyarrow.field(it.name, arrow_type(it), not it.required) for it in columns]
+        return cls(pyarrow.schema(fields), frozenset(it.name for it in columns if it.type == "any"))
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.schema.names)
+
+    def is_any(self, place: int) -> bool:
+        return self.schema.field(place).name in self.any_names
+
+
+def json_columns(shape: Shape, batch: Any) -> list[list[Any]]:
+    """The values of each column, ready to be JSON."""
+    return [_json_values(shape, place, batch.column(place)) for place in range(batch.num_columns)]
+
+
+def _json_values(shape: Shape, place: int, array: Any) -> list[Any]:
+    values: list[Any] = _plain(array).to_pylist()
+    spell = _json_speller(shape, place)
+    if spell is None:
+        return values
+    return [None if value is None else spell(value) for value in values]
+
+
+def _json_speller(shape: Shape, place: int) -> Callable[[Any], Any] | None:
+    if shape.is_any(place):
+        return _spell_packed
+    kind, types = shape.schema.field(place).type, pyarrow.types
+    if types.is_floating(kind):
+        return spell_double
+    if _is_bytes(kind):
+        return spell_bytes
+    return _spell_nested if types.is_nested(kind) or types.is_decimal(kind) else None
+
+
+def csv_batch(shape: Shape, batch: Any) -> Any:
+    """The same rows, with columns that Arrow writes to CSV as they are to be."""
+    arrays = [_csv_array(shape, place, batch.column(place)) for place in range(batch.num_columns)]
+    return pyarrow.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _csv_array(shape: Shape, place: int, array: Any) -> Any:
+    array = _plain(array)
+    spell: Callable[[Any], str]
+    if shape.is_any(place):
+        spell = _text_of_packed
+    elif _is_bytes(array.type):
+        spell = spell_bytes_as_text
+    elif pyarrow.types.is_nested(array.type):
+        spell = _text_of_nested
+    else:
+        return array
+    texts = [None if value is None else spell(value) for value in array.to_pylist()]
+    return pyarrow.array(texts, pyarrow.string())
+
+
+def shown_columns(shape: Shape, batch: Any) -> list[list[str]]:
+    """The values of each column as people see them."""
+    return [[shown(value) for value in values] for values in json_columns(shape, batch)]
+
+
+def shown(value: Any) -> str:
+    """A JSON value as people see it: text is as it is, unless it would look like something else or
+    do something to the terminal. Then it is quoted."""
+    if isinstance(value, str):
+        is_plain = value.isprintable() and value == value.strip() and value
+        if is_plain and value != NULL_SHOWN and value[0] not in '"{':
+            return value
+        return _quoted(value)
+    return NULL_SHOWN if value is None else _escaped(msgspec.json.encode(value).decode())
+
+
+def _quoted(text: str) -> str:
+    return _escaped(msgspec.json.encode(text).decode())
+
+
+def _escaped(text: str) -> str:
+    """JSON leaves some characters as they are that no terminal shows."""
+    if text.isprintable():
+        return text
+    return "".join(it if it.isprintable() else _escape(it) for it in text)
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _plain(array: Any) -> Any:
+    """Dates, times and the like as text; what is encoded otherwise, decoded."""
+    types = pyarrow.types
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if types.is_temporal(array.type):
+        return array.cast(pyarrow.string()) if _has_text(array.type) else _texts(array)
+    return array
+
+
+def _has_text(kind: Any) -> bool:
+    types = pyarrow.types
+    return not (types.is_duration(kind) or types.is_interval(kind))
+
+
+def _texts(array: Any) -> Any:
+    texts = [None if value is None else _time_text(value) for value in array.to_pylist()]
+    return pyarrow.array(texts, pyarrow.string())
+
+
+def _time_text(value: Any) -> str:
+    """What Arrow has no text for: intervals as ISO 8601 has them."""
+    if not isinstance(value, pyarrow.MonthDayNano):
+        return str(value)
+    seconds = Decimal(value.nanoseconds).scaleb(-9).normalize()
+    return f"P{value.months}M{value.days}DT{seconds:f}S"
+
+
+def _is_bytes(kind: Any) -> bool:
+    types = pyarrow.types
+    return bool(
+        types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    )
+
+
+def _spell_packed(value: bytes) -> Any:
+    return spell_any(msgspec.msgpack.decode(value))
+
+
+def _text_of_packed(value: bytes) -> str:
+    return spell_any_as_text(msgspec.msgpack.decode(value))
+
+
+def _text_of_nested(value: Any) -> str:
+    return msgspec.json.encode(_spell_nested(value)).decode()
+
+
+def _spell_nested(value: Any) -> Any:
+    """What a query may make: lists, structs and maps of anything; decimals, to their last digit."""
+    if isinstance(value, dict):
+        return {name: _spell_nested(it) for name, it in value.items()}
+    if isinstance(value, list | tuple) and not isinstance(value, pyarrow.MonthDayNano):
+        return [_spell_nested(it) for it in value]
+    if isinstance(value, Decimal):
+        return msgspec.Raw(format(value, "f").encode())
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return spell_any(value)
+    return _time_text(value)
+
+
+def rows_of(shape: Shape, columns: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Columns as objects."""
+    names = shape.names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -1,0 +1,209 @@
+"""A running cluster as its servers' REST pages tell: who is alive, and what is undecided.
+
+Owns: which pages are asked, for how long, and what is made of silence. Changes nothing. The master
+is asked where everybody is; whoever it names is asked, too.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+import httpx
+import msgspec
+
+from dodona._core.messages import Cell, Cluster, Failure, GetCluster
+from dodona._core.rest import decode_reply, encode_call
+from dodona._io.network import check_url
+from dodona.errors import error_from_wire
+from dodona.types import CellId, Timestamp, TransactionId
+
+TIMEOUT_S: Final = 3.0
+AT_A_TIME_MAX: Final = 16
+READY: Final = "ready"
+PROGRAM: Final = "dodona/"
+
+Found = TypeVar("Found")
+
+
+class PartStatus(NamedTuple):
+    """One server. None is what is not known, or nothing that it counts."""
+
+    part: str
+    state: str
+    """`ready`, or why it is not."""
+    version: str | None = None
+    tablets: int | None = None
+    rows: int | None = None
+    """Versions of rows in memory, which are in no chunk yet."""
+    transactions: int | None = None
+    """Alive there."""
+    prepared: int | None = None
+    """Of them, prepared and not decided yet."""
+    committed: int | None = None
+    """Since its start."""
+    address: str | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state == READY
+
+
+class InDoubt(NamedTuple):
+    """A transaction that is prepared in a cell and not decided there."""
+
+    transaction: TransactionId
+    cell: CellId
+    coordinator: CellId
+    participants: tuple[CellId, ...]
+    prepare_timestamp: Timestamp
+    age_ms: int
+
+
+class _Doubt(msgspec.Struct):
+    transaction: int
+    coordinator: int
+    participants: tuple[int, ...]
+    prepare_timestamp: int
+    age_ms: int
+
+
+class _DoubtPage(msgspec.Struct):
+    transactions: tuple[_Doubt, ...]
+
+
+class _Counts(msgspec.Struct):
+    tablets: int
+    rows: int
+    transactions_alive: int
+    transactions_prepared: int
+    committed: int
+
+
+class _CountsPage(msgspec.Struct):
+    cell: _Counts
+
+
+def look_at_cluster(url: str) -> list[PartStatus]:
+    """The master, the proxies, the cells. Raises InvalidRequest if that is no URL."""
+    master_url = check_url(url)
+    with _http() as http:
+        master = _look(http, "master", master_url)
+        if not master.is_ready:
+            return [master]
+        cluster = _cluster(http, master_url)
+        if isinstance(cluster, Failure):
+            return [master._replace(state=cluster.message)]
+        proxies = [partial(_look, http, "proxy", address) for address in cluster.proxies]
+        cells = [partial(_look_at_cell, http, cell) for cell in cluster.cells]
+        return [master, *_all([*proxies, *cells])]
+
+
+def list_in_doubt(url: str) -> tuple[list[InDoubt], list[str]]:
+    """What is prepared and undecided, oldest first, and why some cells could not be asked. Raises
+    InvalidRequest, and Unavailable if the master does not answer."""
+    master_url = check_url(url)
+    with _http() as http:
+        cluster = _cluster(http, master_url)
+        if isinstance(cluster, Failure):
+            raise error_from_wire(cluster.kind, cluster.message, cluster.attributes)
+        pages = _all([partial(_doubts_of, http, cell) for cell in cluster.cells])
+    found = sorted(it for page in pages if not isinstance(page, str) for it in page)
+    return found, [page for page in pages if isinstance(page, str)]
+
+
+def _http() -> httpx.Client:
+    return httpx.Client(timeout=TIMEOUT_S, trust_env=False)
+
+
+def _all(jobs: Sequence[Callable[[], Found]]) -> list[Found]:
+    """All results, in order; some are waited for at the same time."""
+    with ThreadPoolExecutor(AT_A_TIME_MAX, "dodona-status") as pool:
+        return list(pool.map(lambda job: job(), jobs))
+
+
+def _cluster(http: httpx.Client, master_url: str) -> Cluster | Failure:
+    call = encode_call(GetCluster())
+    try:
+        response = http.request(call.method, master_url + call.target)
+    except httpx.HTTPError as error:
+        return Failure("unavailable", _silence(master_url, error))
+    reply = decode_reply(GetCluster, response.status_code, response.content)
+    assert isinstance(reply, Cluster | Failure)
+    return reply
+
+
+def _look(http: httpx.Client, part: str, address: str) -> PartStatus:
+    """Whether a server is ready."""
+    try:
+        response = http.get(f"{address}/readyz")
+    except httpx.HTTPError as error:
+        return PartStatus(part, _silence(address, error), address=address)
+    server = response.headers.get("server", "")
+    version = server.removeprefix(PROGRAM) if server.startswith(PROGRAM) else None
+    state = READY if response.status_code == httpx.codes.OK else _reason(response)
+    return PartStatus(part, state, version, address=address)
+
+
+def _look_at_cell(http: httpx.Client, cell: Cell) -> PartStatus:
+    status = _look(http, f"cell {cell.cell}", cell.address)._replace(tablets=cell.tablet_count)
+    if not status.is_ready:
+        return status
+    if not cell.is_alive:
+        status = status._replace(state="the master does not hear from it")
+    page = _page(http, f"{cell.address}/v1/statistics", _CountsPage)
+    if isinstance(page, str):
+        return status
+    counts = page.cell
+    return status._replace(
+        tablets=counts.tablets,
+        rows=counts.rows,
+        transactions=counts.transactions_alive,
+        prepared=counts.transactions_prepared,
+        committed=counts.committed,
+    )
+
+
+def _doubts_of(http: httpx.Client, cell: Cell) -> list[InDoubt] | str:
+    page = _page(http, f"{cell.address}/v1/in-doubt", _DoubtPage)
+    if isinstance(page, str):
+        return f"cell {cell.cell} can't be asked: {page}"
+    return [
+        InDoubt(
+            TransactionId(it.transaction),
+            cell.cell,
+            CellId(it.coordinator),
+            tuple(map(CellId, it.participants)),
+            Timestamp(it.prepare_timestamp),
+            it.age_ms,
+        )
+        for it in page.transactions
+    ]
+
+
+def _page(http: httpx.Client, url: str, kind: type[Found]) -> Found | str:
+    """What a page says, or why it does not."""
+    try:
+        response = http.get(url)
+        if response.status_code != httpx.codes.OK:
+            return _reason(response)
+        return msgspec.json.decode(response.content, type=kind)
+    except httpx.HTTPError as error:
+        return _silence(url, error)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        return f"the answer is not a tablet node's: {error}"
+
+
+def _silence(address: str, error: Exception) -> str:
+    return f"no answer from {address}: {str(error) or type(error).__name__}"
+
+
+def _reason(response: httpx.Response) -> str:
+    """Of an answer that is no good one: servers say it as a problem, or as their status."""
+    try:
+        said: Any = response.json()
+    except ValueError:
+        said = None
+    if isinstance(said, dict) and isinstance(found := said.get("detail", said.get("status")), str):
+        return found
+    return f"it answers with HTTP status {response.status_code}"

@@ -1,0 +1,154 @@
+"""Codecs of YSON, each in a process of its own: Dodona's, and YTsaurus's two.
+
+All get the same rows as dicts, and the same bytes. The parts in which Dodona's reads are those of
+a request; the others get the whole.
+"""
+
+import asyncio
+import importlib.metadata
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Final, Literal
+
+from dodona.schema import ColumnType
+from dodona_gateway.core.yson import RowReader, RowWriter, YsonLimits, loads
+from dodona_loadtest.harness.errors import ContenderFailed, client_library
+from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, WorkerProcess
+
+COLUMNS: Final[list[tuple[str, ColumnType]]] = [
+    ("key", "int64"),
+    ("count", "uint64"),
+    ("weight", "double"),
+    ("name", "string"),
+]
+TextOrBinary = Literal["binary", "text"]
+PART_BYTES: Final = 64 << 10
+SEED: Final = 1
+
+
+@contextmanager
+def open_codec(
+    worker: "CodecWorker", cores: frozenset[int], library: str | None
+) -> "Iterator[WorkerProcess[CodecWorker]]":
+    """Its process. Raises ContenderMissing if it isn't on this machine."""
+    if library is not None:
+        client_library(library)
+    with WorkerProcess(worker, cores) as process:
+        yield process
+
+
+def version(package: str) -> str:
+    """For the report."""
+    return f"{package} {importlib.metadata.version(package)}"
+
+
+def sample_rows(count: int) -> list[dict[str, Any]]:
+    """Keys in order, numbers of all lengths, short strings."""
+    random = Random(SEED)
+    return [
+        {
+            "key": number,
+            "count": random.getrandbits(random.randrange(1, 65)),
+            "weight": random.random(),
+            "name": b"name %d" % random.randrange(10_000),
+        }
+        for number in range(count)
+    ]
+
+
+class CodecWorker(Worker):
+    """Makes the rows and their bytes first, so that only the codec's own work is measured."""
+
+    async def open(self) -> None:
+        self._rows: list[Any] = []
+        self._bytes: dict[TextOrBinary, bytes] = {}
+
+    async def close(self) -> None:
+        pass
+
+    async def prepare(self, count: int) -> None:
+        """So many rows."""
+        rows = sample_rows(count)
+        self._bytes = {"binary": written(rows, "binary"), "text": written(rows, "text")}
+        self._rows = [self.own(row) for row in rows]
+
+    async def write(self, format: TextOrBinary) -> Spent:
+        """All rows into one buffer."""
+        watch = Stopwatch()
+        result = await asyncio.to_thread(self.encode, self._rows, format)
+        spent = watch.read()
+        if result != self._bytes[format] and not _is_same(result, self._bytes[format]):
+            raise ContenderFailed(f"wrote other rows than Dodona in {format}")
+        return spent
+
+    async def read(self, format: TextOrBinary) -> Spent:
+        """All rows, none of which is kept."""
+        watch = Stopwatch()
+        count = await asyncio.to_thread(self.decode, self._bytes[format])
+        spent = watch.read()
+        if count != len(self._rows):
+            raise ContenderFailed(f"read {count} rows of {len(self._rows)} in {format}")
+        return spent
+
+    def own(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row as this codec takes it."""
+        return row
+
+    @abstractmethod
+    def encode(self, rows: list[Any], format: TextOrBinary) -> bytes:
+        """A list fragment."""
+
+    @abstractmethod
+    def decode(self, data: bytes) -> int:
+        """How many rows there are in a list fragment."""
+
+
+def _is_same(one: bytes, other: bytes) -> bool:
+    """Whether they are spelt in another way only, with other spaces."""
+    limits = YsonLimits(bytes_max=max(len(one), len(other)), values_max=100_000_000)
+    rows, others = (loads(data, limits, kind="list_fragment") for data in (one, other))
+    return bool(rows == others)
+
+
+def written(rows: list[dict[str, Any]], format: TextOrBinary) -> bytes:
+    """By Dodona's own writer."""
+    return RowWriter(COLUMNS, format).encode(rows)
+
+
+class DodonaCodec(CodecWorker):
+    """In pure Python, knowing the columns."""
+
+    def encode(self, rows: list[Any], format: TextOrBinary) -> bytes:
+        return written(rows, format)
+
+    def decode(self, data: bytes) -> int:
+        reader = RowReader(keeps_uint64=False)
+        count = 0
+        for at in range(0, len(data), PART_BYTES):
+            count += len(reader.feed(data[at : at + PART_BYTES]))
+        return count + len(reader.finish())
+
+
+class YtsaurusCodec(CodecWorker):
+    """YTsaurus's own: the native one, or the one in Python."""
+
+    def __init__(self, library: str, reading: str, writing: str) -> None:
+        self._library = library
+        self._reading = reading
+        self._writing = writing
+
+    def own(self, row: dict[str, Any]) -> dict[str, Any]:
+        """They know no columns, so a number has to say that it is unsigned."""
+        uint64 = client_library("yt.yson.yson_types").YsonUint64
+        return {**row, "count": uint64(row["count"])}
+
+    def encode(self, rows: list[Any], format: TextOrBinary) -> bytes:
+        dumps = client_library(self._writing).dumps
+        result: bytes = dumps(rows, yson_format=format, yson_type="list_fragment")
+        return result
+
+    def decode(self, data: bytes) -> int:
+        rows = client_library(self._reading).loads(data, yson_type="list_fragment", encoding=None)
+        return sum(1 for _ in rows)

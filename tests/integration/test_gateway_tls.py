@@ -1,0 +1,96 @@
+"""A gateway that speaks TLS, and gateways that must not start."""
+
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+
+from dodona_local.launcher import LocalCluster
+from dodona_local.ports import reserve_ports
+
+pytestmark = pytest.mark.integration
+
+READY_S_MAX = 30.0
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@contextmanager
+def gateway(*options: str) -> Iterator[str]:
+    """A gateway process with these options: its port."""
+    reservation = reserve_ports(0, 1)
+    (port,) = reservation.ports
+    command = [sys.executable, "-m", "dodona_gateway", "--port", str(port), *options]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        yield str(port)
+    finally:
+        process.terminate()
+        process.wait(READY_S_MAX)
+        reservation.release()
+
+
+def wait_until_ready(http: httpx.Client) -> None:
+    deadline = time.monotonic() + READY_S_MAX
+    while time.monotonic() < deadline:
+        try:
+            if http.get("/readyz").status_code == 200:
+                return
+        except httpx.ConnectError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError("the gateway is not ready")
+
+
+def test_tls_from_one_end_to_the_other(authority: trustme.CA, tmp_path: Path) -> None:
+    certificate = authority.issue_cert("127.0.0.1")
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    certificate.cert_chain_pems[0].write_to_path(str(chain))
+    certificate.private_key_pem.write_to_path(str(key))
+    with LocalCluster(tmp_path / "data", node_count=1) as cluster:
+        options = ("--master-url", cluster.master_url, "--insecure")
+        tls = ("--tls-certificate", str(chain), "--tls-key", str(key))
+        with gateway(*options, *tls) as port:
+            with closing(client(port, authority)) as http:
+                wait_until_ready(http)
+                begun = http.post("/v1/transactions", json={}).json()
+                assert begun["gateway"] == f"https://127.0.0.1:{port}"
+                assert http.post("/v1/timestamps", json={"count": 2}).json()["count"] == 2
+            with closing(client(port, trustme.CA())) as stranger, pytest.raises(httpx.ConnectError):
+                stranger.get("/readyz")
+            with pytest.raises(httpx.HTTPError):
+                httpx.get(f"http://127.0.0.1:{port}/readyz")
+
+
+def client(port: str, authority: trustme.CA) -> httpx.Client:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=context)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--insecure", "--host", "192.0.2.1"), "loopback"),
+        (("--insecure", "--host", "localhost.example"), "loopback"),
+        (("--tls-key", "/none"), "go together"),
+        (("--number", "65536"), "number"),
+        (("--host", "0.0.0.0"), "public-url"),
+    ],
+)
+def test_wrong_settings_are_said_in_words(options: tuple[str, ...], complaint: str) -> None:
+    command = [sys.executable, "-m", "dodona_gateway", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert complaint in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,250 @@
+"""Rows that commands print or write to files: in every format, all of them, as of one moment."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+
+import dodona as dodona_client
+from dodona.snapshot import Snapshot
+from dodona_local.files.formats import FileFormat
+from unit.cli.commands import TABLE, Commands, account, lines_of
+
+JSON = ("--input-format", "json")
+ROWS = [account(number) for number in range(1, 4)]
+
+STRANGE = "k:string:key,u:uint64:key,d:double,t:utf8,b:string,f:boolean,x:any"
+STRANGE_ROWS: list[dict[str, Any]] = [
+    {
+        "k": {"$base64": "/wA="},
+        "u": (1 << 64) - 1,
+        "d": {"$double": "NaN"},
+        "t": "\u001b[31m\n",
+        "b": "base64:",
+        "f": True,
+        "x": {"n": [1, 1.5, None, {"$base64": "AA=="}, {"$double": "-Infinity"}]},
+    },
+    {
+        "k": "",
+        "u": 1 << 53,
+        "d": -0.0,
+        "t": "null",
+        "b": "",
+        "f": False,
+        "x": {"$dict": {"$dict": 1}},
+    },
+    {"k": None, "u": 0, "d": None, "t": None, "b": None, "f": None, "x": "null"},
+]
+
+
+@pytest.fixture
+def full(bank: Commands) -> Commands:
+    bank.said("insert", TABLE, "-", *JSON, stdin=lines_of(ROWS))
+    return bank
+
+
+@pytest.fixture
+def strange(dodona: Commands) -> Commands:
+    """Values that formats have no words of their own for."""
+    dodona.said("create", "//t", "--schema", STRANGE)
+    dodona.said("insert", "//t", "-", *JSON, stdin=lines_of(STRANGE_ROWS))
+    return dodona
+
+
+def read_back(commands: Commands, path: str) -> list[Any]:
+    """What the API reads."""
+    with dodona_client.open(commands.folder) as db:
+        return list(db.select(path))
+
+
+def test_a_table_is_for_people(full: Commands) -> None:
+    assert full.said("select", TABLE) == (
+        "id  name  balance\n 1  n1        100\n 2  n2        100\n 3  n3        100\n"
+    )
+    assert full.said("select", TABLE, "--lower", "id=9") == "id  name  balance\n"
+
+
+def test_rows_are_chosen_by_key_and_by_number(full: Commands) -> None:
+    assert full.rows(TABLE, "--lower", "id=2") == ROWS[1:]
+    assert full.rows(TABLE, "--lower", "[2]", "--upper", '{"id": 3}') == ROWS[1:2]
+    assert full.rows(TABLE, "--limit", 2) == ROWS[:2]
+    assert full.rows(TABLE, "--columns", "balance, id", "--limit", 1) == [{"id": 1, "balance": 100}]
+    assert "no such column: 'x'" in full.refused("select", TABLE, "--columns", "x")
+    assert "no such key column" in full.refused("select", TABLE, "--lower", "name=x")
+    assert "a key is JSON, or name=value" in full.refused("select", TABLE, "--lower", "7")
+
+
+def test_the_past_is_read_by_its_timestamp_or_its_time(full: Commands) -> None:
+    before = full.said("timestamp").strip()
+    full.said("delete", TABLE, "--key", "id=1")
+    assert full.rows() == ROWS[1:]
+    assert full.rows(TABLE, "--timestamp", before) == ROWS
+    assert "id" not in full.said("lookup", TABLE, "id=1", "--format", "json")
+    assert full.said("lookup", TABLE, "id=1", "--format", "json", "--timestamp", before)
+    counted = full.said("query", f"select count(*) n from [{TABLE}]", "--timestamp", before)
+    assert counted.split() == ["n", "3"]
+    time = full.elsewhere("timestamp", "show", before).strip()
+    assert abs(int(full.elsewhere("timestamp", "at", time)) - int(before)) < 1 << 30
+    assert "no time such as" in full.refused("select", TABLE, "--timestamp", "yesterday")
+    assert full.rows(TABLE, "--timestamp", "2001-01-01T00:00:00Z") == []
+
+
+def test_lookup_keeps_the_order_of_its_keys(full: Commands) -> None:
+    said = full.said("lookup", TABLE, "id=3", '{"id": 1}', "[99]", "[2]", "--format", "json")
+    assert [json.loads(line)["id"] for line in said.splitlines()] == [3, 1, 2]
+    assert (
+        full.said("lookup", TABLE, "id=2", "--columns", "name", "--format", "csv")
+        == '"name"\n"n2"\n'
+    )
+    for key, words in (
+        ("id=x", "column 'id' is int64, which 'x' is not"),
+        ("id=1,id=2", "a key names each column once"),
+        ("id=1,name=x", "no such key column (columns=['name']"),
+        ("[]", "a key has a value for each key column"),
+        ('{"id": "1"}', "takes an int, not str"),
+        ("{", "a key is not JSON"),
+    ):
+        assert words in full.refused("lookup", TABLE, key)
+
+
+def test_strange_values_are_spelled_so_that_nothing_is_lost(strange: Commands) -> None:
+    by_key = sorted(STRANGE_ROWS, key=lambda row: [None, "", {"$base64": "/wA="}].index(row["k"]))
+    assert json.dumps(strange.rows("//t")) == json.dumps(by_key)
+    text = strange.said("select", "//t", "--format", "csv")
+    *_, last = csv.DictReader(io.StringIO(text))
+    assert (last["k"], last["u"], last["d"], last["b"]) == (
+        *("base64:/wA=", str((1 << 64) - 1), "nan"),
+        "base64:YmFzZTY0Og==",
+    )
+    assert json.loads(last["x"]) == STRANGE_ROWS[0]["x"]
+    first, second = text.splitlines()[1:3]
+    assert first == ',0,,,,,"""null"""'
+    assert second.startswith('"",9007199254740992,-0,"null","",false,')
+    table = strange.said("select", "//t")
+    assert "\u001b" not in table
+    assert "\\u001b[31m\\n" in table
+    assert table.splitlines()[1].split() == ["null", "0", *["null"] * 4, '"null"']
+    raw = strange.run("select", "//t", "--format", "arrow").stdout_bytes
+    found = pa.ipc.open_stream(raw).read_all()
+    with dodona_client.open(strange.folder) as db:
+        assert str(found.to_pylist()) == str(db.read_arrow("//t").to_pylist())
+
+
+@pytest.mark.parametrize("form", FileFormat)
+def test_what_is_exported_can_be_inserted(
+    strange: Commands, tmp_path: Path, form: FileFormat
+) -> None:
+    before = read_back(strange, "//t")
+    file = tmp_path / f"rows.{form}"
+    said = strange.said("export", "//t", file)
+    assert said.startswith("3 rows of //t as of timestamp ")
+    for how in ((), ("--atomic",), ("--batch-rows", 1)):
+        strange.said("create", f"//copy{len(how)}", "--schema", STRANGE)
+        strange.said("insert", f"//copy{len(how)}", file, *how)
+        assert str(read_back(strange, f"//copy{len(how)}")) == str(before)
+        strange.said("remove", f"//copy{len(how)}")
+
+
+def test_a_file_is_of_one_moment(full: Commands, tmp_path: Path) -> None:
+    before = full.said("timestamp").strip()
+    full.said("delete", TABLE, "--key", "id=1")
+    words = ("--timestamp", before, "--columns", "id", "--upper", "[3]")
+    full.said("export", TABLE, tmp_path / "x.parquet", *words)
+    found = pa.parquet.read_table(tmp_path / "x.parquet")
+    assert found.to_pydict() == {"id": [1, 2]}
+
+
+def test_a_file_that_is_there_stays(full: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text("mine")
+    assert "is there already" in full.refused("export", TABLE, file)
+    assert file.read_text() == "mine"
+    full.said("export", TABLE, file, "--overwrite")
+    assert file.read_text().startswith('"id"')
+    assert [it.name for it in tmp_path.iterdir() if it.is_file()] == ["x.csv"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_no_half_file_is_left(
+    full: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    seen: list[list[str]] = []
+    read_batches = Snapshot.read_batches
+
+    def break_off(self: Snapshot, *words: Any) -> Any:
+        yield from read_batches(self, *words)
+        seen.append(sorted(it.name for it in tmp_path.iterdir() if it.is_file()))
+        raise error
+
+    monkeypatch.setattr(Snapshot, "read_batches", break_off)
+    (tmp_path / "old.csv").write_text("mine")
+    for name in ("new.csv", "old.csv"):
+        code = 130 if isinstance(error, KeyboardInterrupt) else 1
+        done = full.run("export", TABLE, tmp_path / name, "--overwrite", code=code)
+        words = "" if code == 130 else f"dodona: {tmp_path / name} can't be written: No space left"
+        assert done.stderr.startswith(words)
+    assert any("unfinished" in name for names in seen for name in names)
+    assert [it.name for it in tmp_path.iterdir() if it.is_file()] == ["old.csv"]
+    assert (tmp_path / "old.csv").read_text() == "mine"
+
+
+def test_a_place_for_a_file_has_to_be_there(full: Commands, tmp_path: Path) -> None:
+    said = full.refused("export", TABLE, tmp_path / "none" / "x.csv")
+    assert "can't be written: No such file or directory" in said
+    assert "give --output-format" in full.refused("export", TABLE, tmp_path / "x.txt")
+    full.said("export", TABLE, tmp_path / "x.txt", "--output-format", "jsonl")
+    assert [json.loads(it) for it in (tmp_path / "x.txt").read_text().splitlines()] == ROWS
+
+
+def test_a_query_is_printed_in_any_format(full: Commands) -> None:
+    counted = "count(*) n, sum(id) s, list(name order by id) l"
+    sql = f"select balance, {counted} from [{TABLE}] group by all"
+    assert full.said("query", sql) == 'balance  n  s  l\n    100  3  6  ["n1","n2","n3"]\n'
+    assert full.value("query", sql) == {"balance": 100, "n": 3, "s": 6, "l": ["n1", "n2", "n3"]}
+    said = full.said("query", "-", "--format", "csv", stdin=sql)
+    assert said == '"balance","n","s","l"\n100,3,6,"[""n1"",""n2"",""n3""]"\n'
+    raw = full.run("query", sql, "--format", "arrow").stdout_bytes
+    assert pa.ipc.open_stream(raw).read_all().column("n").to_pylist() == [3]
+
+
+def test_what_duckdb_makes_is_spelled_too(full: Commands) -> None:
+    sql = """select 'a'::blob b, '\\xFF'::blob c, 1.10::decimal(9,2) d,
+      'nan'::double n, 'inf'::float f, timestamp '2026-01-02 03:04:05.5' t, date '2026-01-02' e,
+      interval '1 day 1.5 seconds' i, [1, null] l, [interval 2 month] j,
+      {'a': 'x'::blob, 'b': 'nan'::double, 'd': date '2026-01-02', 'e': 1.10::decimal(9,2)} s,
+      map {'k': 1} m, 170141183460469231731687303715884105727::hugeint h, null z"""
+    assert full.value("query", sql) == {
+        "b": "a",
+        "c": {"$base64": "/w=="},
+        "d": 1.10,
+        "n": {"$double": "NaN"},
+        "f": {"$double": "Infinity"},
+        "t": "2026-01-02 03:04:05.500000",
+        "e": "2026-01-02",
+        "i": "P0M1DT1.5S",
+        "l": [1, None],
+        "j": ["P2M0DT0S"],
+        "s": {"a": {"$base64": "eA=="}, "b": {"$double": "NaN"}, "d": "2026-01-02", "e": 1.10},
+        "m": [["k", 1]],
+        "h": (1 << 127) - 1,
+        "z": None,
+    }
+    for form in ("table", "csv", "arrow"):
+        full.run("query", sql, "--format", form)
+
+
+def test_a_column_that_would_hide_another_is_refused(full: Commands) -> None:
+    sql = "select 1 as a, 2 as a"
+    assert full.said("query", sql, "--format", "csv") == '"a","a"\n1,2\n'
+    assert "two columns have one name" in full.refused("query", sql, "--format", "json")
+
+
+def test_a_query_that_is_wrong_is_told(full: Commands) -> None:
+    assert "SELECT" in full.refused("query", "drop table x")
+    assert "there is no table //none" in full.refused("query", "select * from [//none]")

@@ -1,0 +1,145 @@
+"""The life of a table by commands, and what is shown of it."""
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow.ipc
+import pytest
+
+from unit.cli.commands import TABLE, Commands
+
+WIDE = "id:int64:key,hash:string:key,name:utf8:required,n:int64:sum:lock=counts,x:any"
+WIDE_COLUMNS = [
+    {"name": "id", "type": "int64", "sort_order": "ascending"},
+    {"name": "hash", "type": "string", "sort_order": "ascending"},
+    {"name": "name", "type": "utf8", "required": True},
+    {"name": "n", "type": "int64", "lock": "counts", "aggregate": "sum"},
+    {"name": "x", "type": "any"},
+]
+
+
+@pytest.mark.parametrize("form", ["short", "json", "file", "short file"])
+def test_a_schema_is_given_in_any_form(dodona: Commands, tmp_path: Path, form: str) -> None:
+    text = json.dumps(WIDE_COLUMNS) if form in ("json", "file") else WIDE
+    if "file" in form:
+        (tmp_path / "schema").write_text(text + "\n")
+        text = str(tmp_path / "schema")
+    dodona.said("create", "//t", "--schema", text)
+    assert dodona.value("describe", "//t", "--schema") == WIDE_COLUMNS
+    dodona.said("create", "//again", "--schema", dodona.said("describe", "//t", *SCHEMA_JSON))
+    assert dodona.value("describe", "//again", "--schema") == WIDE_COLUMNS
+
+
+SCHEMA_JSON = ("--schema", "--format", "json")
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("id", "can't be read: No such file"),
+        ("id:int64:key,v", "a column is name:type, not 'v'"),
+        ("id:int64:key,v:int64:keys", "'keys' is none of key, required, lock=NAME, sum"),
+        ("id:int64:key,v:text", "type of a column is one of"),
+        ("id:int64,v:int64", "a sorted table needs a column"),
+        ("[{]", "a schema is not JSON"),
+        ('[{"name": "id"}]', "a column of the schema is malformed"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused(dodona: Commands, schema: str, words: str) -> None:
+    assert words in dodona.refused("create", "//t", "--schema", schema)
+
+
+def test_a_file_without_a_schema_is_refused(dodona: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "schema"
+    file.write_text("nothing")
+    assert "has no schema" in dodona.refused("create", "//t", "--schema", file)
+
+
+def test_a_table_is_made_with_all_that_it_is_to_have(dodona: Commands) -> None:
+    dodona.said(
+        *("create", "//a/t", "--schema", "k:string:key,v:int64", "--atomicity", "none"),
+        *("--pivot-keys", '[[], ["m"], [{"$base64": "/w=="}]]', "--no-mount"),
+        *(
+            "--attribute",
+            "min_data_ttl=5",
+            "--attribute",
+            "owner=ann",
+            "--attribute",
+            'x={"y":[1]}',
+        ),
+    )
+    table = dodona.value("describe", "//a/t")
+    assert (table["path"], table["atomicity"], table["is_mounted"]) == ("//a/t", "none", False)
+    assert [it["pivot_key"] for it in table["tablets"]] == [[], ["m"], [{"$base64": "/w=="}]]
+    assert table["settings"]["min_data_ttl"] == 5
+    assert dodona.value("get", "//a/t/@owner") == "ann"
+    assert dodona.value("get", "//a/t/@x") == {"y": [1]}
+
+
+def test_tablets_divide_keys_evenly(dodona: Commands) -> None:
+    dodona.said("create", "//t", "--schema", "k:uint64:key,v:int64", "--tablet-count", 4)
+    keys = [it["pivot_key"] for it in dodona.value("describe", "//t", "--tablets")]
+    assert keys == [[], [1 << 62], [2 << 62], [3 << 62]]
+
+
+def states(dodona: Commands) -> list[str]:
+    return [it["state"] for it in dodona.value("describe", TABLE, "--tablets")]
+
+
+def test_a_table_goes_through_its_states(bank: Commands) -> None:
+    assert states(bank) == ["mounted"]
+    bank.said("freeze", TABLE)
+    assert states(bank) == ["frozen"]
+    bank.said("unfreeze", TABLE)
+    assert states(bank) == ["mounted"]
+    bank.said("remount", TABLE)
+    bank.said("unmount", TABLE)
+    assert states(bank) == ["unmounted"]
+    bank.said("reshard", TABLE, "--pivot-keys", "[[], [10], [20]]")
+    assert states(bank) == ["unmounted"] * 3
+    bank.said("mount", TABLE, "--first", 1, "--last", 1, "--freeze")
+    assert states(bank) == ["unmounted", "frozen", "unmounted"]
+    bank.said("unmount", TABLE)
+    bank.said("reshard", TABLE, "--tablet-count", 2)
+    bank.said("alter", TABLE, "--schema", "id:int64:key,name:utf8,balance:int64,note:utf8")
+    bank.said("mount", TABLE)
+    assert states(bank) == ["mounted"] * 2
+    assert len(bank.value("describe", TABLE, "--schema")) == 4
+
+
+def test_what_can_t_be_done_is_said(bank: Commands) -> None:
+    assert "unmount" in bank.refused("reshard", TABLE, "--tablet-count", 2)
+    assert "there is no table //none" in bank.refused("mount", "//none")
+    assert "either pivot_keys or tablet_count" in bank.refused(
+        *("create", "//t", "--schema", "k:int64:key,v:int64"),
+        *("--pivot-keys", "[[]]", "--tablet-count", 2),
+    )
+    for pivots, words in (("[", "not JSON"), ("{}", "list of lists"), ('["a"]', "are a list of")):
+        assert words in bank.refused("reshard", TABLE, "--pivot-keys", pivots)
+
+
+def test_a_table_is_described_for_people(bank: Commands) -> None:
+    bank.said("set", f"{TABLE}/@min_data_ttl", 5)
+    said = bank.said("describe", TABLE)
+    assert said == bank.said("get", TABLE)
+    title, _, *lines = said.splitlines()
+    assert title == f"{TABLE}: atomicity full, 1 tablet"
+    assert lines[:2] == [
+        "name     type   sort_order  required  lock  aggregate",
+        "id       int64  ascending   false     null  null",
+    ]
+    assert lines[5].split() == ["tablet", "pivot_key", "state", "cell", "revision"]
+    assert lines[6].split()[1:4] == ["[]", "mounted", "0"]
+    assert lines[-1] == "min_data_ttl = 5"
+
+
+def test_a_part_of_a_description_is_a_list(bank: Commands) -> None:
+    said = bank.said("describe", TABLE, "--tablets", "--format", "csv").splitlines()
+    assert said[0] == '"tablet","pivot_key","state","cell","revision"'
+    assert said[1].split(",")[1:4] == ['"[]"', '"mounted"', "0"]
+    raw = bank.run("describe", TABLE, "--schema", "--format", "arrow").stdout_bytes
+    names = pyarrow.ipc.open_stream(io.BytesIO(raw)).read_all().column("name")
+    assert names.to_pylist() == ["id", "name", "balance"]
+    bank.run("describe", TABLE, "--format", "csv", code=2)
+    bank.run("describe", TABLE, "--schema", "--tablets", code=2)

@@ -1,0 +1,59 @@
+"""The page about the query language says what the code does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from dodona_gateway.core.query.expressions import NESTING_MAX
+from dodona_gateway.core.query.functions import AGGREGATES, FUNCTIONS, NOT_TAKEN
+from dodona_gateway.core.query.parser import JOINS_MAX
+from dodona_gateway.core.query.source import TEXT_LENGTH_MAX
+from dodona_gateway.core.query.tokens import TOKENS_MAX
+from dodona_gateway.core.query.translation import COLUMNS_MAX
+
+PAGE: Final = (Path(__file__).resolve().parents[4] / "docs" / "query-language.md").read_text()
+TAKEN, _, MISSING = PAGE.partition("## What is not taken")
+
+
+def test_the_code_of_the_page_runs_in_order(tmp_path: Path) -> None:
+    code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+    assert code
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_every_function_is_on_the_page() -> None:
+    words = set(re.findall(r"\w+", TAKEN))
+    spelled = {it for it in [*FUNCTIONS, *AGGREGATES] if it in words}
+    # Families of which the page names one.
+    others = {it for it in FUNCTIONS if it.startswith(("get_", "try_get_", "timestamp_floor_"))}
+    assert sorted(spelled | others) == sorted([*FUNCTIONS, *AGGREGATES])
+    assert {f"_{it}" for it in ["day", "week", "month", "quarter", "year"]} <= words
+
+
+def test_no_function_is_promised_that_is_missing() -> None:
+    said = re.sub(r"```.*?```", "", TAKEN, flags=re.DOTALL)
+    assert not NOT_TAKEN.intersection(re.findall(r"\w+", said))
+    for name in re.findall(r"`(\w+_\w+)`", MISSING):
+        assert name in NOT_TAKEN
+
+
+def test_the_page_says_the_bounds() -> None:
+    bounds = (
+        f"{TEXT_LENGTH_MAX >> 20} MiB of text",
+        f"{TOKENS_MAX:,} words",
+        f"{NESTING_MAX} operators",
+        f"{JOINS_MAX} joins",
+        f"{COLUMNS_MAX:,} columns",
+    )
+    for bound in bounds:
+        assert bound in PAGE

@@ -1,0 +1,275 @@
+"""The audit: every call has its line, in a file of its own, or is refused."""
+
+import asyncio
+import errno
+import json
+import os
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dodona.errors import Forbidden, InvalidRequest, Overloaded, Unavailable
+from dodona_gateway.core.access.grants import parse_grants
+from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.shell import audit
+from dodona_gateway.shell.audit import AuditedCall, AuditLog
+
+pytestmark = pytest.mark.anyio
+ADA = Principal("ada", "0123456789abcdef", parse_grants(["admin:/"]))
+SECRET = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "audit.jsonl"
+
+
+@pytest.fixture
+async def log(path: Path) -> AsyncIterator[AuditLog]:
+    it = AuditLog(path, unix_us=lambda: 1_700_000_000_123_456)
+    yield it
+    await it.close()
+
+
+def call(log: AuditLog, request_id: str = "r1", **options: Any) -> AuditedCall:
+    fields = {"operation": "remove", "path": "//home/t", "remote": "127.0.0.1", **options}
+    return log.call(fields.pop("principal", ADA), request_id=request_id, **fields)
+
+
+async def do(log: AuditLog, request_id: str = "r1", **options: Any) -> None:
+    async with call(log, request_id, **options):
+        pass
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+class Disk:
+    """Stands in for `os.write`: takes so many bytes, or none."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes_left: int | None = None
+        self.bytes_at_once = 1 << 20
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr(audit, "RETRY_S", 0.01)
+        monkeypatch.setattr(audit, "WRITE_WAIT_S_MAX", 0.05)
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        count = min(len(data), self.bytes_at_once)
+        if self.bytes_left is not None:
+            count = min(count, self.bytes_left)
+            if count == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.bytes_left -= count
+        return self._write(descriptor, data[:count])
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+async def test_a_call_is_one_line(log: AuditLog, path: Path) -> None:
+    async with call(log):
+        assert lines(path) == []
+    (line,) = path.read_bytes().splitlines()
+    assert json.loads(line) == {
+        "time": "2023-11-14T22:13:20.123456+00:00",
+        "request_id": "r1",
+        "principal": "ada",
+        "token_id": "0123456789abcdef",
+        "operation": "remove",
+        "path": "//home/t",
+        "outcome": "ok",
+        "status": 200,
+        "remote": "127.0.0.1",
+    }
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_line_says_how_a_call_ended(log: AuditLog, path: Path) -> None:
+    async with call(log, "created") as it:
+        it.status = 201
+    async with call(log, "refused") as it:
+        it.status = 404
+    for error in (Forbidden("no"), ZeroDivisionError()):
+        with pytest.raises(type(error)):
+            async with call(log, "failed"):
+                raise error
+    await do(log, "nobody", principal=None, path=None, remote=None)
+    found = [(it["request_id"], it["outcome"], it["status"]) for it in lines(path)]
+    assert found == [
+        ("created", "ok", 201),
+        ("refused", "refused", 404),
+        ("failed", "forbidden", 403),
+        ("failed", "internal", 500),
+        ("nobody", "ok", 200),
+    ]
+    last = lines(path)[-1]
+    assert [last[it] for it in ("principal", "token_id", "path", "remote")] == [None] * 4
+
+
+async def test_a_call_whose_caller_went_away_has_its_line(log: AuditLog, path: Path) -> None:
+    async def hang() -> None:
+        async with call(log):
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(hang())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert [(it["outcome"], it["status"]) for it in lines(path)] == [("cancelled", None)]
+
+
+async def test_what_others_wrote_neither_breaks_a_line_nor_shows_a_token(
+    log: AuditLog, path: Path
+) -> None:
+    text = f'//t\n{{"outcome": "ok"}}\ud800 dodona_0001020304050607_{SECRET}'
+    await do(log, text, operation=text, path=text + "x" * 10_000, remote=text)
+    (line,) = lines(path)
+    assert SECRET[:10] not in path.read_text()
+    assert line["remote"].startswith('//t\n{"outcome": "ok"}\\ud800 dodona_0001020304050607_...')
+    assert len(line["path"]) < 3_000
+
+
+async def test_lines_are_in_the_order_in_which_calls_ended(log: AuditLog, path: Path) -> None:
+    await asyncio.gather(*(do(log, str(place)) for place in range(200)))
+    assert [it["request_id"] for it in lines(path)] == [str(place) for place in range(200)]
+
+
+async def test_a_file_that_was_moved_is_left_alone(log: AuditLog, path: Path) -> None:
+    await do(log, "1")
+    moved = path.rename(path.with_suffix(".1"))
+    await do(log, "2")
+    path.unlink()
+    await do(log, "3")
+    assert [it["request_id"] for it in lines(moved)] == ["1"]
+    assert [it["request_id"] for it in lines(path)] == ["3"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_file_is_opened_anew_when_told(
+    log: AuditLog, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For file systems that do not tell whether it was moved."""
+    monkeypatch.setattr(log._file, "_was_moved", lambda descriptor: False)
+    moved = path.rename(path.with_suffix(".1"))
+    await do(log, "1")
+    log.reopen()
+    await do(log, "2")
+    assert [it["request_id"] for it in lines(moved)] == ["1"]
+    assert [it["request_id"] for it in lines(path)] == ["2"]
+
+
+async def test_a_line_that_was_cut_short_does_not_spoil_the_next(path: Path) -> None:
+    path.write_text('{"time": "2023')
+    log = AuditLog(path)
+    await do(log)
+    await log.close()
+    first, second = path.read_text().splitlines()
+    assert first == '{"time": "2023'
+    assert json.loads(second)["request_id"] == "r1"
+    assert len(path.read_text().splitlines()) == 2
+    again = AuditLog(path)
+    await again.close()
+    assert path.read_text() == f"{first}\n{second}\n"
+
+
+async def test_a_line_is_whole_however_little_the_disk_takes_at_once(
+    log: AuditLog, path: Path, disk: Disk
+) -> None:
+    disk.bytes_at_once = 7
+    await asyncio.gather(*(do(log, str(place)) for place in range(3)))
+    assert [it["request_id"] for it in lines(path)] == ["0", "1", "2"]
+
+
+async def test_nothing_is_done_that_can_t_be_written_down(
+    log: AuditLog, path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk.bytes_left = 20
+    waiting = asyncio.create_task(do(log, "1"))
+    await asyncio.wait([waiting], timeout=5)
+    assert waiting.done(), "the answer does not wait for ever"
+    with pytest.raises(Unavailable, match="audit"):
+        await do(log, "2")
+    assert len(path.read_bytes()) == 20
+    disk.bytes_left = None
+    await asyncio.sleep(0.2)
+    await do(log, "3")
+    assert [it["request_id"] for it in lines(path)] == ["1", "3"], "the first was kept"
+    assert caplog.text.count("can't be written, calls are refused") == 1
+    assert caplog.text.count("can be written again") == 1
+
+
+async def test_a_line_that_is_never_written_is_told(
+    path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = AuditLog(path)
+    disk.bytes_left = 20
+    await asyncio.gather(do(log, "1"), do(log, "2"))
+    await log.close()
+    await asyncio.sleep(0.01)
+    assert caplog.text.count("a line of the audit is lost") == 2
+    with pytest.raises(Unavailable):
+        await do(log, "3")
+    disk.bytes_left = None
+    again = AuditLog(path)
+    await do(again, "4")
+    await again.close()
+    torn, line = path.read_text().splitlines()
+    assert (len(torn), json.loads(line)["request_id"]) == (20, "4")
+
+
+async def test_a_line_after_one_that_was_given_up_is_whole(path: Path, disk: Disk) -> None:
+    file = audit._File(path)
+    file.closing.set()
+    disk.bytes_left = 5
+    with pytest.raises(OSError, match="No space"):
+        file.write(b"the first\n")
+    disk.bytes_left = None
+    file.write(b"the second\n")
+    file.close()
+    assert path.read_bytes() == b"the f\nthe second\n"
+
+
+async def test_calls_are_refused_when_too_many_wait(path: Path) -> None:
+    log = AuditLog(path, queue_max=2)
+    async with call(log, "1"), call(log, "2"):
+        with pytest.raises(Overloaded):
+            await do(log, "3")
+    await do(log, "4")
+    await log.close()
+    assert [it["request_id"] for it in lines(path)] == ["2", "1", "4"]
+
+
+async def test_a_file_that_can_t_be_opened_is_no_audit(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        AuditLog(tmp_path / "nowhere" / "audit.jsonl")
+    assert raised.value.attributes == {"path": str(tmp_path / "nowhere" / "audit.jsonl")}
+
+
+async def test_writing_does_not_hold_up_the_loop(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    write = os.write
+
+    def noted(descriptor: int, data: bytes) -> int:
+        threads.append(threading.current_thread())
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", noted)
+    await do(log)
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
