@@ -121,7 +121,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         return [_plain(it, f"{place}[{at}]", depth + 1) for at, it in enumerate(value)]
     raise InvalidRequest(
         f"{place} is none of null, a bool, a number of 64 bits, text, a list or a dict: "
-        f"{repr(value)[:100]}",
+        f"{_shown(value)}",
         place=place,
     )
 
@@ -129,7 +129,13 @@ def _plain(value: Any, place: str, depth: int) -> Any:
 def _name(key: Any, place: str) -> str:
     if type(key) is str and _is_unicode(key):
         return key
-    raise InvalidRequest(f"{place} has a name that is no text: {key!r}", place=place)
+    raise InvalidRequest(f"{place} has a name that is no text: {_shown(key)}", place=place)
+
+
+def _shown(value: Any) -> str:
+    """For an error: what it is, or, if that says nothing to people, of which type."""
+    is_plain = isinstance(value, int | float | str | bytes)
+    return repr(value)[:100] if is_plain else f"one {type(value).__name__}"
 
 
 def _is_unicode(text: str) -> bool:

@@ -65,4 +65,5 @@ def _shown(value: Any) -> Any:
         return [_shown(it) for it in value]
     if value is None or isinstance(value, str | int | float):
         return spell_any(value)
-    return str(value)
+    text = str(value)
+    return f"one {type(value).__name__}" if " object at 0x" in text else text

@@ -84,7 +84,8 @@ class _Outlet(asyncio.Transport):
         self._inner.abort()
 
     def write(self, data: Any) -> None:
-        self._inner.write(data)
+        if not self._inner.is_closing():  # the other end may be gone, and nobody heard of it yet
+            self._inner.write(data)
 
     def pause_reading(self) -> None:
         if self._deadline is None:

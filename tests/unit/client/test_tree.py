@@ -277,6 +277,12 @@ def test_the_deepest_value_passes(tree: TreeSession) -> None:
     play(Clock(), tree.set("//t/@x", deep(DEPTH_MAX)), lambda target, body: Done())
 
 
+@pytest.mark.parametrize("value", [msgspec.msgpack.Ext(5, b""), {(): 1}])
+def test_what_has_no_text_of_its_own_is_named_by_its_type(tree: TreeSession, value: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"one (Ext|tuple) \("):
+        play(Clock(), tree.set("//t/@x", [value]), nobody)
+
+
 @pytest.mark.parametrize("attributes", [[1], "x", {"a": b"x"}, {1: 2}])
 def test_bad_attributes_are_refused_before_they_are_sent(
     tree: TreeSession, attributes: Any

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import uvicorn
 
-from dodona_gateway.shell.http import HttpBounds, bounded_http
+from dodona_gateway.shell.http import HttpBounds, _Outlet, bounded_http
 
 BOUNDS: Final = HttpBounds(
     header_seconds_max=0.4,
@@ -442,6 +442,22 @@ def test_a_caller_that_goes_in_the_middle_is_noticed(server: Server) -> None:
     wait_until(lambda: server.application.asked == ["/a"])
     line.reset()
     wait_until(lambda: server.application.bodies == [None])
+
+
+def test_what_is_written_to_a_connection_that_ends_goes_nowhere() -> None:
+    """uvloop raises then, though nobody could know yet."""
+
+    class Ending(asyncio.Transport):
+        def is_closing(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> None:
+            raise RuntimeError("the handler is closed")
+
+    async def write() -> None:
+        _Outlet(Ending(), 1).write(b"x")
+
+    asyncio.run(write())
 
 
 def test_there_are_only_so_many_connections() -> None:

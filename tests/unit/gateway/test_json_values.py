@@ -66,6 +66,10 @@ def test_attributes_of_errors_are_for_people() -> None:
         def __str__(self) -> str:
             return "odd"
 
+    class Plain:
+        """Whose text would be its place in memory."""
+
+    assert shown_attributes({"it": [Plain()]}) == {"it": ["one Plain"]}
     shown = shown_attributes(
         {"key": {"s": b"text", "t": b"\xff"}, "all": (1, Odd()), "x": math.nan}
     )
