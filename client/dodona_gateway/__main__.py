@@ -1,4 +1,5 @@
 """`python -m dodona_gateway [settings]`: one gateway. Any number may serve one cluster.
+`python -m dodona_gateway openapi`: its OpenAPI document.
 
 Exit status: 2 for wrong usage, else as `dodona._io.serving` says.
 """
@@ -6,8 +7,11 @@ Exit status: 2 for wrong usage, else as `dodona._io.serving` says.
 import sys
 
 from dodona._io.serving import run_process
-from dodona_gateway.shell.gateway import run_gateway
+from dodona_gateway.shell.gateway import openapi_text, run_gateway
 from dodona_gateway.shell.settings import GatewaySettings
 
 if __name__ == "__main__":
-    run_process(GatewaySettings, run_gateway, "python -m dodona_gateway", sys.argv[1:])
+    if sys.argv[1:] == ["openapi"]:
+        sys.stdout.write(openapi_text())
+    else:
+        run_process(GatewaySettings, run_gateway, "python -m dodona_gateway", sys.argv[1:])

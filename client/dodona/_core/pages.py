@@ -16,9 +16,12 @@ from dodona._core.own_writes import overlay_range
 from dodona._core.reading import Projection, ReadAt, ScanQuestion, checked_route, range_of
 from dodona._core.routing import TableRoute
 from dodona._core.rows import Rows
+from dodona._core.sizes import write_bytes
 from dodona._core.steps import Protocol
 from dodona.errors import Unavailable
 from dodona.types import KEY_MIN, SYNC_LAST_COMMITTED, Key
+
+_KeyedRow = tuple[Key, tuple[Any, ...]]
 
 
 class Pages:
@@ -89,34 +92,96 @@ def first_rows(
     context: Context,
     path: str,
     count: int,
+    bytes_max: int,
     lower: Sequence[Any] | None,
     upper: Sequence[Any] | None,
     columns: Sequence[str] | None,
     at: ReadAt,
 ) -> Protocol[FirstRows]:
-    """At most `count` rows of lower ≤ key < upper, and no more read than needed for that."""
-    schema = (yield from checked_route(context, path, at)).schema
-    projection = Projection(schema, columns)
-    begin, end = range_of(schema, lower, upper)
-    # One more row shows that there are more; each own deletion may take one away.
-    wanted_count = count + 1 + (0 if at.own is None else len(at.own.writes))
-    rows: list[tuple[Key, tuple[Any, ...]]] = []
-    first = begin
-    while first < end and len(rows) < wanted_count:
-        limit = min(context.limits.rows_per_page_max, wanted_count - len(rows))
-        job = _PageJob(ScanQuestion(projection.wire_mask, at, limit, ScanPage), first, end)
-        route = yield from checked_route(context, path, at)
-        if route.schema != schema:
-            raise Unavailable("the table's schema changed meanwhile", table=path)
-        yield from fan_out(context, [(route, job)])
-        assert job.resume > first, "a scan must move on"
-        rows += zip(job.page.keys, job.page.rows, strict=True)
-        first = job.resume
-    if at.own is not None:
-        rows = list(overlay_range(at.own, projection.mask, begin, first, rows))
-    behind = schema.decode_key(rows[count][0]) if len(rows) > count else None
-    shown = [projection.row(key, values) for key, values in rows[:count]]
+    """At most `count` rows of lower ≤ key < upper, of about `bytes_max` together but at least one,
+    and no more read than needed for that."""
+    route = yield from checked_route(context, path, at)
+    projection = Projection(route.schema, columns)
+    scan = _FirstScan(context, route, at, projection, range_of(route.schema, lower, upper))
+    wanted_bytes = bytes_max
+    while True:
+        yield from scan.read(count, wanted_bytes)
+        rows = scan.shown()
+        shown_count = _count_fitting(rows, count, bytes_max)
+        if shown_count < len(rows) or scan.is_over:
+            break
+        wanted_bytes += bytes_max  # own writes made the rows that were read shorter
+    behind = route.schema.decode_key(rows[shown_count][0]) if shown_count < len(rows) else None
+    shown = [projection.row(key, values) for key, values in rows[:shown_count]]
     return FirstRows(Rows(projection.columns, shown), behind)
+
+
+def _count_fitting(rows: Sequence[_KeyedRow], count: int, bytes_max: int) -> int:
+    size_bytes = 0
+    for place, (key, values) in enumerate(rows[:count]):
+        size_bytes += write_bytes((key, 0, values))
+        if size_bytes > bytes_max and place:
+            return place
+    return min(count, len(rows))
+
+
+class _FirstScan:
+    """The rows from the beginning of a range up to a place that moves on."""
+
+    def __init__(
+        self,
+        context: Context,
+        route: TableRoute,
+        at: ReadAt,
+        projection: Projection,
+        keys: tuple[Key, Key],
+    ) -> None:
+        self._context = context
+        self._route = route
+        self._at = at
+        self._projection = projection
+        self._begin, self._end = keys
+        self._place = self._begin
+        self._own_count = 0 if at.own is None else len(at.own.writes)
+        self._rows: list[_KeyedRow] = []
+        self._size_bytes = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._place >= self._end
+
+    def read(self, count: int, bytes_max: int) -> Protocol[None]:
+        """So many rows or bytes from the beginning on, and one row more, which shows that there are
+        more. Each own deletion may take one away."""
+        rows = self._rows
+        wanted_count, least_count = (it + 1 + self._own_count for it in (count, 1))
+        while not self.is_over and len(rows) < wanted_count:
+            if self._size_bytes > bytes_max and len(rows) >= least_count:
+                return
+            yield from self._read_page(wanted_count - len(rows))
+
+    def shown(self) -> Sequence[_KeyedRow]:
+        """What was read, with own writes on top."""
+        if self._at.own is None:
+            return self._rows
+        mask = self._projection.mask
+        return overlay_range(self._at.own, mask, self._begin, self._place, self._rows)
+
+    def _read_page(self, count: int) -> Protocol[None]:
+        context, at = self._context, self._at
+        limit = min(context.limits.rows_per_page_max, count)
+        question = ScanQuestion(self._projection.wire_mask, at, limit, ScanPage)
+        job = _PageJob(question, self._place, self._end)
+        route = yield from checked_route(context, self._route.path, at)
+        if (route.schema, route.atomicity) != (self._route.schema, self._route.atomicity):
+            text = "the table's schema or atomicity changed meanwhile"
+            raise Unavailable(text, table=route.path)
+        yield from fan_out(context, [(route, job)])
+        assert job.resume > self._place, "a scan must move on"
+        page = list(zip(job.page.keys, job.page.rows, strict=True))
+        self._rows += page
+        self._size_bytes += sum(write_bytes((key, 0, values)) for key, values in page)
+        self._place = job.resume
 
 
 class _PageJob:

@@ -87,6 +87,7 @@ class ReadSession:
         self,
         path: str,
         count: int,
+        bytes_max: int,
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
@@ -94,10 +95,10 @@ class ReadSession:
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[tuple[FirstRows, Timestamp]]:
-        """As `select`, of at most `count` rows, and the timestamp that they were read at: with it
-        the next ones are of the same state."""
+        """As `select`, of at most `count` rows and about `bytes_max`, and the timestamp that they
+        were read at: with it the next ones are of the same state."""
         at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
-        read = partial(first_rows, self._context, path, count, lower, upper, columns, at)
+        read = partial(first_rows, self._context, path, count, bytes_max, lower, upper, columns, at)
         return (yield from self._context.unless_stale(path, read)), at.timestamp
 
     def read_arrow(

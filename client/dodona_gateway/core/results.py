@@ -5,7 +5,6 @@ decimals text, so that no digit is lost; dates, times and intervals are text as 
 pyarrow is imported on first use.
 """
 
-import datetime
 import decimal
 from collections.abc import Callable
 from typing import Any, Final
@@ -63,9 +62,9 @@ def _plain_json(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, decimal.Decimal):
         return _decimal(value)
-    if isinstance(value, datetime.date | datetime.time):
+    if hasattr(value, "isoformat"):  # dates and times: a core does not import their module
         return value.isoformat()
-    if isinstance(value, datetime.timedelta):
+    if hasattr(value, "total_seconds"):
         return _interval(0, value.days, value.seconds * _NANOS + value.microseconds * 1000)
     if isinstance(value, dict):
         return {str(name): _plain(it) for name, it in value.items()}

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
 
+import msgspec
 from fastapi import FastAPI, Response
 from starlette.types import Scope
 
@@ -105,6 +106,11 @@ def refusal(path: str, error: DodonaError) -> Response:
 def openapi_document() -> dict[str, Any]:
     """What `/openapi.json` says."""
     return describe(ROUTES, version("dodona"))
+
+
+def openapi_text() -> str:
+    """The same, for people to read and to be committed."""
+    return msgspec.json.format(msgspec.json.encode(openapi_document()), indent=1).decode() + "\n"
 
 
 def _is_stream(scope: Scope) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona._core.rest import PROBLEM_TYPE, Problem
-from dodona_gateway.core.content import TYPES
+from dodona_gateway.core.content import TYPES, Form
 from dodona_gateway.core.examples import EXAMPLES
 from dodona_gateway.shell.routes import Route
 
@@ -28,6 +28,7 @@ whether the whole transaction may be run again, `attributes` say where it happen
 lock, winner, ...). docs/errors.md lists them all.
 """
 _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
+_PAGES: Final = {"/healthz": "The process runs.", "/readyz": "The process serves."}
 
 Schemas = dict[type[Any], dict[str, Any]]
 
@@ -37,10 +38,14 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
     kinds = dict.fromkeys(kind for route in routes for kind in (route.request, route.answer))
     found, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REFERENCE)
     schemas: Schemas = dict(zip([*kinds, Problem], found, strict=True))
+    for component in components.values():
+        component["description"] = " ".join(component.get("description", "").split())
     paths: dict[str, Any] = {}
     for route in routes:
         operations = paths.setdefault(route.path, {})
         operations[route.method.lower()] = _operation(route, schemas, components)
+    for path, summary in _PAGES.items():
+        paths[path] = {"get": _page(path, summary, schemas)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Dodona gateway", "version": version, "description": DESCRIPTION},
@@ -62,10 +67,7 @@ def _operation(route: Route, schemas: Schemas, components: dict[str, Any]) -> di
         "description": f"Needs the role {route.role}.",
         "responses": {
             str(route.status): _answer(route, schemas, example.answer),
-            "default": {
-                "description": "An error",
-                "content": {PROBLEM_TYPE: {"schema": schemas[Problem]}},
-            },
+            "default": _error(schemas),
         },
     }
     parameters = _parameters(route, components, example.request)
@@ -77,6 +79,24 @@ def _operation(route: Route, schemas: Schemas, components: dict[str, Any]) -> di
     elif not route.is_query and msgspec.structs.fields(route.request):
         described["requestBody"] = _body(route, schemas, example.request)
     return described
+
+
+def _page(path: str, summary: str, schemas: Schemas) -> dict[str, Any]:
+    """Of a process's health: open to all."""
+    status = {"type": "object", "properties": {"status": {"type": "string"}}}
+    answer = {"description": summary, "content": {TYPES["json"]: {"schema": status}}}
+    return {
+        "operationId": path.removeprefix("/"),
+        "summary": summary,
+        "tags": ["health"],
+        "security": [],
+        "responses": {"200": answer, "default": _error(schemas)},
+    }
+
+
+def _error(schemas: Schemas) -> dict[str, Any]:
+    content = {PROBLEM_TYPE: {"schema": schemas[Problem]}}
+    return {"description": "An error", "content": content}
 
 
 def _parameters(
@@ -94,7 +114,7 @@ def _parameters(
             "name": name,
             "in": "query",
             "required": name in described.get("required", []),
-            "schema": schema,
+            "schema": _of_text(schema),
         }
         if name in example:
             parameter["example"] = example[name]
@@ -102,15 +122,22 @@ def _parameters(
     return found
 
 
+def _of_text(schema: dict[str, Any]) -> dict[str, Any]:
+    """Of what may be left out: an address has no null."""
+    kinds = [it for it in schema.get("anyOf", ()) if it != {"type": "null"}]
+    return kinds[0] if len(kinds) == 1 else schema
+
+
 def _body(route: Route, schemas: Schemas, example: dict[str, Any]) -> dict[str, Any]:
     is_needed = any(it.required for it in msgspec.structs.fields(route.request))
     as_json = {"schema": schemas[route.request], "example": example}
-    forms = {TYPES["json"]: as_json, TYPES["msgpack"]: _BINARY}
+    forms = {TYPES["json"]: as_json, TYPES["msgpack"]: {"schema": schemas[route.request]}}
     return {"required": is_needed, "content": forms}
 
 
 def _answer(route: Route, schemas: Schemas, example: dict[str, Any]) -> dict[str, Any]:
-    forms: dict[str, Any] = {TYPES["json"]: {"schema": schemas[route.answer], "example": example}}
-    for form in route.gives:
-        forms.setdefault(TYPES[form], _BINARY)
+    schema = {"schema": schemas[route.answer]}
+    known: dict[Form, dict[str, Any]] = {"json": {**schema, "example": example}, "msgpack": schema}
+    is_stream = "json" not in route.gives
+    forms = {TYPES[it]: _BINARY if is_stream else known.get(it, _BINARY) for it in route.gives}
     return {"description": " ".join((route.answer.__doc__ or "").split()), "content": forms}

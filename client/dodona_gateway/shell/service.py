@@ -11,9 +11,10 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dodona._core.sql.references import find_tables
+from dodona._core.steps import Protocol
 from dodona._io.drivers import AsyncioDriver
 from dodona._io.process import read_clock
 from dodona._io.sessions import new_session
@@ -22,6 +23,7 @@ from dodona.errors import DodonaError, Overloaded
 from dodona.schema import TableSchema
 from dodona_gateway.core.access.principal import ANYBODY, Principal
 from dodona_gateway.core.access.tokens import Token
+from dodona_gateway.core.answer_budget import too_much, within_budget
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
 from dodona_gateway.shell.audit import AuditLog
 from dodona_gateway.shell.authentication import Authenticator
@@ -35,6 +37,7 @@ CLUSTER_POLL_SECONDS: Final = 1.0
 CLUSTER_TIMEOUT_MS: Final = 3_000
 WAITING_PER_SLOT_MAX: Final = 16
 
+Result = TypeVar("Result")
 _logger: Final = logging.getLogger("dodona.gateway")
 
 
@@ -98,6 +101,10 @@ class Service:
         known = self.client._session.routing.find(path)
         return known.schema if known is not None else (await self.client.get_table(path)).schema
 
+    async def look_up(self, lookup: Protocol[Result]) -> Result:
+        """A lookup of rows. Raises LimitExceeded if they are more than one answer may have."""
+        return await self.client._run(within_budget(lookup, self.settings.answer_bytes_max))
+
     async def query(
         self,
         principal: Principal,
@@ -111,8 +118,12 @@ class Service:
             principal.check("read", path)
         async with self.queries.take():
             if transaction is not None:
-                return await transaction.query(sql)
-            return await self.client.query(sql, **options)
+                table = await transaction.query(sql)
+            else:
+                table = await self.client.query(sql, **options)
+        if table.nbytes > self.settings.answer_bytes_max:
+            raise too_much(self.settings.answer_bytes_max)
+        return table
 
     async def watch_cluster(self) -> None:
         """Keep `reason` true, until cancelled."""

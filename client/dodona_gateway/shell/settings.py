@@ -63,6 +63,9 @@ class GatewaySettings(ProcessSettings):
     )
     body_mib_max: Count = Field(8, description="a body that is no bulk stream, MiB")
     bodies_mib_max: Count = Field(256, description="of all such bodies at a time, MiB")
+    answer_mib_max: Count = Field(
+        32, description="of rows in an answer that is no bulk stream, about, MiB"
+    )
     query_count_max: Count = Field(4, description="queries that compute at a time")
     stream_count_max: Count = Field(16, description="bulk streams at a time")
     transaction_count_max: Count = Field(10_000, description="transactions held at a time")
@@ -84,6 +87,11 @@ class GatewaySettings(ProcessSettings):
         if self.public_url is None and self.tls_certificate is not None:
             return address.replace("http://", "https://", 1)
         return address
+
+    @property
+    def answer_bytes_max(self) -> int:
+        """Of rows in one answer."""
+        return self.answer_mib_max << 20
 
     @property
     def http_bounds(self) -> HttpBounds:

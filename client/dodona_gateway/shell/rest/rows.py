@@ -34,7 +34,7 @@ async def delete_rows(call: Call, asked: requests.DeleteRows) -> answers.Written
 async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRows:
     """The rows of these keys."""
     call.principal.check("read", asked.table)
-    rows = await call.service.client.lookup_rows(
+    lookup = call.service.client._session.lookup_rows(
         asked.table,
         asked.keys,
         asked.columns,
@@ -42,15 +42,17 @@ async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRo
         asked.timestamp,
         asked.retention_timestamp,
     )
+    rows = await call.service.look_up(lookup)
     return answers.FoundRows(await call.shown(asked.table, rows))
 
 
 async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers.FoundVersions:
     """All that ever became of the rows of these keys, as far as it is kept."""
     call.principal.check("read", asked.table)
-    rows = await call.service.client.lookup_versions(
+    lookup = call.service.client._session.lookup_versions(
         asked.table, asked.keys, asked.columns, asked.keep_missing, asked.timestamp
     )
+    rows = await call.service.look_up(lookup)
     return answers.FoundVersions(await call.shown_versions(asked.table, rows))
 
 
@@ -61,6 +63,7 @@ async def select_rows(call: Call, asked: requests.SelectRows) -> answers.Selecte
     read = client._session.first_rows(
         asked.table,
         asked.limit,
+        call.service.settings.answer_bytes_max,
         asked.lower,
         asked.upper,
         asked.columns,

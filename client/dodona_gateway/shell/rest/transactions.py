@@ -57,7 +57,16 @@ async def lookup_rows_in_transaction(
     """The rows of these keys, as they were at the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
-        rows = await tx.lookup_rows(asked.table, asked.keys, asked.columns, asked.keep_missing)
+        buffer = tx._buffer
+        lookup = call.service.client._session.lookup_rows(
+            asked.table,
+            asked.keys,
+            asked.columns,
+            asked.keep_missing,
+            buffer.read_timestamp(),
+            transaction=buffer,
+        )
+        rows = await call.service.look_up(lookup)
     return answers.FoundRows(await call.shown(asked.table, rows))
 
 
@@ -67,7 +76,11 @@ async def lookup_versions_in_transaction(
     """All that became of the rows of these keys until the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
-        rows = await tx.lookup_versions(asked.table, asked.keys, asked.columns, asked.keep_missing)
+        at = tx._buffer.read_timestamp()
+        lookup = call.service.client._session.lookup_versions(
+            asked.table, asked.keys, asked.columns, asked.keep_missing, at
+        )
+        rows = await call.service.look_up(lookup)
     return answers.FoundVersions(await call.shown_versions(asked.table, rows))
 
 
@@ -82,6 +95,7 @@ async def select_rows_in_transaction(
         read = client._session.first_rows(
             asked.table,
             asked.limit,
+            call.service.settings.answer_bytes_max,
             asked.lower,
             asked.upper,
             asked.columns,

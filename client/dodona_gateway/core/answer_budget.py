@@ -1,0 +1,50 @@
+"""How much one answer may read, counted as it comes from the cells. Pure.
+
+Owns: the count. A short list of keys can ask for more than there is memory.
+"""
+
+from typing import Any, TypeVar
+
+from dodona._core.messages import Reply, Rows, VersionedRows
+from dodona._core.sizes import write_bytes
+from dodona._core.steps import Protocol
+from dodona.errors import LimitExceeded
+from dodona.types import KEY_MIN
+
+Result = TypeVar("Result")
+
+
+def within_budget(protocol: Protocol[Result], bytes_max: int) -> Protocol[Result]:
+    """The protocol of a lookup, step by step. Raises LimitExceeded between two of them."""
+    size_bytes = 0
+    try:
+        step = next(protocol)
+        while True:
+            replies = yield step
+            size_bytes += sum(map(_size_bytes, replies))
+            if size_bytes > bytes_max:
+                raise too_much(bytes_max)
+            step = protocol.send(replies)
+    except StopIteration as stop:
+        found: Result = stop.value
+        return found
+    finally:
+        protocol.close()
+
+
+def too_much(bytes_max: int) -> LimitExceeded:
+    """What an answer is refused with that would be longer."""
+    text = f"the answer has more than {bytes_max} bytes: ask for less at a time, or read in bulk"
+    return LimitExceeded(text, bytes_max=bytes_max)
+
+
+def _size_bytes(reply: Reply) -> int:
+    if type(reply) is Rows:
+        return sum(_values_bytes(row) for row in reply.rows if row is not None)
+    if type(reply) is VersionedRows:
+        return sum(_values_bytes(version.values) for row in reply.rows for version in row)
+    return 0
+
+
+def _values_bytes(values: tuple[Any, ...]) -> int:
+    return write_bytes((KEY_MIN, 0, values))
