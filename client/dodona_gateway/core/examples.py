@@ -22,15 +22,31 @@ _TABLE: Final = {
     "settings": {},
     "is_mounted": True,
 }
+_SET: Final = {**_TABLE, "settings": {"max_data_versions": 3}}
+"""The same with the attribute that is set later on."""
 _UNMOUNTED: Final = {
-    **_TABLE,
-    "tablets": [{"tablet": 2, "pivot_key": [], "state": "unmounted", "cell": None, "revision": 1}],
+    **_SET,
+    "tablets": [{"tablet": 2, "pivot_key": [], "state": "unmounted", "cell": 0, "revision": 1}],
     "is_mounted": False,
 }
 _FROZEN: Final = {
-    **_TABLE,
+    **_SET,
     "tablets": [{"tablet": 2, "pivot_key": [], "state": "frozen", "cell": 0, "revision": 1}],
     "is_mounted": False,
+}
+_CUT: Final = {
+    **_UNMOUNTED,
+    "tablets": [
+        {"tablet": 3, "pivot_key": [], "state": "unmounted", "cell": None, "revision": 0},
+        {"tablet": 4, "pivot_key": [1000], "state": "unmounted", "cell": None, "revision": 0},
+    ],
+}
+_MOUNTED: Final = {
+    **_SET,
+    "tablets": [
+        {"tablet": 3, "pivot_key": [], "state": "mounted", "cell": 0, "revision": 1},
+        {"tablet": 4, "pivot_key": [1000], "state": "mounted", "cell": 1, "revision": 1},
+    ],
 }
 _RICH: Final = {"id": 1, "owner": "ann", "balance": 100}
 _POOR: Final = {"id": 2, "owner": "bob", "balance": 20}
@@ -68,7 +84,9 @@ EXAMPLES: Final[dict[str, Example]] = {
             ],
         },
     ),
-    "create_directory": Example({"path": "//bank", "attributes": {"owner": "ann"}}, {}),
+    "create_directory": Example(
+        {"path": "//bank/empty", "attributes": {"owner": "ann"}, "recursive": True}, {}
+    ),
     "create_table": Example({"path": ACCOUNTS, "schema": _TABLE["schema"], "mount": True}, _TABLE),
     "get_table": Example({"path": ACCOUNTS}, _TABLE),
     "list_tables": Example({"prefix": "//bank"}, {"paths": [ACCOUNTS]}),
@@ -140,30 +158,15 @@ EXAMPLES: Final[dict[str, Example]] = {
     "bulk_read": Example({"table": ACCOUNTS, "lower": "[1]", "columns": "id,balance"}, {}),
     "set_node": Example({"path": f"{ACCOUNTS}/@max_data_versions", "value": 3}, {}),
     "get_node": Example({"path": f"{ACCOUNTS}/@max_data_versions"}, {"value": 3}),
-    "list_nodes": Example({"path": "//bank"}, {"names": ["accounts"]}),
+    "list_nodes": Example({"path": "//bank"}, {"names": ["accounts", "empty"]}),
     "node_exists": Example({"path": "//bank/loans"}, {"value": False}),
-    "remount_table": Example({"path": ACCOUNTS}, {**_TABLE, "settings": {"max_data_versions": 3}}),
+    "remount_table": Example({"path": ACCOUNTS}, _SET),
     "freeze_table": Example({"path": ACCOUNTS}, _FROZEN),
-    "unfreeze_table": Example({"path": ACCOUNTS}, _TABLE),
+    "unfreeze_table": Example({"path": ACCOUNTS}, _SET),
     "unmount_table": Example({"path": ACCOUNTS}, _UNMOUNTED),
     "alter_table": Example({"path": ACCOUNTS, "schema": _TABLE["schema"]}, _UNMOUNTED),
-    "reshard_table": Example(
-        {"path": ACCOUNTS, "pivot_keys": [[], [1000]]},
-        {
-            **_UNMOUNTED,
-            "tablets": [
-                {"tablet": 3, "pivot_key": [], "state": "unmounted", "cell": None, "revision": 0},
-                {
-                    "tablet": 4,
-                    "pivot_key": [1000],
-                    "state": "unmounted",
-                    "cell": None,
-                    "revision": 0,
-                },
-            ],
-        },
-    ),
-    "mount_table": Example({"path": ACCOUNTS}, _TABLE),
+    "reshard_table": Example({"path": ACCOUNTS, "pivot_keys": [[], [1000]]}, _CUT),
+    "mount_table": Example({"path": ACCOUNTS}, _MOUNTED),
     "copy_node": Example({"source": "//bank/empty", "destination": "//bank/copy"}, {}),
     "move_node": Example({"source": "//bank/copy", "destination": "//bank/moved"}, {}),
     "remove_node": Example({"path": "//bank/moved"}, {}),

@@ -52,9 +52,17 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
         "security": [{"token": []}],
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": _referred_to(components, paths),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
+    }
+
+
+def _referred_to(components: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
+    """The components without those whose fields are parameters."""
+    text = msgspec.json.encode([components, paths]).decode()
+    return {
+        name: it for name, it in components.items() if f'"{REFERENCE.format(name=name)}"' in text
     }
 
 

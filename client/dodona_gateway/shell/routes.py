@@ -209,7 +209,7 @@ async def _carry_out(route: Route, call: Call, body: Any, request: Request) -> A
 
 async def _body(route: Route, service: Service, request: Request) -> Any:
     if route.is_query:
-        return _parameters(route.request, dict(request.query_params))
+        return decode_parameters(route.request, dict(request.query_params))
     content = await read_body(request, service.settings.body_mib_max << 20)
     if not content and not any(it.required for it in msgspec.structs.fields(route.request)):
         return route.request()
@@ -218,7 +218,8 @@ async def _body(route: Route, service: Service, request: Request) -> Any:
     )
 
 
-def _parameters(wanted: type[Body], given: dict[str, str]) -> Body:
+def decode_parameters(wanted: type[Body], given: dict[str, str]) -> Body:
+    """What an address says behind its path. Raises InvalidRequest."""
     try:
         return msgspec.convert(given, wanted, strict=False)
     except (msgspec.ValidationError, OverflowError) as error:
