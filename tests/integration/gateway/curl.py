@@ -1,5 +1,7 @@
-"""A stand-in for curl, for machines that have none: the few options that the documents use. A test's
-shell calls it as `curl`."""
+"""A stand-in for curl, for machines that have none: the few options that the documents use.
+
+Owns: their meaning. A test's shell calls it as `curl`.
+"""
 
 import argparse
 import sys
