@@ -28,6 +28,7 @@ OPEN_PATHS: Final = frozenset(
     ("/healthz", "/readyz", "/openapi.json", "/api", "/api/v4", "/hosts", "/version", "/ping")
 )
 """Health, descriptions of the interface, and what YTsaurus's client asks for without its token."""
+READINESS: Final = "/readyz"
 BROKEN_OFF: Final = "broken_off"
 """In a request's state: why its answer has no end."""
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
@@ -200,6 +201,10 @@ class _Request:
                 return found
         return None
 
+    def _is_probe(self) -> bool:
+        """Whether somebody asks again and again when the gateway will be ready."""
+        return bool(self.scope["path"] == READINESS)
+
     def _has_body(self) -> bool:
         length = self.header(b"content-length")
         return length not in (None, b"0") or self.header(b"transfer-encoding") is not None
@@ -234,7 +239,7 @@ class _Request:
             message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
             if not self._is_body_whole:  # nobody will read what is still to come of it
                 message["headers"].append((b"connection", b"close"))
-            if self._status is not None and self._status >= 500:
+            if self._status is not None and self._status >= 500 and not self._is_probe():
                 self._log(self._status)
         elif not message.get("more_body", False):
             self._is_over = True

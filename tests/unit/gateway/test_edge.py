@@ -492,6 +492,20 @@ async def test_an_answer_that_breaks_off_is_logged(
         assert "the node is away" in record.message
 
 
+async def test_a_gateway_that_is_not_ready_yet_does_not_log_each_question(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({**START, "status": 503})
+        await send(dict(BODY))
+
+    edge = edge_of(application)
+    await Exchange().go(edge, "/readyz")
+    assert caplog.records == []
+    await Exchange().go(edge, "/v1/x", TOKEN)
+    assert len(caplog.records) == 1
+
+
 async def test_what_went_well_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await Exchange(b"body").go(edge_of(answer), "/v1/x", TOKEN)
