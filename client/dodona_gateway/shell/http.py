@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dodona._core.rest import PROBLEM_TYPE, Problem, encode_problem
 from dodona.errors import InvalidRequest, LimitExceeded, RequestTimedOut
+from dodona_gateway.core.ytsaurus.errors import error_headers, yt_error
 
 HEADERS_STATUS: Final = 431
 
@@ -109,6 +110,8 @@ class BoundedHttp(HttpToolsProtocol):
             f"content-type: {PROBLEM_TYPE}",
             f"content-length: {len(content)}",
             "connection: close",
+            # Who asks is not known: YTsaurus's clients know an error by these.
+            *(f"{name}: {value}" for name, value in error_headers(yt_error(error)).items()),
             "",
             "",
         )
