@@ -5,8 +5,8 @@ what its columns are called, and their types, the translation says.
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,11 @@ from dodona_gateway.core.ytsaurus.parameters import plain
 from dodona_gateway.shell.ytsaurus.commands import ROWS_AT_ONCE, RowsOut, Value, YtCall, command
 from dodona_gateway.shell.ytsaurus.rows import read_mode, read_timestamp
 from dodona_gateway.shell.ytsaurus.transactions import tablet_transaction
+
+SHORT_LENGTH_MAX: Final = 8_000
+"""Of a query that takes no time to be read."""
+
+Made = TypeVar("Made")
 
 
 async def select_rows(call: YtCall) -> RowsOut:
@@ -62,12 +67,20 @@ async def explain_query(call: YtCall) -> Value:
 
 
 async def _translate(call: YtCall) -> Translated:
-    query = parse(_text(call), _placeholders(call))
+    text = _text(call)
+    query = await _compute(text, parse, text, _placeholders(call))
     schemas = {}
     for path in query.paths:
         call.principal.check("read", path)
         schemas[path] = (await call.client.get_table(path)).schema
-    return to_sql(query, schemas)
+    return await _compute(text, to_sql, query, schemas)
+
+
+async def _compute(text: str | bytes, function: Callable[..., Made], *arguments: Any) -> Made:
+    """In a thread if the query is long, so that others are answered meanwhile."""
+    if len(text) <= SHORT_LENGTH_MAX:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
 
 
 def _text(call: YtCall) -> str | bytes:
