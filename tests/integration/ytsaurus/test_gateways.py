@@ -187,14 +187,15 @@ def test_what_a_token_does_not_allow_is_denied(
 def test_tokens_are_nobodys_to_read(urls: tuple[str, ...], connect: Any, make_token: Any) -> None:
     client = connect(urls[0], make_token("sys", "admin://sys/**", "read://sys"))
     assert "tokens" in client.list("//sys")
-    for call in (
+    calls: tuple[Callable[[], Any], ...] = (
         lambda: client.get("//sys/tokens/@schema"),
         lambda: client.select_rows("* from [//sys/tokens]"),
         lambda: client.lookup_rows("//sys/tokens", [{"id": "x"}]),
         lambda: client.insert_rows("//sys/tokens", [{"id": "x"}]),
         lambda: client.copy("//sys", "//sys2"),
         lambda: client.get("//sys"),
-    ):
+    )
+    for call in calls:
         with pytest.raises(yt.YtResponseError) as refused:
             call()
         assert refused.value.is_access_denied()

@@ -27,8 +27,8 @@ Made = TypeVar("Made")
 async def select_rows(call: YtCall) -> RowsOut:
     if read_mode(call) != "default":
         raise InvalidRequest("a query's rows have no timestamps: look rows up instead")
-    translated = await _translate(call)
     its_id = tablet_transaction(call)
+    translated = await _translate(call)
     query = call.service.query
     if its_id is not None:
         async with call.service.transactions.use(its_id, call.owner) as transaction:
