@@ -86,7 +86,7 @@ def test_placeholders(client: yt.YtClient, table: str) -> None:
     values = {"one": 1, "text": "v3", "many": [5, 7]}
     found = select(client, query, placeholder_values=values)
     assert found == [{"k": 1}, {"k": 3}, {"k": 5}, {"k": 7}]
-    with pytest.raises(yt.YtResponseError, match="placeholder .many. has no value"):
+    with pytest.raises(yt.YtResponseError, match=r"placeholder .many. has no value"):
         client.select_rows(query, placeholder_values={"one": 1, "text": "x"})
 
 
