@@ -63,6 +63,7 @@ def test_queries_at_a_timestamp_and_in_a_transaction(
     assert select(client, count, timestamp=before) == [{"c": 10}]
 
 
+@pytest.mark.parametrize("any_client", ["default", "json"], indirect=True)
 def test_a_query_of_a_hundred_kilobytes(any_client: yt.YtClient, table: str) -> None:
     keys = ", ".join(str(10**6 + it) for it in range(12_000))
     query = f"k from [{table}] where k in (5, {keys}, 7)"
@@ -86,7 +87,7 @@ def test_placeholders(client: yt.YtClient, table: str) -> None:
     values = {"one": 1, "text": "v3", "many": [5, 7]}
     found = select(client, query, placeholder_values=values)
     assert found == [{"k": 1}, {"k": 3}, {"k": 5}, {"k": 7}]
-    with pytest.raises(yt.YtResponseError, match=r"placeholder .many. has no value"):
+    with pytest.raises(yt.YtResponseError, match="has no value"):
         client.select_rows(query, placeholder_values={"one": 1, "text": "x"})
 
 
