@@ -14,6 +14,7 @@ import msgspec
 
 from dodona._core.messages import Cell, Cluster, Failure, GetCluster
 from dodona._core.rest import decode_reply, encode_call
+from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.network import check_url
 from dodona.errors import error_from_wire
 from dodona.types import CellId, Timestamp, TransactionId
@@ -87,7 +88,7 @@ class _CountsPage(msgspec.Struct):
 def look_at_cluster(url: str) -> list[PartStatus]:
     """The master, the proxies, the cells. Raises InvalidRequest if that is no URL."""
     master_url = check_url(url)
-    with _http() as http:
+    with _http(url) as http:
         master = _look(http, "master", master_url)
         if not master.is_ready:
             return [master]
@@ -103,7 +104,7 @@ def list_in_doubt(url: str) -> tuple[list[InDoubt], list[str]]:
     """What is prepared and undecided, oldest first, and why some cells could not be asked. Raises
     InvalidRequest, and Unavailable if the master does not answer."""
     master_url = check_url(url)
-    with _http() as http:
+    with _http(url) as http:
         cluster = _cluster(http, master_url)
         if isinstance(cluster, Failure):
             raise error_from_wire(cluster.kind, cluster.message, cluster.attributes)
@@ -112,8 +113,9 @@ def list_in_doubt(url: str) -> tuple[list[InDoubt], list[str]]:
     return found, [page for page in pages if isinstance(page, str)]
 
 
-def _http() -> httpx.Client:
-    return httpx.Client(timeout=TIMEOUT_S, trust_env=False)
+def _http(url: str) -> httpx.Client:
+    headers = key_headers(ClusterKey.of_client(url))
+    return httpx.Client(headers=headers, timeout=TIMEOUT_S, trust_env=False)
 
 
 def _all(jobs: Sequence[Callable[[], Found]]) -> list[Found]:

@@ -98,6 +98,28 @@ def test_up_prints_addresses_serves_and_leaves_nothing(tmp_path: Path, number: i
     ]
 
 
+@pytest.mark.parametrize("options", [(), ("--insecure",)])
+def test_the_gateway_asks_for_a_token_unless_told_otherwise(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with up(tmp_path / "data", "--port-base", "0", "--nodes", "1", *options) as process:
+        addresses = read_until_ready(process)
+        url = f"{addresses['gateway']}/v1/timestamps"
+        unknown = httpx.post(url, json={})
+        if options:
+            assert "admin token in" not in addresses
+            assert unknown.status_code == 200
+        else:
+            assert unknown.status_code == 401
+            token = Path(addresses["admin token in"]).read_text().strip()
+            headers = {"authorization": f"Bearer {token}"}
+            assert httpx.post(url, json={}, headers=headers).status_code == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(STOP_WAIT_S_MAX) == 0
+        assert process.stderr is not None
+        assert ("asks for no tokens" in process.stderr.read()) == bool(options)
+
+
 def test_a_killed_up_takes_its_servers_along(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--port-base", "0", "--nodes", "1") as process:
         addresses = read_until_ready(process)

@@ -176,6 +176,18 @@ class AuditedCall:
         await self._log.write(line)
 
 
+class UnauditedCall:
+    """The same where there is no audit."""
+
+    status = 200
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is written."""
+
+
 def _outcome_of(error: BaseException | None, status: int) -> tuple[str, int | None]:
     if error is None:
         return ("ok" if status < 400 else "refused"), status

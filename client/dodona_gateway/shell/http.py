@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dodona._core.rest import PROBLEM_TYPE, Problem, encode_problem
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, Overloaded, RequestTimedOut
+from dodona_gateway.core.ytsaurus.errors import error_headers, yt_error
 
 HEADERS_STATUS: Final = 431
 LINGER_SECONDS_MAX: Final = 5.0
@@ -287,6 +288,8 @@ def _response(status: int, error: DodonaError) -> bytes:
         f"content-type: {PROBLEM_TYPE}",
         f"content-length: {len(content)}",
         "connection: close",
+        # Who asks is not known: YTsaurus's clients know an error by these.
+        *(f"{name}: {value}" for name, value in error_headers(yt_error(error)).items()),
         "",
         "",
     )

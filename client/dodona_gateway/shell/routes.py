@@ -60,7 +60,7 @@ class Call(NamedTuple):
     @property
     def owner(self) -> str:
         """Whose transactions these are: a token's, or everybody's where there are none."""
-        return self.principal.token_id or self.principal.name
+        return self.principal.owner
 
     async def shown(
         self, table: str, rows: Iterable[Mapping[str, Any] | None]
@@ -191,16 +191,15 @@ async def _answer(route: Route, service: Service, request: Request) -> Response:
 
 async def _carry_out(route: Route, call: Call, body: Any, request: Request) -> Any:
     """What an administrator asks for is written down, whatever comes of it."""
-    audit = call.service.audit
-    if route.role != "admin" or audit is None:
+    if route.role != "admin":
         return await route.handle(call, body)
-    remote = None if request.client is None else request.client.host
-    audited = audit.call(
+    path = getattr(body, "path", None) or getattr(body, "source", None)
+    audited = call.service.audited(
         call.principal,
         request_id=request.state.request_id,
         operation=route.name,
-        path=getattr(body, "path", None) or getattr(body, "source", None),
-        remote=remote,
+        path=path,
+        remote=None if request.client is None else request.client.host,
     )
     async with audited:
         answer = await route.handle(call, body)

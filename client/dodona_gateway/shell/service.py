@@ -25,7 +25,7 @@ from dodona_gateway.core.access.principal import ANYBODY, Principal
 from dodona_gateway.core.access.tokens import Token
 from dodona_gateway.core.answer_budget import too_much, within_budget
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
-from dodona_gateway.shell.audit import AuditLog
+from dodona_gateway.shell.audit import AuditedCall, AuditLog, UnauditedCall
 from dodona_gateway.shell.authentication import Authenticator
 from dodona_gateway.shell.master_transactions import MasterTransactions
 from dodona_gateway.shell.mutations import Mutations
@@ -95,6 +95,11 @@ class Service:
     def learn_token(self, token: Token) -> None:
         """What a token has become, by this gateway's own doing."""
         self.authenticator.learn(token, read_clock())
+
+    def audited(self, principal: Principal, **about: Any) -> AuditedCall | UnauditedCall:
+        """To be entered around what an administrator asks for: it is written to the audit, if there
+        is one, whatever comes of it. `about` is as in `AuditLog.call`."""
+        return UnauditedCall() if self.audit is None else self.audit.call(principal, **about)
 
     async def schema(self, path: str) -> TableSchema:
         """The table's schema, as it is known here. Raises TableNotFound, Unavailable."""

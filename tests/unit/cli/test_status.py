@@ -61,7 +61,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             return httpx.Response(code, content=content, headers=SERVER)
 
         monkeypatch.setattr(
-            status, "_http", lambda: httpx.Client(transport=httpx.MockTransport(answer))
+            status, "_http", lambda url: httpx.Client(transport=httpx.MockTransport(answer))
         )
 
     return begin

@@ -217,7 +217,10 @@ async def test_a_line_that_is_never_written_is_told(
 ) -> None:
     log = AuditLog(path)
     disk.bytes_left = 20
-    await asyncio.gather(do(log, "1"), do(log, "2"))
+    calls = [call(log, "1"), call(log, "2")]
+    for it in calls:  # both have their places before the first is written
+        await it.__aenter__()
+    await asyncio.gather(*(it.__aexit__(None, None, None) for it in calls))
     await log.close()
     await asyncio.sleep(0.01)
     assert caplog.text.count("a line of the audit is lost") == 2

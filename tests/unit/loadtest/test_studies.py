@@ -36,7 +36,7 @@ from dodona_loadtest.harness.study_rounds import run_study
 from dodona_loadtest.harness.worker_process import Stopwatch, Worker, WorkerProcess
 from dodona_loadtest.peers.delta import DeltaWorker
 from dodona_loadtest.rows import ROWS
-from dodona_loadtest.studies import CODEC_STUDIES, SPARK_STUDIES, STUDIES
+from dodona_loadtest.studies import CODEC_STUDIES, GATEWAY_STUDIES, SPARK_STUDIES, STUDIES
 
 LOAD = Measure("load", "rows/s")
 PAUSE = Measure("pause", "ms", is_worst_told=True)
@@ -208,7 +208,7 @@ def test_numbers_have_three_digits_that_count() -> None:
 
 
 def test_what_is_bounded_is_measured() -> None:
-    for study in (*STUDIES, *SPARK_STUDIES, *CODEC_STUDIES):
+    for study in (*STUDIES, *SPARK_STUDIES, *CODEC_STUDIES, *GATEWAY_STUDIES):
         names = {measure.name for measure in study.measures}
         contenders = {performer.name for performer in study.performers}
         assert len(names) == len(study.measures)
@@ -230,7 +230,8 @@ def test_rows_are_chosen_by_group_or_by_name() -> None:
     assert chosen("--rows", "commits") == [row.name for row in ROWS]
     assert chosen("--rows", "spark") == [study.name for study in SPARK_STUDIES]
     assert chosen("--rows", "codecs") == [study.name for study in CODEC_STUDIES]
-    groups = ("commits", "storage", "spark", "codecs")
+    assert chosen("--rows", "gateway") == [study.name for study in GATEWAY_STUDIES]
+    groups = ("commits", "storage", "spark", "codecs", "gateway")
     assert chosen() == [name for group in groups for name in chosen("--rows", group)]
     assert chosen("--only", "restart", "--only", "commits") == ["commits", "restart"]
 

@@ -16,6 +16,7 @@ from dodona._core.messages import (
     Reply,
     TimestampRange,
 )
+from dodona._io.cluster_key import ClusterKey
 from dodona._io.runtime import Runtime
 from dodona.types import CellId, Now, Timestamp, TransactionId
 from dodona_tablets.shell import links as links_module
@@ -29,7 +30,7 @@ AWAY = Failure("unavailable", "the master is away")
 class FakePeer:
     """Stands in for the connection to the oracle: the test answers, or it fails at once."""
 
-    def __init__(self, url: str, *, timeout_ms: int) -> None:
+    def __init__(self, url: str, *, timeout_ms: int, key: ClusterKey | None) -> None:
         self.questions: list[tuple[int, Callable[[Reply], None]]] = []
         self.is_away = False
 

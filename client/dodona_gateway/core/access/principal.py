@@ -27,6 +27,11 @@ class Principal(msgspec.Struct, frozen=True):
     token_id: TokenId | None
     grants: tuple[Grant, ...]
 
+    @property
+    def owner(self) -> str:
+        """Whose transactions those are that it begins."""
+        return self.token_id or self.name
+
     def allows(self, role: Role, path: str, *, subtree: bool = False) -> bool:
         """Whether the role is granted at this node, and, for a subtree, at all below it. Raises
         InvalidRequest, LimitExceeded for what is no path."""

@@ -113,11 +113,17 @@ class Json:
 
     def encode_rows(self, columns: Columns, rows: Iterable[Any]) -> bytes:
         names = [name for name, _ in columns]
-        named = [dict(zip(names, it, strict=True)) if type(it) is tuple else it for it in rows]
-        return dump_rows_json(named, self._options)
+        return dump_rows_json([_named(it, names) for it in rows], self._options)
 
     def row_reader(self) -> Reader:
         return _JsonRows(self._options)
+
+
+def _named(row: Any, names: list[str]) -> Any:
+    """A plain row as a map, in the order of the columns."""
+    if type(row) is tuple:
+        return dict(zip(names, row, strict=True))
+    return {name: row[name] for name in names if name in row} if type(row) is dict else row
 
 
 class _JsonRows:

@@ -17,6 +17,9 @@ _LIMITS: Final = YsonLimits(depth_max=64, bytes_max=64 << 20, values_max=200_000
 """Of what is inside; how long the whole may be, those who read it know."""
 ATTRIBUTES: Final = "$attributes"
 VALUE: Final = "$value"
+CHOICES: Final = ("columns", "ranges", "lower_limit", "upper_limit", "rename_columns")
+"""Attributes of a path that choose a part of the table."""
+_NO_CHOICE: Final = "rows and columns are not chosen by a path here"
 
 
 class YtPath(NamedTuple):
@@ -155,6 +158,9 @@ class Parameters:
 
     def path(self, name: str = "path") -> YtPath:
         """Raises InvalidRequest."""
+        given = self._values.get(name)
+        if isinstance(given, Attributed):
+            _check_whole(given.attributes)
         return parse_path(self.text(name))
 
     def table(self, name: str = "path") -> str:
@@ -173,7 +179,7 @@ def parse_path(text: str) -> YtPath:
     if not text:
         raise InvalidRequest("a path is not empty: / is the root")
     if text.endswith(("}", "]")):
-        raise InvalidRequest("rows and columns are not chosen by a path here", path=text[:200])
+        raise InvalidRequest(_NO_CHOICE, path=text[:200])
     node, mark, rest = text.partition("/@")
     node = node.removesuffix("&") or "/"
     if not mark:
@@ -186,7 +192,16 @@ def _without_attributes(text: str) -> str:
     value = loads(text.partition(">")[0].encode() + b">#", _LIMITS, strings="text")
     if not isinstance(value, Attributed) and value is not None:
         raise InvalidRequest("this is no path", path=text[:200])
+    if value is not None:
+        _check_whole(value.attributes)
     return text.partition(">")[2]
+
+
+def _check_whole(attributes: Mapping[str, Any]) -> None:
+    """That a path stands for the whole table."""
+    for name in CHOICES:
+        if name in attributes:
+            raise InvalidRequest(_NO_CHOICE, attribute=name)
 
 
 def plain(value: Any) -> Any:

@@ -139,16 +139,15 @@ def _yt_column(column: Mapping[str, Any]) -> dict[str, Any]:
 # ---- what a table is made with
 
 
-def own_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a new node that Dodona keeps: its settings, and the user's own. Raises
+def own_attributes(attributes: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Those of a new node that Dodona keeps: a table's settings, and the user's own. Raises
     InvalidRequest."""
-    skipped = (*IGNORED_ATTRIBUTES, *STORAGE_ATTRIBUTES)
+    skipped = STORAGE_ATTRIBUTES if kind != "table" else IGNORED_ATTRIBUTES + STORAGE_ATTRIBUTES
     own = {name: value for name, value in attributes.items() if name not in skipped}
     for name in own:
         check_settable(name)
-    config = plain(own.pop(MOUNT_CONFIG, None))
-    if config is not None:
-        own = _settings_of(config) | own
+    if kind == "table" and MOUNT_CONFIG in own:
+        own = _settings_of(plain(own.pop(MOUNT_CONFIG))) | own
     return {name: stored(value) for name, value in own.items()}
 
 

@@ -7,7 +7,6 @@ audit of what administrators do. What commands do is in the modules beside this 
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from typing import Any, Final, Literal, NamedTuple
 
 from dodona.aio import AsyncClient
@@ -80,7 +79,7 @@ class YtCall:
     @property
     def owner(self) -> str:
         """Whose transactions these are."""
-        return self.principal.token_id or self.principal.name
+        return self.principal.owner
 
 
 Run = Callable[[YtCall], Awaitable[Answer]]
@@ -120,17 +119,20 @@ def command(
 
 async def carry_out(found: Command, call: YtCall) -> Answer:
     """What an administrator asks for is written down, whatever comes of it."""
-    audit = call.service.audit
-    audited: Any = nullcontext()
-    if found.role == "admin" and audit is not None:
-        path = plain(call.parameters.raw("path") or call.parameters.raw("source_path"))
-        audited = audit.call(
-            call.principal,
-            request_id=call.origin.request_id,
-            operation=found.name,
-            path=path if isinstance(path, str) else None,
-            remote=call.origin.remote,
-        )
+    if found.role != "admin":
+        return await _run(found, call)
+    path = plain(call.parameters.raw("path") or call.parameters.raw("source_path"))
+    audited = call.service.audited(
+        call.principal,
+        request_id=call.origin.request_id,
+        operation=found.name,
+        path=path if isinstance(path, str) else None,
+        remote=call.origin.remote,
+    )
     async with audited:
-        refuse(found.name, call.parameters)
-        return await found.run(call)
+        return await _run(found, call)
+
+
+async def _run(found: Command, call: YtCall) -> Answer:
+    refuse(found.name, call.parameters)
+    return await found.run(call)

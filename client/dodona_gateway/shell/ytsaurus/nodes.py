@@ -115,7 +115,7 @@ async def _make(call: YtCall, tree: TreeSession, new: _NewNode) -> str:
     if new.kind == "table":
         await _create_table(call, tree, new)
     else:
-        own = own_attributes(new.attributes)
+        own = own_attributes(new.attributes, new.kind)
         await call.client._run(tree.create_directory(new.path, own, True, False))
     return str((await _attributes(call, tree, new.path))["id"])
 
@@ -141,7 +141,7 @@ async def _create_table(call: YtCall, tree: TreeSession, new: _NewNode) -> None:
         None if pivots is None else pivot_keys_of(pivots),
         plain_key(plain(attributes.get("tablet_count"))),
         False,
-        own_attributes(attributes),
+        own_attributes(attributes, new.kind),
     )
     await call.client._run(create_table)
 

@@ -6,7 +6,8 @@ the whole request, which is the edge's.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final
 
 from fastapi import Request
@@ -27,6 +28,8 @@ from dodona_gateway.shell.ytsaurus.commands import Command
 
 PARAMETERS_HEADER: Final = "x-yt-parameters"
 FORMAT_HEADER: Final = "x-yt-header-format"
+BYTES_AT_ONCE: Final = 64 << 10
+"""Of rows; what comes behind these is read in a thread, so that others are answered meanwhile."""
 
 
 async def read_parameters(request: Request, found: Command, bytes_max: int) -> Parameters:
@@ -54,16 +57,24 @@ async def read_rows(request: Request, format: Format) -> list[dict[str, Any]]:
     """The rows in the body, as they come. Raises InvalidRequest, LimitExceeded."""
     reader = format.row_reader()
     found: list[Any] = []
-    value_count = 0
+    value_count = size_bytes = 0
     async for piece in _pieces(request, BODY_BYTES_MAX):
-        rows = reader.feed(piece)
-        value_count += count_values(rows)
+        size_bytes += len(piece)
+        read = partial(_counted, reader.feed, piece)
+        # What was not whole is read again with the next piece: each may take a while.
+        rows, count = read() if size_bytes <= BYTES_AT_ONCE else await asyncio.to_thread(read)
+        value_count += count
         check_values(value_count)
         found += rows
-        await asyncio.sleep(0)  # a piece takes a while: others get their turn
-    rest = reader.finish()
-    check_values(value_count + count_values(rest))
+    rest, count = _counted(reader.finish)
+    check_values(value_count + count)
     return found + rest
+
+
+def _counted(read: Callable[..., list[Any]], *piece: bytes) -> tuple[list[Any], int]:
+    """Rows, and how many values are in them."""
+    rows = read(*piece)
+    return rows, count_values(rows)
 
 
 async def _pieces(request: Request, bytes_max: int) -> AsyncIterator[bytes]:

@@ -5,8 +5,8 @@ what its columns are called, and their types, the translation says.
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,12 +18,17 @@ from dodona_gateway.shell.ytsaurus.commands import ROWS_AT_ONCE, RowsOut, Value,
 from dodona_gateway.shell.ytsaurus.rows import read_mode, read_timestamp
 from dodona_gateway.shell.ytsaurus.transactions import tablet_transaction
 
+SHORT_LENGTH_MAX: Final = 8_000
+"""Of a query that takes no time to be read."""
+
+Made = TypeVar("Made")
+
 
 async def select_rows(call: YtCall) -> RowsOut:
     if read_mode(call) != "default":
         raise InvalidRequest("a query's rows have no timestamps: look rows up instead")
-    translated = await _translate(call)
     its_id = tablet_transaction(call)
+    translated = await _translate(call)
     query = call.service.query
     if its_id is not None:
         async with call.service.transactions.use(its_id, call.owner) as transaction:
@@ -62,12 +67,20 @@ async def explain_query(call: YtCall) -> Value:
 
 
 async def _translate(call: YtCall) -> Translated:
-    query = parse(_text(call), _placeholders(call))
+    text = _text(call)
+    query = await _compute(text, parse, text, _placeholders(call))
     schemas = {}
     for path in query.paths:
         call.principal.check("read", path)
         schemas[path] = (await call.client.get_table(path)).schema
-    return to_sql(query, schemas)
+    return await _compute(text, to_sql, query, schemas)
+
+
+async def _compute(text: str | bytes, function: Callable[..., Made], *arguments: Any) -> Made:
+    """In a thread if the query is long, so that others are answered meanwhile."""
+    if len(text) <= SHORT_LENGTH_MAX:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)
 
 
 def _text(call: YtCall) -> str | bytes:

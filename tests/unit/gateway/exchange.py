@@ -1,6 +1,6 @@
-"""A pretended application behind the edge, and requests to it.
+"""Requests to an edge without sockets, and pretended applications behind it.
 
-Owns: `Exchange` (one request, as its server sees it), `edge_of`, and bounds of parts of a second.
+Owns: `Exchange`, one request and what was answered, and `edge_of`, an edge with its own limits.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import msgspec
 
 from dodona.errors import Unauthenticated
 from dodona_gateway.core.access.principal import ANYBODY, Principal
-from dodona_gateway.shell.edge import Edge, Message
+from dodona_gateway.shell.edge import Authenticate, Edge, Message
 from dodona_gateway.shell.gateway import refusal
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -88,10 +88,16 @@ async def admit(text: str | None) -> Principal:
     raise Unauthenticated("nobody has this token")
 
 
-def edge_of(application: Application, *, is_local: bool = False, **limits: Any) -> Edge:
+def edge_of(
+    application: Application,
+    *,
+    is_local: bool = False,
+    authenticate: Authenticate = admit,
+    **limits: Any,
+) -> Edge:
     return Edge(
         application,
-        admit,
+        authenticate,
         Limits(**limits),
         lambda scope: scope["path"].startswith("/stream"),
         refusal=refusal,

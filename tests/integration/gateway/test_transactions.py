@@ -1,0 +1,190 @@
+"""Transactions over REST: what a caller is told, whichever gateway he asks, and whatever dies."""
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from dodona_local.launcher import LocalCluster
+from integration.gateway.rest import Rest
+
+pytestmark = pytest.mark.integration
+
+SCHEMA = [
+    {"name": "id", "type": "int64", "sort_order": "ascending"},
+    {"name": "owner", "type": "string", "lock": "names"},
+    {"name": "balance", "type": "int64"},
+]
+
+
+@pytest.fixture
+def table(rest: Rest, request: pytest.FixtureRequest) -> str:
+    """A table of this test's own, over two cells."""
+    path = f"//transactions/{request.node.originalname}"
+    rest("create_table", path=path, schema=SCHEMA, pivot_keys=[[], [100]], mount=True)
+    return path
+
+
+def begin(rest: Rest, **options: Any) -> str:
+    begun = rest("begin_transaction", **options)
+    assert begun["gateway"] == rest.url
+    its_id: str = begun["transaction"]
+    return its_id
+
+
+def insert(rest: Rest, its_id: str, table: str, *ids: int, **options: Any) -> None:
+    rows = [{"id": number, "owner": "ann", "balance": number} for number in ids]
+    rest("insert_rows_in_transaction", its_id, table=table, rows=rows, **options)
+
+
+def rows_of(rest: Rest, table: str) -> list[int]:
+    return [row["id"] for row in rest("select_rows", table=table)["rows"]]
+
+
+def test_the_second_of_two_learns_who_won(rest: Rest, table: str) -> None:
+    first, second = begin(rest), begin(rest)
+    insert(rest, first, table, 1)
+    insert(rest, second, table, 1)
+    won = rest("commit_transaction", first)["timestamp"]
+    lost = rest.refused("commit_transaction", second)
+    assert (lost.status, lost.kind, lost.code, lost.retryable) == (
+        409,
+        "transaction_conflict",
+        1700,
+        True,
+    )
+    assert lost.attributes["key"] == {"id": 1}
+    assert lost.attributes["winner_timestamp"] == won
+    assert lost.attributes["transaction"] == second
+    again = rest.refused("commit_transaction", second)
+    assert (again.kind, again.attributes) == (lost.kind, lost.attributes)
+    assert rest("get_transaction", second)["state"] == "aborted"
+    assert rest("get_transaction", first) == {"state": "committed", "timestamp": won}
+
+
+def test_reads_see_its_start_and_its_own_writes_only_if_asked(rest: Rest, table: str) -> None:
+    plain, own = begin(rest), begin(rest, read_own_writes=True)
+    rest("insert_rows", table=table, rows=[{"id": 5, "balance": 5}])
+    for its_id, expected in ((plain, []), (own, [7])):
+        insert(rest, its_id, table, 7)
+        found = rest("select_rows_in_transaction", its_id, table=table)
+        assert [row["id"] for row in found["rows"]] == expected
+        keys = [{"id": 5}, {"id": 7}]
+        rows = rest("lookup_rows_in_transaction", its_id, table=table, keys=keys)["rows"]
+        assert [row["id"] for row in rows] == expected
+        sql = f"select count(*) as n from [{table}]"
+        assert rest("query_rows_in_transaction", its_id, sql=sql)["rows"] == [[len(expected)]]
+
+
+def test_a_lease_ends_and_is_renewed(rest: Rest, table: str) -> None:
+    kept, dropped = begin(rest, lease_ms=1500), begin(rest, lease_ms=1500)
+    insert(rest, dropped, table, 1)
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        rest("ping_transaction", kept)
+        time.sleep(0.2)
+    gone = rest.refused("ping_transaction", dropped)
+    assert (gone.status, gone.code, gone.retryable) == (404, 11000, True)
+    assert "lease" in gone.detail
+    assert rest.refused("commit_transaction", dropped).status == 404
+    assert rest("commit_transaction", kept) == {"timestamp": None}
+    assert rows_of(rest, table) == []
+
+
+def test_another_gateway_says_so_and_loses_nothing(rest: Rest, other: Rest, table: str) -> None:
+    its_id = begin(rest)
+    insert(rest, its_id, table, 1)
+    body = {"table": table, "rows": [{"id": 2, "balance": 2}]}
+    for operation, fields in (("insert_rows_in_transaction", body), ("commit_transaction", {})):
+        lost = other.refused(operation, its_id, **fields)
+        assert (lost.status, lost.kind, lost.code) == (421, "wrong_gateway", 11000)
+    at = rest("commit_transaction", its_id)["timestamp"]
+    assert other("commit_transaction", its_id)["timestamp"] == at
+    assert other("get_transaction", its_id) == {"state": "committed", "timestamp": at}
+    assert rows_of(other, table) == [1]
+
+
+def test_a_commit_goes_on_when_its_caller_has_gone(rest: Rest, table: str) -> None:
+    """He sends it, and hangs up at once: then he comes back and asks."""
+    address = urlsplit(rest.url)
+    for number in range(20):
+        its_id = begin(rest)
+        insert(rest, its_id, table, number, 100 + number)
+        with socket.create_connection((address.hostname, address.port or 0)) as connection:
+            path = f"/v1/transactions/{its_id}/commit"
+            head = f"POST {path} HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-length: 0\r\n\r\n"
+            connection.sendall(head.encode())
+        assert rest("commit_transaction", its_id)["timestamp"] is not None
+    assert rows_of(rest, table) == [*range(20), *range(100, 120)]
+
+
+def test_an_end_is_an_end(rest: Rest, table: str) -> None:
+    its_id = begin(rest)
+    insert(rest, its_id, table, 1)
+    rest("abort_transaction", its_id)
+    rest("abort_transaction", its_id)
+    assert rest.refused("commit_transaction", its_id).kind == "transaction_aborted"
+    keys = [{"id": 1}]
+    closed = rest.refused("delete_rows_in_transaction", its_id, table=table, keys=keys)
+    assert (closed.status, closed.kind) == (409, "transaction_closed")
+    committed = begin(rest)
+    insert(rest, committed, table, 2)
+    rest("commit_transaction", committed)
+    assert rest.refused("abort_transaction", committed).kind == "transaction_closed"
+    assert rows_of(rest, table) == [2]
+
+
+def test_what_is_too_old_or_too_much_is_said(rest: Rest, table: str) -> None:
+    rest("insert_rows", table=table, rows=[{"id": 1, "balance": 1}])
+    its_id = begin(rest)
+    long: list[dict[str, Any]] = [{"id": number, "owner": "x" * 1000} for number in range(8000)]
+    for _ in range(4):
+        rest("insert_rows_in_transaction", its_id, table=table, rows=long[:7000])
+        long = [{**row, "id": row["id"] + 10_000} for row in long]
+    too_much = rest.refused("insert_rows_in_transaction", its_id, table=table, rows=long[:7000])
+    assert (too_much.status, too_much.kind) == (413, "limit_exceeded")
+    too_long = rest.refused("insert_rows", table=table, rows=[{"id": 1, "owner": "x" * (9 << 20)}])
+    assert (too_long.status, too_long.kind) == (413, "limit_exceeded")
+    old = begin(rest)
+    insert(rest, old, table, 1)
+    rest("unmount_table", path=table)
+    unmounted = rest.refused("lookup_rows", table=table, keys=[{"id": 1}])
+    assert (unmounted.status, unmounted.kind) == (409, "table_not_mounted")
+    rest("mount_table", path=table)
+    too_old = rest.refused("commit_transaction", old)
+    assert (too_old.status, too_old.kind, too_old.retryable) == (410, "snapshot_too_old", True)
+
+
+# ---- gateways that die
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(
+        tmp_path / "data", gateway_count=2, is_insecure=True, back_off_s_max=0.1
+    ) as cluster:
+        yield cluster
+
+
+def test_what_a_dead_gateway_committed_others_know(mortal: LocalCluster) -> None:
+    one, two = mortal.gateway_urls
+    with Rest(one) as rest, Rest(two) as other:
+        rest("create_table", path="//t", schema=SCHEMA, pivot_keys=[[], [100]], mount=True)
+        done, open_one = begin(rest), begin(rest)
+        insert(rest, done, "//t", 1, 101)
+        insert(rest, open_one, "//t", 2)
+        at = rest("commit_transaction", done)["timestamp"]
+        mortal.kill("gateway")
+        assert other("commit_transaction", done)["timestamp"] == at
+        assert other("get_transaction", done) == {"state": "committed", "timestamp": at}
+        assert other.refused("commit_transaction", open_one).kind == "wrong_gateway"
+        mortal.wait_until_ready("gateway", start_count=2)
+    with Rest(one) as rest:  # the same address, and it remembers nothing
+        assert rest("commit_transaction", done)["timestamp"] == at
+        gone = rest.refused("commit_transaction", open_one)
+        assert (gone.status, gone.kind) == (404, "transaction_not_found")
+        assert rows_of(rest, "//t") == [1, 101]
