@@ -29,6 +29,13 @@ def blocks() -> Iterator[tuple[str, str]]:
             yield line, said
 
 
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """One of its own: the tables on the page are those of other pages, too."""
+    with LocalCluster(tmp_path / "data") as running:
+        yield running
+
+
 def test_the_page_says_what_the_commands_say(cluster: LocalCluster, tmp_path: Path) -> None:
     commands, said = zip(*blocks(), strict=True)
     script = [f'dodona() {{ {sys.executable} -m dodona_local.cli "$@"; }}', "set -e"]

@@ -92,7 +92,7 @@ class Mutator:
         if kind == 5:
             return draw.choice([None, True, False, 1.5, float("inf"), float("nan"), b"\xff\xfe"])
         if kind == 6:
-            return yt.yson.to_yson_type(draw.choice(TEXTS), attributes={"format": "text"})
+            return yt.yson.to_yson_type(draw.choice(TEXTS), attributes={"format": self._value(1)})
         if kind == 7:
             return [self._value(depth - 1) for _ in range(draw.randrange(4))]
         names = [draw.choice([*NAMES, "k", "v", "name", "$value", "$attributes", "sort_order"])]

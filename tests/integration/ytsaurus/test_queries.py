@@ -120,7 +120,6 @@ def test_hints_are_left_alone_and_the_rest_is_refused(client: yt.YtClient, table
     client.select_rows(query, response_parameters=answer)
     assert answer == {}
     for options in (
-        {"retention_timestamp": 5},
         {"with_timestamps": True},
         {"udf_registry_path": "//udfs"},
     ):

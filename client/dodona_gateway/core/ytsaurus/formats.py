@@ -75,10 +75,10 @@ class Yson:
     """YSON in one of its three forms; whatever the form, all are read."""
 
     def __init__(self, form: Any) -> None:
-        if form not in YSON_TYPES:
+        if not isinstance(form, str) or form not in YSON_TYPES:
             known = ", ".join(YSON_TYPES)
             raise InvalidRequest(f"the format of yson is one of {known}, not {form!r}"[:200])
-        self._form = form
+        self._form: Any = form
 
     @property
     def media_type(self) -> str:

@@ -30,14 +30,8 @@ OF_COMMAND: Final[dict[str, dict[str, str]]] = {
         "replication_progress": "tables have no replicas here",
     },
     "start_transaction": {"deadline": "a transaction has a time-out here, and no deadline"},
-    "select_rows": {
-        "retention_timestamp": "a query sees all that is kept: look rows up instead",
-        "udf_registry_path": "functions of a user's own are not known here",
-    },
-    "explain_query": {
-        "retention_timestamp": "a query sees all that is kept: look rows up instead",
-        "udf_registry_path": "functions of a user's own are not known here",
-    },
+    "select_rows": {"udf_registry_path": "functions of a user's own are not known here"},
+    "explain_query": {"udf_registry_path": "functions of a user's own are not known here"},
 }
 """By command, and by the parameter's name, why not."""
 

@@ -119,7 +119,7 @@ async def _lookup(
     call: YtCall, path: str, keys: list[Any], columns: Sequence[str] | None, keep_missing: bool
 ) -> Any:
     its_id = tablet_transaction(call)
-    retention = _retention_timestamp(call)
+    retention = retention_timestamp(call)
     lookup = call.client.lookup_rows
     if its_id is None:
         return await lookup(path, keys, columns, keep_missing, read_timestamp(call), retention)
@@ -133,7 +133,7 @@ async def _lookup(
 async def _versions(
     call: YtCall, path: str, keys: list[Any], columns: Sequence[str] | None, keep_missing: bool
 ) -> Any:
-    if _retention_timestamp(call):
+    if retention_timestamp(call):
         raise InvalidRequest("retention_timestamp goes with plain rows, without their timestamps")
     its_id = tablet_transaction(call)
     if its_id is not None:
@@ -158,7 +158,8 @@ def read_mode(call: YtCall) -> str:
     return mode
 
 
-def _retention_timestamp(call: YtCall) -> Timestamp:
+def retention_timestamp(call: YtCall) -> Timestamp:
+    """What is older than this is not seen; 0 if all is."""
     return Timestamp(call.parameters.number("retention_timestamp") or 0)
 
 

@@ -6,16 +6,20 @@ what its columns are called, and their types, the translation says.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+import dodona.aio
+from dodona._core.session import Session
 from dodona.errors import InvalidRequest, LimitExceeded
+from dodona.types import Timestamp
 from dodona_gateway.core.query.parser import parse
 from dodona_gateway.core.query.translation import Translated, to_sql
 from dodona_gateway.core.ytsaurus.parameters import plain
 from dodona_gateway.shell.ytsaurus.commands import ROWS_AT_ONCE, RowsOut, Value, YtCall, command
-from dodona_gateway.shell.ytsaurus.rows import read_mode, read_timestamp
+from dodona_gateway.shell.ytsaurus.rows import read_mode, read_timestamp, retention_timestamp
 from dodona_gateway.shell.ytsaurus.transactions import tablet_transaction
 
 SHORT_LENGTH_MAX: Final = 8_000
@@ -27,19 +31,45 @@ Made = TypeVar("Made")
 async def select_rows(call: YtCall) -> RowsOut:
     if read_mode(call) != "default":
         raise InvalidRequest("a query's rows have no timestamps: look rows up instead")
-    its_id = tablet_transaction(call)
+    tablet_transaction(call)  # who asks under a master transaction is told at once
     translated = await _translate(call)
-    query = call.service.query
-    if its_id is not None:
-        async with call.service.transactions.use(its_id, call.owner) as transaction:
-            table = await query(call.principal, translated.sql, transaction)
-    else:
-        table = await query(call.principal, translated.sql, timestamp=read_timestamp(call))
-    table = _limited(call, table)
+    table = _limited(call, await _answer(call, translated.sql))
     columns: list[tuple[str, Any]] = [(it.name, it.type) for it in translated.columns]
     if table.num_rows <= ROWS_AT_ONCE:
         return RowsOut(columns, _rows(table, columns))
     return RowsOut(columns, await asyncio.to_thread(_rows, table, columns))
+
+
+async def _answer(call: YtCall, sql: str) -> Any:
+    its_id, retention = tablet_transaction(call), retention_timestamp(call)
+    query = call.service.query
+    if its_id is None:
+        at = read_timestamp(call)
+        if retention:
+            return await _answer_since(call, sql, at, retention)
+        return await query(call.principal, sql, timestamp=at)
+    async with call.service.transactions.use(its_id, call.owner) as transaction:
+        if retention:  # what the transaction itself has written is not seen either way
+            at = transaction._buffer.read_timestamp()
+            return await _answer_since(call, sql, at, retention)
+        return await query(call.principal, sql, transaction)
+
+
+class _SessionSince:
+    """A client's session whose queries don't see what is older than a timestamp."""
+
+    def __init__(self, session: Session, retention: Timestamp) -> None:
+        self.prepare_query = session.prepare_query
+        self._read = partial(session.read_arrow, retention_timestamp=retention)
+
+    def fetch_query(self, query: Any, transaction: None) -> Any:
+        return query.fetch(self._read)
+
+
+async def _answer_since(call: YtCall, sql: str, at: Timestamp, retention: Timestamp) -> Any:
+    session: Any = _SessionSince(call.client._session, retention)
+    async with call.service.queries.take():
+        return await dodona.aio._answer(call.client._run, session, sql, at, None)
 
 
 def _rows(table: Any, columns: list[tuple[str, Any]]) -> list[Any]:
