@@ -24,13 +24,14 @@ from dodona_loadtest.harness.row import Row, RowResult
 from dodona_loadtest.harness.study import Study, StudyResult
 from dodona_loadtest.harness.study_rounds import run_study
 from dodona_loadtest.rows import ROWS
-from dodona_loadtest.studies import SPARK_STUDIES, STUDIES
+from dodona_loadtest.studies import SPARK_STUDIES, STUDIES, YTSAURUS_STUDIES
 
-Group = Literal["commits", "storage", "spark"]
+Group = Literal["commits", "storage", "spark", "ytsaurus"]
 ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
     **{row.name: ("commits", row) for row in ROWS},
     **{study.name: ("storage", study) for study in STUDIES},
     **{study.name: ("spark", study) for study in SPARK_STUDIES},
+    **{study.name: ("ytsaurus", study) for study in YTSAURUS_STUDIES},
 }
 QUICK_SCALE: Final = 0.02
 REPORT_COLUMNS: Final = 132

@@ -36,7 +36,7 @@ from dodona_loadtest.harness.study_rounds import run_study
 from dodona_loadtest.harness.worker_process import Stopwatch, Worker, WorkerProcess
 from dodona_loadtest.peers.delta import DeltaWorker
 from dodona_loadtest.rows import ROWS
-from dodona_loadtest.studies import SPARK_STUDIES, STUDIES
+from dodona_loadtest.studies import SPARK_STUDIES, STUDIES, YTSAURUS_STUDIES
 
 LOAD = Measure("load", "rows/s")
 PAUSE = Measure("pause", "ms", is_worst_told=True)
@@ -229,7 +229,8 @@ def test_rows_are_chosen_by_group_or_by_name() -> None:
     assert chosen("--rows", "storage") == [study.name for study in STUDIES]
     assert chosen("--rows", "commits") == [row.name for row in ROWS]
     assert chosen("--rows", "spark") == [study.name for study in SPARK_STUDIES]
-    groups = ("commits", "storage", "spark")
+    assert chosen("--rows", "ytsaurus") == [study.name for study in YTSAURUS_STUDIES]
+    groups = ("commits", "storage", "spark", "ytsaurus")
     assert chosen() == [name for group in groups for name in chosen("--rows", group)]
     assert chosen("--only", "restart", "--only", "commits") == ["commits", "restart"]
 
