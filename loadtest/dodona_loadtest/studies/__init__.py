@@ -1,7 +1,17 @@
 """The studies, by group: what happens in each, to whom, and what is asked."""
 
 from dodona_loadtest.harness.study import Study
-from dodona_loadtest.studies import bulk, gateway, growth, pauses, reads, restart, spark, yson
+from dodona_loadtest.studies import (
+    bulk,
+    gateway,
+    growth,
+    pauses,
+    reads,
+    restart,
+    spark,
+    yson,
+    ytsaurus,
+)
 
 STUDIES: tuple[Study, ...] = (
     bulk.STUDY,
@@ -13,4 +23,4 @@ STUDIES: tuple[Study, ...] = (
 )
 SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
 CODEC_STUDIES: tuple[Study, ...] = (yson.STUDY,)
-GATEWAY_STUDIES: tuple[Study, ...] = (gateway.STUDY,)
+GATEWAY_STUDIES: tuple[Study, ...] = (gateway.STUDY, ytsaurus.STUDY)
