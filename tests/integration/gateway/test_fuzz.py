@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-import uvloop
 
 from dodona._core.rest import PROBLEM_TYPE, Problem
 from dodona.errors import ERRORS_BY_KIND
@@ -170,9 +169,9 @@ def test_whatever_comes_it_is_answered_and_nothing_breaks(tmp_path: Path) -> Non
         with Rest(url) as rest:
             prepare(rest)
             callers = [Caller(url, number) for number in range(CALLERS)]
-            uvloop.run(fuzz(int(REQUESTS * WARM_UP), callers))
+            asyncio.run(fuzz(int(REQUESTS * WARM_UP), callers))
             before_mib = resident_mib(pid)
-            uvloop.run(fuzz(int(REQUESTS * (1 - WARM_UP)), callers))
+            asyncio.run(fuzz(int(REQUESTS * (1 - WARM_UP)), callers))
             grown_mib = resident_mib(pid) - before_mib
             statuses: dict[int, int] = {}
             for caller in callers:

@@ -40,14 +40,14 @@ def test_a_gateway_is_as_its_document_says(tmp_path: Path) -> None:
         arguments += ["--phases", "examples,coverage,fuzzing"]
         arguments += ["--max-examples", str(EXAMPLES_MAX), "--seed", "1", "--workers", "2"]
         arguments += ["--exclude-checks", CHECKS_LEFT_OUT, "--exclude-operation-id", STREAM]
-        arguments += ["--request-timeout", "30", "--continue-on-failure"]
+        arguments += ["--request-timeout", "75", "--continue-on-failure"]
         arguments += ["--no-color", "--warnings", "off"]
         ended = subprocess.run(
             [sys.executable, "-m", "schemathesis.cli", *arguments],
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            timeout=240,
+            timeout=285,
             check=False,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -172,7 +172,10 @@ def environment_of(**others: str) -> dict[str, str]:
 @contextmanager
 def process(folder: Path, *words: object, **streams: Any) -> "Iterator[subprocess.Popen[bytes]]":
     command = [*COMMAND, *map(str, words), "--data-dir", str(folder)]
+    # What is started in the background of a shell ignores interrupts, and so do its children.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, env=environment_of(), **streams) as running:
+        signal.signal(signal.SIGINT, before)
         try:
             yield running
         finally:
