@@ -1,10 +1,10 @@
 """The edge of the gateway: what every request passes before any route sees it.
 
-Owns: request ids, the number of requests at a time and of the bytes that they bring, whole-request
-deadlines, who calls, and the log of what failed. Invariants: nothing behind the edge runs for a
-caller who is not known, but for the few pages that are open to all; no request outlives its
-deadline, however slowly its sender sends or reads; an answer always has the request's id, and says
-nothing of the program's insides, whatever happened. Knows no route.
+Owns: request ids, the number of requests at a time and of the bytes of their bodies and answers,
+whole-request deadlines, who calls, and the log of what failed. Invariants: nothing behind the edge
+runs for a caller who is not known, but for the few pages that are open to all; no request outlives
+its deadline, however slowly its sender sends or reads; an answer always has the request's id, and
+says nothing of the program's insides, whatever happened. Knows no route.
 """
 
 import asyncio
@@ -13,7 +13,8 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, Protocol
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
@@ -29,6 +30,8 @@ OPEN_PATHS: Final = frozenset(
 )
 """Health, descriptions of the interface, and what YTsaurus's client asks for without its token."""
 READINESS: Final = "/readyz"
+PIECE_BYTES: Final = 256 << 10
+"""An answer that is longer leaves piece by piece, and counts until all of it was taken."""
 BROKEN_OFF: Final = "broken_off"
 """In a request's state: why its answer has no end."""
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
@@ -51,6 +54,8 @@ class EdgeLimits(Protocol):
     def request_count_max(self) -> int: ...
     @property
     def bodies_mib_max(self) -> int: ...
+    @property
+    def answers_mib_max(self) -> int: ...
     @property
     def request_seconds_max(self) -> int: ...
     @property
@@ -81,7 +86,10 @@ class Edge:
         self._is_stream = is_stream
         self.request_count = 0
         """Under way now."""
-        self._bodies = _Budget(limits.bodies_mib_max << 20)
+        self._budgets = _Budgets(
+            _Budget("bodies", limits.bodies_mib_max << 20),
+            _Budget("answers that are not taken yet", limits.answers_mib_max << 20),
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -89,8 +97,8 @@ class Edge:
             return
         is_stream = self._is_stream(scope)
         idle_seconds = self._limits.stream_idle_seconds_max if is_stream else None
-        budget = None if is_stream else self._bodies
-        request = _Request(scope, receive, send, self._refusal, idle_seconds, budget)
+        budgets = None if is_stream else self._budgets
+        request = _Request(scope, receive, send, self._refusal, idle_seconds, budgets)
         if self.request_count >= self._limits.request_count_max:
             text = f"the gateway has {self._limits.request_count_max} requests under way"
             await request.refuse(Overloaded(text))
@@ -117,7 +125,7 @@ class Edge:
             else:
                 await request.fail(error)
         else:
-            request.note_end()
+            await request.end()
 
     async def _admit(self, request: "_Request") -> None:
         scope = request.scope
@@ -149,19 +157,27 @@ def _check_local(host: bytes | None, origin: bytes | None) -> None:
 class _Budget:
     """Bytes that all requests share."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, what: str, bytes_max: int) -> None:
+        self._what = what
         self._bytes_max = bytes_max
         self._used_bytes = 0
 
     def take(self, size_bytes: int) -> None:
         """Raises Overloaded."""
         if self._used_bytes + size_bytes > self._bytes_max:
-            text = f"the requests that are under way have {self._bytes_max} bytes of bodies"
+            text = f"the requests that are under way have {self._bytes_max} bytes of {self._what}"
             raise Overloaded(text, bytes_max=self._bytes_max)
         self._used_bytes += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
         self._used_bytes -= size_bytes
+
+
+class _Budgets(NamedTuple):
+    """Of requests that are no streams: streams let go of what they have sent."""
+
+    bodies: _Budget
+    answers: _Budget
 
 
 class _Request:
@@ -175,13 +191,16 @@ class _Request:
         send: Send,
         refusal: Refusal,
         idle_seconds: float | None,
-        budget: _Budget | None,
+        budgets: _Budgets | None,
     ) -> None:
         self.scope = scope
         self._refusal = refusal
         self._idle_seconds = idle_seconds
-        self._budget = budget
-        self._taken_bytes = 0
+        self._budgets = budgets
+        self._body_bytes = self._answer_bytes = 0
+        self._start: Message | None = None
+        """Of an answer of which nothing has left yet."""
+        self._is_replaced = False
         self._receive = receive
         self._send = send
         self._began = time.monotonic()
@@ -219,30 +238,65 @@ class _Request:
             text = f"nothing of the body came for {self._idle_seconds} s"
             raise RequestTimedOut(text) from error
         if message["type"] == "http.request":
-            self._take(len(message.get("body", b"")))
+            self._take_body(len(message.get("body", b"")))
             self._is_body_whole = not message.get("more_body", False)
         return message
 
-    def _take(self, size_bytes: int) -> None:
-        if self._budget is not None:
-            self._budget.take(size_bytes)
-            self._taken_bytes += size_bytes
+    def _take_body(self, size_bytes: int) -> None:
+        if self._budgets is not None:
+            self._budgets.bodies.take(size_bytes)
+            self._body_bytes += size_bytes
+
+    def _take_answer(self, size_bytes: int) -> None:
+        if self._budgets is not None and size_bytes > PIECE_BYTES:
+            self._budgets.answers.take(size_bytes)
+            self._answer_bytes += size_bytes
 
     def give_back(self) -> None:
-        """Its body is of no use any more."""
-        if self._budget is not None:
-            self._budget.give_back(self._taken_bytes)
+        """Its body and its answer are of no use any more."""
+        if self._budgets is not None:
+            self._budgets.bodies.give_back(self._body_bytes)
+            self._budgets.answers.give_back(self._answer_bytes)
 
     async def send(self, message: Message) -> None:
+        """An answer's beginning waits for what follows it: if there is no room for that, another
+        answer goes out."""
         if message["type"] == "http.response.start":
-            self._status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
-            if not self._is_body_whole:  # nobody will read what is still to come of it
-                message["headers"].append((b"connection", b"close"))
-            if self._status is not None and self._status >= 500 and not self._is_probe():
-                self._log(self._status)
-        elif not message.get("more_body", False):
-            self._is_over = True
+            self._start = message
+            return
+        if self._start is not None:
+            start, self._start = self._start, None
+            try:
+                self._take_answer(len(message.get("body", b"")))
+            except Overloaded as error:
+                await self.refuse(error)
+                self._is_replaced = True
+                return
+            await self._send_start(start)
+        if not self._is_replaced:
+            await self._send_body(message)
+
+    async def _send_start(self, message: Message) -> None:
+        status: int = message["status"]
+        self._status = status
+        message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
+        if not self._is_body_whole:  # nobody will read what is still to come of it
+            message["headers"].append((b"connection", b"close"))
+        if status >= 500 and not self._is_probe():
+            self._log(status)
+        await self._pass_on(message)
+
+    async def _send_body(self, message: Message) -> None:
+        """Piece by piece: the connection takes the next one when most of the last one is gone."""
+        content, is_more = message.get("body", b""), message.get("more_body", False)
+        rest = memoryview(content)
+        while len(rest) > PIECE_BYTES:
+            await self._pass_on({**message, "body": rest[:PIECE_BYTES], "more_body": True})
+            rest = rest[PIECE_BYTES:]
+        self._is_over = not is_more
+        await self._pass_on(message if len(rest) == len(content) else {**message, "body": rest})
+
+    async def _pass_on(self, message: Message) -> None:
         try:
             async with asyncio.timeout(self._idle_seconds):
                 await self._send(message)
@@ -250,11 +304,11 @@ class _Request:
             text = f"nothing of the answer was taken for {self._idle_seconds} s"
             raise RequestTimedOut(text) from error
 
-    def note_end(self) -> None:
+    async def end(self) -> None:
         """It was carried out. An answer without an end breaks off: then its reason is known."""
-        if self._status is not None and not self._is_over:
+        if not self._is_over:
             reason = self.scope["state"].get(BROKEN_OFF, "nobody said why")
-            self._log(self._status, f"an answer broke off: {reason}")
+            await self.refuse(Unavailable(f"there is no answer: {reason}"))
 
     async def fail(self, error: Exception) -> None:
         """A mistake of ours. What is behind the edge has mostly answered and told of it."""
@@ -272,8 +326,9 @@ class _Request:
         answer = self._refusal(self.scope["path"], error)
         headers = [*answer.raw_headers]
         start = {"type": "http.response.start", "status": answer.status_code, "headers": headers}
-        await self.send(start)
-        await self.send({"type": "http.response.body", "body": bytes(answer.body)})
+        with suppress(RequestTimedOut):  # nor is this taken: the connection ends
+            await self.send(start)
+            await self.send({"type": "http.response.body", "body": bytes(answer.body)})
 
     async def give_up(self, seconds: int) -> None:
         """Its time is over. An answer that has begun ends in its middle, so that nobody takes it

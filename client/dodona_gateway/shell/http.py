@@ -9,6 +9,9 @@ request that is under way is bounded by `edge`.
 """
 
 import asyncio
+import socket
+import struct
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -24,6 +27,7 @@ HEADERS_STATUS: Final = 431
 LINGER_SECONDS_MAX: Final = 5.0
 """For so long a connection that is closed is heard out."""
 LINGER_BYTES_MAX: Final = 256 << 20
+AT_ONCE: Final = struct.pack("ii", 1, 0)
 OVERFLOW_FACTOR: Final = 2
 """So many times as many connections as there may be are still told that there are too many."""
 
@@ -59,7 +63,7 @@ class _Outlet(asyncio.Transport):
             return
         is_taken = self._inner.get_write_buffer_size() == 0
         seconds = LINGER_SECONDS_MAX if is_taken else self._answer_seconds_max
-        self._deadline = self._loop.call_later(seconds, self._inner.abort)
+        self._deadline = self._loop.call_later(seconds, self.abort)
         if self.is_heard_out or self._inner.is_closing():
             self._inner.close()
             return
@@ -71,7 +75,7 @@ class _Outlet(asyncio.Transport):
         """What comes after the close is counted and forgotten."""
         self._heard_bytes += len(data)
         if self._heard_bytes > LINGER_BYTES_MAX:
-            self._inner.abort()
+            self.abort()
 
     def end(self) -> None:
         """The connection is gone."""
@@ -82,6 +86,12 @@ class _Outlet(asyncio.Transport):
         return self._deadline is not None or self._inner.is_closing()
 
     def abort(self) -> None:
+        """End it now. What was written and not taken is dropped by the system, too, which would
+        else keep megabytes for whoever reads slowly."""
+        its_socket = self._inner.get_extra_info("socket")
+        if its_socket is not None:
+            with suppress(OSError):  # it is closed already
+                its_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._inner.abort()
 
     def write(self, data: Any) -> None:

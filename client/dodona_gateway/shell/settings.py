@@ -66,6 +66,9 @@ class GatewaySettings(ProcessSettings):
     answer_mib_max: Count = Field(
         32, description="of rows in an answer that is no bulk stream, about, MiB"
     )
+    answers_mib_max: Count = Field(
+        256, description="of answers that are not taken yet, of all such requests, MiB"
+    )
     query_count_max: Count = Field(4, description="queries that compute at a time")
     stream_count_max: Count = Field(16, description="bulk streams at a time")
     transaction_count_max: Count = Field(10_000, description="transactions held at a time")

@@ -25,6 +25,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     request_count_max: int = 10
     bodies_mib_max: int = 1
+    answers_mib_max: int = 1
     request_seconds_max: Any = FOREVER
     stream_seconds_max: Any = FOREVER
     stream_idle_seconds_max: Any = FOREVER

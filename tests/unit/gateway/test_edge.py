@@ -233,11 +233,12 @@ async def test_an_answer_that_is_taken_too_slowly_ends_in_its_middle(
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send(dict(START))
-        exchange.may_be_taken.clear()
         await send({**BODY, "more_body": True})
+        exchange.may_be_taken.clear()
+        await send(dict(BODY))
 
     await exchange.go(edge_of(application, request_seconds_max=0.05), "/v1/x", TOKEN)
-    assert len(exchange.messages) == 1
+    assert len(exchange.messages) == 2
     (record,) = caplog.records
     assert "within the answer" in record.message
 
@@ -255,6 +256,7 @@ async def test_a_stream_may_take_longer_but_not_be_silent() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         try:
             await send(dict(START))
+            await send(dict(BODY))
         except DodonaError as error:
             errors.append(error)
 
@@ -337,6 +339,60 @@ async def test_bodies_have_a_bound_together() -> None:
     assert (await Exchange(half, half).go(edge, "/v1/quick", TOKEN)).status == 200
     # Streams let go of what they read, and have bounds of their own.
     assert (await Exchange(half, half, half).go(edge, "/stream", TOKEN)).status == 200
+
+
+async def test_long_answers_leave_piece_by_piece_and_have_a_bound_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    content = bytes(range(256)) * (700 << 2)  # 700 KiB, where there is room for 1 MiB
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send(dict(START))
+        await send({**BODY, "body": content if scope["path"] == "/v1/long" else b"short"})
+
+    edge = edge_of(application)
+    slow = Exchange()
+    slow.may_be_taken.clear()
+    under_way = asyncio.create_task(slow.go(edge, "/v1/long", TOKEN))
+    await asyncio.sleep(0.01)
+    refused = await Exchange().go(edge, "/v1/long", TOKEN)
+    assert refused.status == 429
+    assert "bytes of answers that are not taken yet" in refused.problem["detail"]
+    assert (await Exchange().go(edge, "/v1/short", TOKEN)).status == 200
+    slow.may_be_taken.set()
+    await under_way
+    for exchange in (slow, await Exchange().go(edge, "/v1/long", TOKEN)):
+        pieces = [bytes(it["body"]) for it in exchange.messages[1:]]
+        assert b"".join(pieces) == content
+        assert max(map(len, pieces)) == 256 << 10
+        assert [it.get("more_body", False) for it in exchange.messages[1:]] == [True, True, False]
+    assert caplog.records == []
+
+
+async def test_an_answer_that_is_not_taken_whole_in_time_gives_its_room_back() -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send(dict(START))
+        await send({**BODY, "body": bytes(700 << 10)})
+
+    edge = edge_of(application, request_seconds_max=0.05)
+    slow = Exchange()
+    slow.may_be_taken.clear()
+    task = asyncio.create_task(slow.go(edge, "/v1/x", TOKEN))
+    await asyncio.wait([task])
+    assert slow.messages == []
+    assert (await Exchange().go(edge, "/v1/x", TOKEN)).status == 200
+
+
+async def test_a_failure_before_anything_left_is_a_problem_though_an_answer_had_begun() -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send(dict(START))
+        if scope["path"] == "/v1/fail":
+            raise ZeroDivisionError
+
+    assert (await Exchange().go(edge_of(application), "/v1/fail", TOKEN)).status == 500
+    nothing = await Exchange().go(edge_of(application), "/v1/x", TOKEN)
+    assert nothing.status == 503
+    assert "there is no answer" in nothing.problem["detail"]
 
 
 # ---- what is said
