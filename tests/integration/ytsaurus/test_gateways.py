@@ -10,6 +10,8 @@ import requests
 import yt.wrapper as yt
 
 from dodona_local.launcher import LocalCluster
+from integration.ytsaurus.lossy import lossy_proxy
+from integration.ytsaurus.plain import ask, error_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -203,6 +205,22 @@ def test_tokens_are_nobodys_to_read(urls: tuple[str, ...], connect: Any, make_to
         assert refused.value.is_access_denied()
     shown = client.list("//sys", attributes=["type", "schema"])
     assert {str(it): getattr(it, "attributes", {}) for it in shown}["tokens"] == {}
+
+
+def test_what_a_client_looks_for_by_itself_is_no_error(
+    guarded_cluster: LocalCluster, urls: tuple[str, ...], connect: Any, make_token: Any, table: str
+) -> None:
+    """The real client asks for it with whatever token it has, and says aloud if it may not."""
+    with lossy_proxy(urls[0]) as proxy:
+        for _ in range(2):
+            reader = connect(proxy.url, make_token("reader", f"read:{table}"))
+            assert len(list(reader.lookup_rows(table, [{"k": 1}]))) == 1
+        assert proxy.asked["get"] == 1
+    token = make_token("reader", f"read:{table}")
+    answer = ask(urls[0], "get", {"path": "//sys/client_config"}, token=token)
+    assert error_of(answer)["code"] == 500
+    answer = ask(urls[0], "get", {"path": "//sys/other"}, token=token)
+    assert error_of(answer)["code"] == 901
 
 
 def test_nobody_acts_for_somebody_else(

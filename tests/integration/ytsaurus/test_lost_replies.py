@@ -1,6 +1,8 @@
 """Replies that are lost: the client asks again, and what it asked for was done once."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,6 +10,7 @@ import pytest
 import yt.wrapper as yt
 
 from dodona_local.launcher import LocalCluster
+from integration.ytsaurus.conftest import merged
 from integration.ytsaurus.lossy import Lossy, lossy_proxy
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -146,3 +149,51 @@ def test_the_gateway_ends_within_the_commit(tmp_path: Path, connect: Any) -> Non
         cluster.kill("gateway")
         with pytest.raises(yt.errors.YtNoSuchTransaction):
             patient.commit_transaction(lost)
+
+
+@pytest.fixture
+def standing(tmp_path: Path) -> Iterator[tuple[LocalCluster, Lossy]]:
+    """A cluster of its own whose cells may stand still, and a proxy to its gateway."""
+    with (
+        LocalCluster(tmp_path / "data", gateway_count=1, is_insecure=True) as cluster,
+        lossy_proxy(cluster.gateway_urls[0]) as proxy,
+    ):
+        yield cluster, proxy
+
+
+def stand(cluster: LocalCluster, *, is_still: bool) -> None:
+    for node in ("node 0", "node 1"):
+        (cluster.pause if is_still else cluster.resume)(node)
+
+
+@pytest.mark.parametrize("is_known_by_the_cells", [True, False])
+def test_cells_that_stand_still_within_a_commit(
+    standing: tuple[LocalCluster, Lossy], connect: Any, is_known_by_the_cells: bool
+) -> None:
+    """For longer than the gateway waits. If the commit may have come to them, the client asks again
+    until they say; if it can't have, it is told at once, and does not repeat it in vain."""
+    cluster, proxy = standing
+    patient = connect(proxy.url, **merged(PATIENT, {"proxy": {"request_timeout": 4_000}}))
+    patient.create("table", "//t", attributes=TABLE)
+    patient.mount_table("//t", sync=True)
+    if is_known_by_the_cells:  # the gateway is connected with them
+        assert total(patient, "//t") == 0
+    begun = patient.Transaction(type="tablet", ping=False)
+    with patient.Transaction(transaction_id=begun.transaction_id, acquire=False):
+        add_one(patient, "//t")
+    stand(cluster, is_still=True)
+    with ThreadPoolExecutor(1) as pool:
+        committed = pool.submit(begun.commit)
+        try:
+            while proxy.asked["commit_transaction"] < 3 and not committed.done():
+                time.sleep(0.1)
+        finally:
+            stand(cluster, is_still=False)
+        error = committed.exception(timeout=60)
+    if is_known_by_the_cells:
+        assert error is None
+        assert total(patient, "//t") == 1
+    else:
+        assert isinstance(error, yt.YtResponseError)
+        assert error.contains_code(11103)
+        assert total(patient, "//t") == 0

@@ -22,6 +22,8 @@ CODES: Final[dict[str, int]] = {
     "internal": 1,
 }
 """By kind, where YTsaurus's code is another."""
+RETRIED: Final = frozenset((3, 100, 105, 108, 904, 2100))
+"""Codes on which YTsaurus's client repeats whatever it asked for, for two minutes or ten."""
 STATUSES: Final[dict[str, int]] = {
     "unauthenticated": 401,
     "forbidden": 403,

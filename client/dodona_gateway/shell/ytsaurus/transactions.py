@@ -11,9 +11,18 @@ from dodona._core.master_transaction import Lease
 from dodona._core.messages import TreeTransaction
 from dodona._core.tree import MasterTransactionSession, TreeSession
 from dodona._io.process import read_clock
-from dodona.errors import InvalidRequest, TransactionNotFound
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    DodonaError,
+    InvalidRequest,
+    TransactionAborted,
+    TransactionNotFound,
+    Unavailable,
+)
+from dodona.types import Timestamp
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
 from dodona_gateway.core.yson import Uint64
+from dodona_gateway.core.ytsaurus.errors import RETRIED, yt_error
 from dodona_gateway.shell.master_transactions import Owned
 from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
 
@@ -91,15 +100,40 @@ async def ping_transaction(call: YtCall) -> None:
 
 
 async def commit_transaction(call: YtCall) -> Value:
+    """The client repeats this on some errors: then the outcome is asked for, and nothing committed
+    twice. So an outcome that is not known is such an error, and one that is final is none."""
     text = call.parameters.text("transaction_id")
+    try:
+        timestamp = await _commit(call, text)
+    except CommitOutcomeUnknown as error:
+        words = "whether the transaction was committed is not known yet: repeat the commit"
+        raise Unavailable(words, transaction=text) from error
+    except Unavailable as error:
+        if yt_error(error).code in RETRIED and await _is_over(call, text):
+            words = f"the transaction was not committed: {error.message}"
+            raise TransactionAborted(words, transaction=text) from error
+        raise
+    return Value({} if timestamp is None else {"primary_commit_timestamp": Uint64(timestamp)})
+
+
+async def _is_over(call: YtCall, text: str) -> bool:
+    """Whether a transaction can't be committed any more."""
+    if is_master(text):
+        return False
+    try:
+        outcome = await call.service.transactions.outcome(text, call.owner, settle=False)
+    except DodonaError:
+        return False
+    return outcome.state == "aborted"
+
+
+async def _commit(call: YtCall, text: str) -> Timestamp | None:
     if is_master(text):
         await call.client._run(master_session(call, text).commit())
         call.service.master_transactions.drop(text)
-        return Value({})
+        return None
     is_again = call.parameters.flag("retry")
-    commit = call.service.transactions.commit
-    timestamp = await commit(text, call.owner, is_repeatable=is_again)
-    return Value({} if timestamp is None else {"primary_commit_timestamp": Uint64(timestamp)})
+    return await call.service.transactions.commit(text, call.owner, is_repeatable=is_again)
 
 
 async def abort_transaction(call: YtCall) -> None:

@@ -19,13 +19,12 @@ from dodona.errors import (
 from dodona_gateway.core.ytsaurus.errors import (
     HEADER_LENGTH_MAX,
     MESSAGE_LENGTH_MAX,
+    RETRIED,
     error_headers,
     error_status,
     yt_error,
 )
 
-YTSAURUS_RETRIES = {3, 100, 105, 108, 904, 2100}
-"""Codes on which its client repeats whatever it asked for."""
 ROWS_ARE_RETRIED = {1700, 1701, 1702, 1712, 1713, 1721, 1735, 1736, 1744, 1745, 1746}
 
 
@@ -33,10 +32,10 @@ ROWS_ARE_RETRIED = {1700, 1701, 1702, 1712, 1713, 1721, 1735, 1736, 1744, 1745, 
 def test_a_client_repeats_what_is_worth_repeating(kind: str) -> None:
     error = ERRORS_BY_KIND[kind]("x")
     code = yt_error(error).code
-    if code in YTSAURUS_RETRIES:
+    if code in RETRIED:
         assert error.action == "repeat"
     if error.action == "fix":
-        assert code not in YTSAURUS_RETRIES
+        assert code not in RETRIED
 
 
 @pytest.mark.parametrize("kind", sorted(ERRORS_BY_KIND))
