@@ -47,6 +47,8 @@ def test_the_commands_that_it_names_exist() -> None:
         timeout=60,
         check=True,
     )
-    (line,) = re.findall(r"dodona up (.*)", README)
-    for option in re.findall(r"--[a-z-]+", line):
+    lines = re.findall(r"^\$ \S*dodona up (.*)|# dodona up (.*?);", README, re.MULTILINE)
+    options = {option for line in lines for option in re.findall(r"--[a-z-]+", " ".join(line))}
+    assert {"--data-dir", "--insecure"} <= options
+    for option in options:
         assert option in listing.stdout
