@@ -8,7 +8,7 @@ import http.client
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
@@ -67,8 +67,9 @@ class Lossy:
             if name.lower() not in ("transfer-encoding", "content-length"):
                 request.send_header(name, value)
         request.send_header("Content-Length", str(len(content)))
-        request.end_headers()
-        request.wfile.write(content)
+        with suppress(ConnectionError):  # the client has stopped waiting
+            request.end_headers()
+            request.wfile.write(content)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         forward = self.forward
