@@ -50,7 +50,7 @@ class GatewaySettings(ProcessSettings):
     audit_log: Path | None = Field(None, description="file that admin calls are recorded in")
 
     connection_count_max: Count = Field(4096, description="connections at a time")
-    request_count_max: Count = Field(512, description="requests at a time")
+    request_count_max: Count = Field(2048, description="requests at a time")
     header_kib_max: Count = Field(1024, description="request line and headers together, KiB")
     headers_mib_max: Count = Field(64, description="of headers that are still coming, of all, MiB")
     header_seconds_max: Seconds = Field(10, description="for headers to come, s")

@@ -8,6 +8,7 @@ from dodona_loadtest.studies import (
     pauses,
     reads,
     restart,
+    slow,
     spark,
     yson,
     ytsaurus,
@@ -23,4 +24,4 @@ STUDIES: tuple[Study, ...] = (
 )
 SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
 CODEC_STUDIES: tuple[Study, ...] = (yson.STUDY,)
-GATEWAY_STUDIES: tuple[Study, ...] = (gateway.STUDY, ytsaurus.STUDY)
+GATEWAY_STUDIES: tuple[Study, ...] = (gateway.STUDY, slow.STUDY, ytsaurus.STUDY)

@@ -33,14 +33,14 @@ SCHEMA: Final = [
     {"name": "count", "type": "int64"},
     {"name": "note", "type": "utf8"},
 ]
+TABLE_MADE: Final = {"path": TABLE, "schema": SCHEMA, "mount": True}
 
 
 @contextmanager
 def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
     with dodona.open_cluster(folder, gateway_count=1) as cluster:
         (url,) = cluster.gateway_urls
-        made = {"path": TABLE, "schema": SCHEMA, "mount": True}
-        httpx.post(f"{url}/v1/tables", json=made, timeout=60).raise_for_status()
+        httpx.post(f"{url}/v1/tables", json=TABLE_MADE, timeout=60).raise_for_status()
         with _calling(urlsplit(url).port or 0, effort, dodona.version()) as performance:
             yield performance
 

@@ -2,10 +2,7 @@
 meanwhile everybody else is answered."""
 
 import asyncio
-import socket
-import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,6 +12,7 @@ import pytest
 from dodona_gateway.core.content import TYPES
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan
+from dodona_loadtest.peers.slow_caller import HEADERS, SlowCaller, request
 from integration.gateway.rest import Rest
 from integration.gateway.test_fuzz import resident_mib
 
@@ -26,7 +24,6 @@ SLACK_S: Final = 20
 """A busy machine is late; without deadlines they would stay for as long as they drip."""
 COUNT_OF_EACH: Final = 100
 DRIP_S: Final = 0.25
-READ_BYTES: Final = 512
 """At this pace a whole answer takes half an hour; what is in a socket's buffer, seconds."""
 ANSWERS_MIB_MAX: Final = 64
 GROWTH_MIB_MAX: Final = 450
@@ -63,49 +60,11 @@ def impatient(plan: Plan) -> Plan:
     return plan.with_option("--answers-mib-max", str(ANSWERS_MIB_MAX))
 
 
-class Slow:
-    """One connection. `drip` sends, or reads, as little as can be, again and again, until the other
-    end has had enough: then it is over."""
-
-    def __init__(self, place: tuple[str, int], begin: bytes, drop: bytes | None) -> None:
-        self._place = place
-        self._begin = begin
-        self._drop = drop
-        """What is sent again and again, None to read instead."""
-        self.lasted_s = 0.0
-
-    async def run(self) -> None:
-        connection = socket.socket()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.setblocking(False)
-        loop = asyncio.get_running_loop()
-        began = time.monotonic()
-        with connection, suppress(ConnectionError):
-            await loop.sock_connect(connection, self._place)
-            await loop.sock_sendall(connection, self._begin)
-            while await self._drip(connection, loop):
-                await asyncio.sleep(DRIP_S)
-        self.lasted_s = time.monotonic() - began
-
-    async def _drip(self, connection: socket.socket, loop: asyncio.AbstractEventLoop) -> bool:
-        if self._drop is None:
-            return bool(await loop.sock_recv(connection, READ_BYTES))
-        await loop.sock_sendall(connection, self._drop)
-        with suppress(BlockingIOError):
-            return bool(connection.recv(4096))
-        return True
-
-
-def request(method: str, target: str, *headers: str) -> bytes:
-    lines = [f"{method} {target} HTTP/1.1", "host: 127.0.0.1", *headers, "", ""]
-    return "\r\n".join(lines).encode()
-
-
 JSON: Final = f"content-type: {TYPES['json']}"
 NDJSON: Final = f"content-type: {TYPES['ndjson']}"
 CHUNKED: Final = "transfer-encoding: chunked"
 HABITS: Final[dict[str, tuple[bytes, bytes | None]]] = {
-    "headers": (b"GET /v1/cluster HTTP/1.1\r\nhost: 127.0.0.1\r\nx-slow: ", b"x"),
+    "headers": (HEADERS, b"x"),
     "bodies": (request("POST", "/v1/rows/lookup", JSON, "content-length: 100000"), b" "),
     "streams in": (
         request("POST", f"/v1/bulk/write?table={TABLE}", NDJSON, CHUNKED),
@@ -119,7 +78,7 @@ HABITS: Final[dict[str, tuple[bytes, bytes | None]]] = {
 }
 
 
-async def all_of(callers: list[Slow], meanwhile: Callable[[], Awaitable[int]]) -> int:
+async def all_of(callers: list[SlowCaller], meanwhile: Callable[[], Awaitable[int]]) -> int:
     """→ how many good requests were answered until the last slow one was gone."""
     slow = asyncio.gather(*[it.run() for it in callers])
     answered = 0
@@ -136,7 +95,7 @@ def test_all_are_gone_by_their_deadline_and_others_are_answered(cluster: LocalCl
     pid = cluster.processes["gateway"].pid
     assert pid is not None
     callers = {
-        name: [Slow(place, begin, drop) for _ in range(COUNT_OF_EACH)]
+        name: [SlowCaller(place, begin, drop, DRIP_S) for _ in range(COUNT_OF_EACH)]
         for name, (begin, drop) in HABITS.items()
     }
     with Rest(url) as rest:
