@@ -24,7 +24,7 @@ from dodona_gateway.core.yson import (
     dumps,
     loads,
 )
-from dodona_gateway.core.yson.template import ALIKE_MIN
+from dodona_gateway.core.yson.templates import ALIKE_MIN
 from dodona_gateway.core.yt_json import JsonOptions, dumps_json, loads_json
 from unit.gateway.yson.peers import (
     PEER_ERRORS,
@@ -193,11 +193,13 @@ def streams(draw: st.DrawFn) -> bytes:
         rows.append({name: draw(usual) for name in names})
         if draw(st.integers(0, 5)) == 0:
             rows.append(draw(VALUES))
-    data = bytearray(dumps(rows, kind="list_fragment"))
+    format: Format = draw(st.sampled_from(["binary", "text"]))
+    found = TEXT_TOKENS if format == "text" else BINARY_TOKENS
+    data = bytearray(dumps(rows, format, kind="list_fragment"))
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(len(data) // 2, len(data)))
         length = draw(st.integers(0, 2))
-        data[at : at + length] = draw(st.sampled_from(BINARY_TOKENS) | st.binary(max_size=3))
+        data[at : at + length] = draw(st.sampled_from(found) | st.binary(max_size=3))
     return bytes(data)
 
 

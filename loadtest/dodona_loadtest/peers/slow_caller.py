@@ -68,7 +68,9 @@ class SlowCaller:
             await loop.sock_connect(connection, self._place)
             await loop.sock_sendall(connection, self._begin)
             self.is_open = True
-            while await self._drip(connection, loop):
+            is_wanted = True
+            while is_wanted:
+                is_wanted = await self._drip(connection, loop)
                 await asyncio.sleep(self._drip_s)
         self.is_open = False
         self.lasted_s = time.monotonic() - began

@@ -91,10 +91,11 @@ STUDY: Final = Study(
     name="slow",
     title="Good callers beside slow ones, over REST",
     fairness=(
-        f"{CALLERS} callers as in the study of the gateway, alone and then beside {SLOW} connections "
-        "of a third process, each of which sends a byte or two a second: of headers, of a body, or "
-        "between requests. Whoever is shut out opens another connection, so that so many are there "
-        "all the time. Dodona's gateway has its default bounds; the peer has none but uvicorn's."
+        f"{CALLERS} callers as in the study of the gateway, alone and then beside {SLOW} "
+        "connections of a third process, each of which sends a byte or two a second: of headers, "
+        "of a body, or between requests. Whoever is shut out opens another connection, so that so "
+        "many are there all the time. Dodona's gateway has its default bounds; the peer has none "
+        "but uvicorn's."
     ),
     performers=(
         Performer("Dodona", _dodona),

@@ -80,6 +80,7 @@ STUDY: Final = Study(
     bounds=(
         Bound("binary rows read", at_least=200_000),
         Bound("binary rows written", at_least=200_000),
+        Bound("text rows read", at_least=100_000),
         Bound("text rows written", at_least=100_000),
     ),
 )

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from dodona_gateway.core.content import TYPES
+from dodona_loadtest.peers.slow_caller import HEADERS, SlowCaller, request
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan
-from dodona_loadtest.peers.slow_caller import HEADERS, SlowCaller, request
 from integration.gateway.rest import Rest
 from integration.gateway.test_fuzz import resident_mib
 

@@ -16,7 +16,7 @@ from dodona_gateway.core.yson.limits import (
     YsonLimits,
 )
 from dodona_gateway.core.yson.reader import Reader
-from dodona_gateway.core.yson.template import Learner, RowTemplate
+from dodona_gateway.core.yson.templates import Learner, RowTemplate
 from dodona_gateway.core.yson.values import Strings
 
 
@@ -115,7 +115,7 @@ class RowReader:
             if len(rows) >= self._items_left:
                 raise Excess(f"more than {self._limits.items_max} items", at)
             rows.append(item)
-            self._template = self._learner.learn(item, self._template)
+            self._template = self._learner.learn(item, data, at, self._template)
             at = end
 
     def _wait(self, size: int, needed: int, at: int) -> None:

@@ -7,13 +7,13 @@ import pytest
 
 from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.yson import Attributed, RowReader, Uint64, YsonLimits, dumps, loads
+from dodona_gateway.core.yson.binary_template import BinaryTemplate
 from dodona_gateway.core.yson.reader import Reader
-from dodona_gateway.core.yson.template import (
+from dodona_gateway.core.yson.templates import (
     ALIKE_MIN,
     COLUMNS_MAX,
     NAMES_LENGTH_MAX,
     TEMPLATES_MAX,
-    RowTemplate,
 )
 from unit.gateway.yson.shapes import exact
 
@@ -78,19 +78,25 @@ def test_rows_come_with_the_part_that_completes_them() -> None:
     assert reader.finish() == [{"a": 4}]
 
 
-def test_rows_that_are_alike_are_read_fast(slow_reads: list[int]) -> None:
-    data = dumps(ROWS, kind="list_fragment")
+FAST_FORMATS: pytest.MarkDecorator = pytest.mark.parametrize("format", ["binary", "text"])
+
+
+@FAST_FORMATS
+def test_rows_that_are_alike_are_read_fast(format: Any, slow_reads: list[int]) -> None:
+    data = dumps(ROWS, format, kind="list_fragment")
     assert exact(read(data)) == exact(ROWS)
     assert len(slow_reads) == ALIKE_MIN + 2  # and the end, when fed and when finished
 
 
+@FAST_FORMATS
 @pytest.mark.parametrize("strings", ["bytes", "text"])
-def test_the_fast_way_knows_the_choices(slow_reads: list[int], strings: Any) -> None:
+def test_the_fast_way_knows_the_choices(format: Any, slow_reads: list[int], strings: Any) -> None:
     rows = [{"s": b"\xff" if n % 2 else b"text", "u": Uint64(3 << n)} for n in range(60)]
     reader = RowReader(strings=strings, keeps_uint64=False)
     text: Any = "text" if strings == "text" else b"text"
     expected = [{"s": b"\xff" if n % 2 else text, "u": 3 << n} for n in range(60)]
-    assert exact(read(dumps(rows, kind="list_fragment"), 1 << 20, reader)) == exact(expected)
+    data = dumps(rows, format, kind="list_fragment")
+    assert exact(read(data, 1 << 20, reader)) == exact(expected)
     assert len(slow_reads) == ALIKE_MIN + 2
 
 
@@ -103,9 +109,10 @@ def test_a_column_may_turn_out_to_hold_strings(slow_reads: list[int]) -> None:
     assert len(slow_reads) == 3 * ALIKE_MIN + 2 + 2
 
 
-def test_unusual_rows_between_are_read_as_well(slow_reads: list[int]) -> None:
+@FAST_FORMATS
+def test_unusual_rows_between_are_read_as_well(format: Any, slow_reads: list[int]) -> None:
     rows: list[Any] = [{"a": [n] if n % 10 == 9 else n, "b": b"x"} for n in range(100)]
-    assert exact(read(dumps(rows, kind="list_fragment"))) == exact(rows)
+    assert exact(read(dumps(rows, format, kind="list_fragment"))) == exact(rows)
     assert len(slow_reads) < 30
 
 
@@ -144,9 +151,74 @@ def test_the_fast_way_reads_as_the_general_one_or_leaves_it_to_that(row: bytes) 
     assert outcome_of(read, data) == outcome_of(lambda it: loads(it, kind="list_fragment"), data)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        b'{"n"=18446744073709551615u;"s"="";};',
+        b'{"n"=18446744073709551616u;"s"="";};',
+        b'{"n"=9223372036854775807;"s"=-9223372036854775808;};',
+        b'{"n"=9223372036854775808;"s"=#;};',
+        b'{"n"=-9223372036854775809;"s"=#;};',
+        b'{"n"=-1u;"s"=#;};',
+        b'{"n"=1.5u;"s"=#;};',
+        b'{"n"=1e5u;"s"=#;};',
+        b'{"n"=1e5;"s"=-2.E+9;};',
+        b'{"n"=1e99999;"s"=1e999;};',
+        b'{"n"=' + b"1" * 21 + b';"s"=#;};',
+        b'{"n"=1.' + b"1" * 60 + b';"s"=#;};',
+        b'{"n"=.5;"s"=+5;};',
+        b'{"n"=5.;"s"=007;};',
+        b'{"n"=%nan;"s"=%-inf;};',
+        b'{"n"=%nope;"s"=%true;};',
+        b'{"n"=%falsest;"s"=%true;};',
+        b'{"n"=%inf;"s"=word;};',
+        b'{"n"="\\x41\\7\\"";"s"="\\\\";};',
+        b'{"n"="\\U00110000";"s"="";};',
+        b'{"n"="\\";"s"="";};',
+        b'{"n"=#;"s"="\xff";};',
+        b'{"n"=[1];"s"=#;};',
+        b'{"n"=<a=1>1;"s"=#;};',
+        b"{n=1;s=#};",
+        b'{n=1;"s"=#}',
+        b'{"\\x6e"=1;"s"=#;};',
+        b'{"n"=1;"s"=#;;};',
+        b'{"n"=1;"s"=#;"n"=2;};',
+        b'{"s"=#;"n"=1;};',
+        b'{"n"=1;};',
+        b'{"n" = 1; "s" = #; } ;',
+        b'\t{"n"=1;"s"=#;};',
+        b' \n {"n"=1;"s"=#;}; \n ',
+        b'{"n"=1;"s"=#;',
+        b'{"n"=1;"s"="',
+        b"{\x01\x02n=\x05;\x01\x02s=#;};",
+        b'{"n"=\x02\x04;"s"=\x01\x02a;};',
+    ],
+)
+def test_text_is_read_as_the_general_reader_does_or_left_to_it(row: bytes) -> None:
+    usual = b'{"n"=1;"s"="x";};\n'
+    data = usual * 20 + row
+    if data.endswith(b";"):
+        data += usual
+    assert outcome_of(read, data) == outcome_of(lambda it: loads(it, kind="list_fragment"), data)
+
+
+@pytest.mark.parametrize("name", ["a", "a-b", "a b", "a.b", 'q"', "\\", "\n", "ä", "", "\x00"])
+@FAST_FORMATS
+def test_any_name_of_a_column_is_read_fast(format: Any, name: str, slow_reads: list[int]) -> None:
+    rows = [{name: n} for n in range(20)]
+    assert exact(read(dumps(rows, format, kind="list_fragment"))) == exact(rows)
+    assert len(slow_reads) == ALIKE_MIN + 2
+
+
+def test_rows_as_people_write_them_are_read_fast(slow_reads: list[int]) -> None:
+    data = b"".join(b'{key=%d;name="x"};\n' % n for n in range(20))
+    assert read(data) == [{"key": n, "name": b"x"} for n in range(20)]
+    assert len(slow_reads) == ALIKE_MIN + 2
+
+
 def test_a_string_that_ends_before_it_begins_is_left_to_the_general_way() -> None:
     """Else it would end where the row before does, and reading would begin again there."""
-    template = RowTemplate(("s",), frozenset("s"), 100, "bytes", keeps_uint64=True)
+    template = BinaryTemplate(("s",), frozenset("s"), 100, "bytes", keeps_uint64=True)
     usual = b"{\x01\x02s=#;};"
     rows: list[Any] = []
     assert template.read(usual + b"{\x01\x02s=\x01\x13;};", 0, rows, 100) == len(usual)
@@ -157,7 +229,7 @@ def test_a_string_that_ends_before_it_begins_is_left_to_the_general_way() -> Non
 def templates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Grows with each template that is made, by its names. None of them reads anything."""
     made: list[Any] = []
-    template = "dodona_gateway.core.yson.template.RowTemplate"
+    template = "dodona_gateway.core.yson.templates.BinaryTemplate"
     monkeypatch.setattr(template + ".read", lambda self, data, at, rows, rows_max: at)
     monkeypatch.setattr(template + ".__init__", lambda self, names, *rest: made.append(names))
     monkeypatch.setattr(template + ".names", ())
@@ -210,10 +282,11 @@ def test_a_long_item_is_refused_before_it_is_there() -> None:
         read(b'"' + b"x" * 100, 1, RowReader(YsonLimits(bytes_max=100)))
 
 
-def test_the_fast_way_keeps_the_limit_in_bytes() -> None:
+@FAST_FORMATS
+def test_the_fast_way_keeps_the_limit_in_bytes(format: Any) -> None:
     rows = [{"a": b"x" * length} for length in [*[5] * 20, 90, 91]]
-    data = dumps(rows, kind="list_fragment")
-    longest = len(dumps(rows[-1:], kind="list_fragment"))
+    data = dumps(rows, format, kind="list_fragment")
+    longest = len(dumps(rows[-1:], format, kind="list_fragment"))
     assert read(data, 1 << 20, RowReader(YsonLimits(bytes_max=longest))) == rows
     with pytest.raises(LimitExceeded):
         read(data, 1 << 20, RowReader(YsonLimits(bytes_max=longest - 1)))

@@ -15,14 +15,6 @@ from typing import Any, Final
 from dodona_gateway.core.yson.reader import text_of
 from dodona_gateway.core.yson.values import Strings, Uint64
 
-COLUMNS_MAX: Final = 128
-NAMES_LENGTH_MAX: Final = 1024
-"""Of all columns together: a template takes time to make, in proportion to its length."""
-ALIKE_MIN: Final = 8
-"""So many rows in a row must be alike before a template is made."""
-TEMPLATES_MAX: Final = 16
-"""One reader makes no more: whoever changes shape so often isn't worth the time."""
-
 _TAIL: Final = b";};"
 # Integers of more than 64 bits are left out: the general reader says what is wrong with them.
 _INTEGER: Final = rb"[\x02\x06](?:[\x80-\xff]{0,8}[\x00-\x7f]|[\x80-\xff]{9}[\x00\x01])"
@@ -85,7 +77,7 @@ _VALUES: Final[Mapping[bool, _Values]] = {True: _Values(Uint64), False: _Values(
 """By whether a uint64 is to be told from an int64. They fill up as values come."""
 
 
-class RowTemplate:
+class BinaryTemplate:
     """Reads rows of these columns in this order."""
 
     __slots__ = ("_bytes_max", "_matches", "_text", "_value", "names", "with_strings")
@@ -151,44 +143,3 @@ def _patterns(names: Sequence[str], with_strings: frozenset[str]) -> list[bytes]
 
 def _varint(number: int) -> bytes:
     return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80, number >> 7])
-
-
-class Learner:
-    """Watches the rows that the general reader had to read, and makes a template for their like."""
-
-    __slots__ = ("_alike", "_bytes_max", "_keeps_uint64", "_made", "_names", "_strings", "_with")
-
-    def __init__(self, bytes_max: int, strings: Strings, keeps_uint64: bool) -> None:
-        self._bytes_max = bytes_max
-        self._strings: Strings = strings
-        self._keeps_uint64 = keeps_uint64
-        self._names: tuple[str, ...] = ()
-        self._alike = 0
-        self._with: frozenset[str] = frozenset()
-        self._made = 0
-
-    def learn(self, row: Any, known: RowTemplate | None) -> RowTemplate | None:
-        """After such a row: the template to go on with."""
-        names = tuple(row) if type(row) is dict else ()
-        if names != self._names:
-            self._names, self._alike, self._with = names, 0, frozenset()
-        self._alike += 1
-        found = [name for name, value in row.items() if _is_string(value)] if names else []
-        self._with = self._with.union(found)
-        if self._alike < ALIKE_MIN or self._made >= TEMPLATES_MAX or not _fits(names):
-            return known
-        self._alike = 0
-        if known is not None and known.names == names:
-            if self._with <= known.with_strings:
-                return known
-            self._with = self._with | known.with_strings
-        self._made += 1
-        return RowTemplate(names, self._with, self._bytes_max, self._strings, self._keeps_uint64)
-
-
-def _is_string(value: Any) -> bool:
-    return isinstance(value, bytes | str)
-
-
-def _fits(names: tuple[str, ...]) -> bool:
-    return 0 < len(names) <= COLUMNS_MAX and sum(map(len, names)) <= NAMES_LENGTH_MAX

@@ -1,0 +1,87 @@
+"""Which rows are worth a template, and of which kind.
+
+Owns: what was seen of the rows that the general reader had to read, and how many templates one
+reader may make. Imports no clock and no I/O.
+"""
+
+import re
+from typing import Any, Final, Protocol
+
+from dodona_gateway.core.yson.binary_template import BinaryTemplate
+from dodona_gateway.core.yson.text_template import TextTemplate
+from dodona_gateway.core.yson.values import Strings
+
+COLUMNS_MAX: Final = 128
+NAMES_LENGTH_MAX: Final = 1024
+"""Of all columns together: a template takes time to make, in proportion to its length."""
+ALIKE_MIN: Final = 8
+"""So many rows in a row must be alike before a template is made."""
+TEMPLATES_MAX: Final = 16
+"""One reader makes no more: whoever changes shape so often isn't worth the time."""
+_has_binary_key: Final = re.compile(rb"[ \t\n\v\f\r]*+\{\x01").match
+
+
+class RowTemplate(Protocol):
+    """Reads rows that are alike."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+
+    @property
+    def with_strings(self) -> frozenset[str]:
+        """Columns that may hold strings."""
+
+    def read(self, data: bytes, at: int, rows: list[Any], rows_max: int) -> int:
+        """Append rows from this place on, until there are `rows_max`, or one that is unusual.
+        Returns the place where reading ended."""
+
+
+class Learner:
+    """Watches the rows that the general reader had to read, and makes a template for their like."""
+
+    __slots__ = ("_alike", "_bytes_max", "_keeps_uint64", "_made", "_shape", "_strings", "_with")
+
+    def __init__(self, bytes_max: int, strings: Strings, keeps_uint64: bool) -> None:
+        self._bytes_max = bytes_max
+        self._strings: Strings = strings
+        self._keeps_uint64 = keeps_uint64
+        self._shape: tuple[type, tuple[str, ...]] = (BinaryTemplate, ())
+        self._alike = 0
+        self._with: frozenset[str] = frozenset()
+        self._made = 0
+
+    def learn(
+        self, row: Any, data: bytes, at: int, known: RowTemplate | None
+    ) -> RowTemplate | None:
+        """After such a row, which began at this place: the template to go on with."""
+        names = tuple(row) if type(row) is dict else ()
+        kind = BinaryTemplate if _has_binary_key(data, at) else TextTemplate
+        if (kind, names) != self._shape:
+            self._shape, self._alike, self._with = (kind, names), 0, frozenset()
+        self._alike += 1
+        found = [name for name, value in row.items() if _is_string(value)] if names else []
+        self._with = self._with.union(found)
+        if self._alike < ALIKE_MIN or self._made >= TEMPLATES_MAX or not _fits(names):
+            return known
+        self._alike = 0
+        if isinstance(known, kind) and known.names == names:
+            if self._with <= known.with_strings:
+                return known
+            self._with = self._with | known.with_strings
+        return self._make(kind, names)
+
+    def _make(self, kind: type, names: tuple[str, ...]) -> RowTemplate:
+        self._made += 1
+        if kind is TextTemplate:
+            return TextTemplate(names, self._bytes_max, self._strings, self._keeps_uint64)
+        options = (self._bytes_max, self._strings, self._keeps_uint64)
+        return BinaryTemplate(names, self._with, *options)
+
+
+def _is_string(value: Any) -> bool:
+    return isinstance(value, bytes | str)
+
+
+def _fits(names: tuple[str, ...]) -> bool:
+    return 0 < len(names) <= COLUMNS_MAX and sum(map(len, names)) <= NAMES_LENGTH_MAX
