@@ -19,6 +19,7 @@ from dodona._core.outcomes import Outcome
 from dodona._core.retry import RERUN_ATTEMPTS_MAX, RERUN_DEADLINE_MS
 from dodona._core.rows import Rows
 from dodona._core.session import Session
+from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer, TransactionState
 from dodona._core.versions import VersionedRow
 from dodona._io.aio_pinger import AsyncPinger
@@ -194,9 +195,15 @@ class AsyncClient(AsyncChangeReader):
         self._holder.watch(hold)
         return AsyncSnapshot(self._run, self._session, hold)
 
-    async def query(self, sql: str, timestamp: Timestamp = SYNC_LAST_COMMITTED) -> Any:
+    async def query(
+        self,
+        sql: str,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+    ) -> Any:
         """As `dodona.Client.query`. DuckDB runs in a thread, and stops if this is cancelled."""
-        return await _answer(self._run, self._session, sql, timestamp, None)
+        begin = self._session.prepare_query(sql, timestamp, retention_timestamp)
+        return await _answer(self._run, self._session, begin)
 
     # ---- writes
 
@@ -376,8 +383,8 @@ class AsyncTransaction:
 
     async def query(self, sql: str) -> Any:
         """As `dodona.Transaction.query`."""
-        at, buffer = self._buffer.read_timestamp(), self._buffer
-        return await _answer(self._run, self._session, sql, at, buffer)
+        begin = self._session.prepare_query(sql, self._buffer.read_timestamp())
+        return await _answer(self._run, self._session, begin, self._buffer)
 
     async def insert_rows(
         self,
@@ -425,12 +432,11 @@ def _begun(result: Awaitable[Result]) -> Awaitable[Result]:
 async def _answer(
     run: Callable[[steps.Protocol[Any]], Awaitable[Any]],
     session: Session,
-    sql: str,
-    timestamp: Timestamp,
-    buffer: TransactionBuffer | None,
+    begin: steps.Protocol[Query],
+    buffer: TransactionBuffer | None = None,
 ) -> Any:
     """The movements of a query. Those that compute do so in a thread."""
-    query = await run(session.prepare_query(sql, timestamp))
+    query = await run(begin)
     await _compute(query.plan, query.interrupt)
     await run(session.fetch_query(query, buffer))
     return await _compute(query.answer, query.interrupt)

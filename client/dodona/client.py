@@ -212,12 +212,18 @@ class Client(ChangeReader):
         self._holder.watch(hold)
         return Snapshot(self._run, self._session, hold)
 
-    def query(self, sql: str, timestamp: Timestamp = SYNC_LAST_COMMITTED) -> Any:
+    def query(
+        self,
+        sql: str,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+    ) -> Any:
         """Run one SELECT of DuckDB's SQL over tables named as `[//path]` → a `pyarrow.Table`.
 
         All tables are read at one timestamp, a fresh one if none is given; non-atomic tables then
-        at their newest. Only the columns that the query needs are read, and where it compares
-        leading key columns with constants, only that range of keys.
+        at their newest. Versions older than `retention_timestamp` are not seen. Only the columns
+        that the query needs are read, and where it compares leading key columns with constants,
+        only that range of keys.
 
         Columns of type string are BLOBs there: they compare with 'text' of ASCII as with
         encode('text') of any, and decode(column) makes text of them. Columns of type any are JSON
@@ -228,7 +234,8 @@ class Client(ChangeReader):
         InvalidRequest with DuckDB's message, or without the sql extra; TableNotFound,
         LimitExceeded (`SessionLimits.query`), and what `select` raises.
         """
-        return answer(self._run, self._session, sql, timestamp, None)
+        begin = self._session.prepare_query(sql, timestamp, retention_timestamp)
+        return answer(self._run, self._session, begin)
 
     # ---- writes
 
@@ -432,7 +439,8 @@ class Transaction:
 
     def query(self, sql: str) -> Any:
         """As `Client.query`, at the transaction's start."""
-        return answer(self._run, self._session, sql, self._buffer.read_timestamp(), self._buffer)
+        begin = self._session.prepare_query(sql, self._buffer.read_timestamp())
+        return answer(self._run, self._session, begin, self._buffer)
 
     def insert_rows(
         self,

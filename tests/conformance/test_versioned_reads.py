@@ -184,6 +184,8 @@ def test_what_is_older_than_the_retention_timestamp_is_as_if_it_had_never_been(
         assert list(db.select(path, timestamp=now, retention_timestamp=at)) == found
         arrow = db.read_arrow(path, timestamp=now, retention_timestamp=at)
         assert arrow.to_pylist() == found
+        queried = db.query(f"SELECT * FROM [{path}]", timestamp=now, retention_timestamp=at)
+        assert queried.to_pylist() == found
         return found
 
     assert seen(first) == [{"k": 1, "v": 2, "w": b"x"}]
@@ -236,6 +238,7 @@ def test_a_retention_timestamp_after_the_timestamp_is_refused(
         lambda: db.lookup_rows(path, [{"k": 1}], timestamp=first, retention_timestamp=second),
         lambda: db.select(path, timestamp=first, retention_timestamp=second),
         lambda: db.read_arrow(path, timestamp=first, retention_timestamp=second),
+        lambda: db.query(f"SELECT k FROM [{path}]", timestamp=first, retention_timestamp=second),
     ):
         with refused(InvalidRequest, is_retryable=False):
             call()

@@ -156,15 +156,23 @@ class ReadSession:
         """What a held snapshot has of a table, to be asked for page by page."""
         return Pages(self._context, hold, path, lower, upper, columns)
 
-    def prepare_query(self, sql: str, timestamp: Timestamp) -> Protocol[query.Query]:
+    def prepare_query(
+        self,
+        sql: str,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+    ) -> Protocol[query.Query]:
         """The first of the movements that `query.Query` describes."""
-        return query.prepare(self._context, sql, timestamp)
+        return query.prepare(self._context, sql, timestamp, retention_timestamp)
 
     def fetch_query(
         self, prepared: query.Query, transaction: TransactionBuffer | None
     ) -> Protocol[None]:
         """The third. It reads as `transaction` does, if it is in one."""
-        return prepared.fetch(partial(self.read_arrow, transaction=transaction))
+        retention = prepared.retention_timestamp
+        return prepared.fetch(
+            partial(self.read_arrow, retention_timestamp=retention, transaction=transaction)
+        )
 
     def _scan_at(
         self,

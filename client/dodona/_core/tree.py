@@ -188,6 +188,12 @@ class TreeSession:
         begun = yield from self._ask_patiently(request, TreeTransaction)
         return MasterTransactionSession(self._context, Lease(begun, self._lease, began_us))
 
+    def resume(self, begun: TreeTransaction) -> "MasterTransactionSession":
+        """The calls under one that was begun elsewhere, and is pinged there."""
+        return MasterTransactionSession(
+            self._context, Lease(begun, None, self._context.instant_us())
+        )
+
     # ---- asking
 
     def _id(self) -> TreeTransactionId:

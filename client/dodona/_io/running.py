@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from dodona._core import steps
 from dodona._core.session import Session
+from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import InvalidRequest
-from dodona.types import Timestamp
 
 Result = TypeVar("Result")
 
@@ -27,12 +27,11 @@ def finished(result: Result) -> Result:
 def answer(
     run: Callable[[steps.Protocol[Any]], Any],
     session: Session,
-    sql: str,
-    timestamp: Timestamp,
-    buffer: TransactionBuffer | None,
+    begin: steps.Protocol[Query],
+    buffer: TransactionBuffer | None = None,
 ) -> Any:
     """The movements of a query, of which two compute and two ask."""
-    query = run(session.prepare_query(sql, timestamp))
+    query = run(begin)
     query.plan()
     run(session.fetch_query(query, buffer))
     return query.answer()

@@ -204,6 +204,7 @@ class Query(Body, frozen=True):
 
     sql: str
     timestamp: Timestamp = SYNC_LAST_COMMITTED
+    retention_timestamp: Timestamp = NULL_TIMESTAMP
 
 
 # Transactions

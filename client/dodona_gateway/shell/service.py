@@ -13,12 +13,14 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from dodona._core.session import Session
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
 from dodona._io.drivers import AsyncioDriver
 from dodona._io.process import read_clock
 from dodona._io.sessions import new_session
 from dodona.aio import AsyncClient, AsyncTransaction
+from dodona.aio_snapshot import AsyncRun
 from dodona.errors import DodonaError, Overloaded
 from dodona.schema import TableSchema
 from dodona_gateway.core.access.principal import ANYBODY, Principal
@@ -70,9 +72,15 @@ class Slots:
 class Service:
     """One gateway's. Make it within its event loop, with `open_service`."""
 
-    def __init__(self, settings: GatewaySettings, client: AsyncClient) -> None:
+    def __init__(
+        self, settings: GatewaySettings, client: AsyncClient, session: Session, run: AsyncRun
+    ) -> None:
         self.settings = settings
         self.client = client
+        self.session = session
+        """The client's protocols: those with bounds and answers that its methods don't have."""
+        self.run = run
+        """Drives them."""
         self.number = gateway_number(settings)
         self.transactions = Transactions(client, self.number, settings.holding_limits)
         self.tokens = TokenStore(client)
@@ -103,12 +111,12 @@ class Service:
 
     async def schema(self, path: str) -> TableSchema:
         """The table's schema, as it is known here. Raises TableNotFound, Unavailable."""
-        known = self.client._session.routing.find(path)
+        known = self.session.routing.find(path)
         return known.schema if known is not None else (await self.client.get_table(path)).schema
 
     async def look_up(self, lookup: Protocol[Result]) -> Result:
         """A lookup of rows. Raises LimitExceeded if they are more than one answer may have."""
-        return await self.client._run(within_budget(lookup, self.settings.answer_bytes_max))
+        return await self.run(within_budget(lookup, self.settings.answer_bytes_max))
 
     async def query(
         self,
@@ -134,7 +142,7 @@ class Service:
         """Keep `reason` true, until cancelled."""
         while True:
             try:
-                await self.client._run(self.client._catalog.get_cluster(CLUSTER_TIMEOUT_MS))
+                await self.run(self.session.catalog.get_cluster(CLUSTER_TIMEOUT_MS))
                 await self._ensure_first_token()
             except DodonaError as error:
                 self._note(f"the cluster can't be reached: {error.message}")
@@ -165,7 +173,7 @@ async def open_service(settings: GatewaySettings) -> AsyncIterator[Service]:
     session = new_session()
     driver = AsyncioDriver(settings.master_url, session.routing, settings.cluster_key)
     client = AsyncClient(driver, session, settings.master_url)
-    service = Service(settings, client)
+    service = Service(settings, client, session, driver.run)
     tasks = [
         asyncio.create_task(service.transactions.run()),
         asyncio.create_task(service.watch_cluster()),

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from dodona._core.transaction import TransactionBuffer
 from dodona.aio import AsyncClient, AsyncTransaction
 from dodona.errors import (
     CommitOutcomeUnknown,
@@ -61,7 +62,7 @@ class Transactions:
         """End those whose lease is over, until cancelled."""
         while True:
             await asyncio.sleep(EXPIRY_SECONDS)
-            self._holdings.expire(_now_us(), lambda held: held.transaction._buffer.abort())
+            self._holdings.expire(_now_us(), lambda held: buffer_of(held.transaction).abort())
 
     async def begin(
         self,
@@ -99,7 +100,7 @@ class Transactions:
         with _InUse(self._holdings, holding):
             async with held.lock:
                 yield held.transaction
-            self._holdings.note_size(holding, held.transaction._buffer.size_bytes)
+            self._holdings.note_size(holding, buffer_of(held.transaction).size_bytes)
 
     async def commit(
         self, text: str, owner: str, *, is_repeatable: bool = True
@@ -130,7 +131,7 @@ class Transactions:
             return
         if found.held.commit is not None:
             raise TransactionClosed("the transaction is being committed", transaction=text)
-        found.held.transaction._buffer.abort()
+        buffer_of(found.held.transaction).abort()
         error = TransactionAborted("the transaction was aborted by its owner", transaction=text)
         self._holdings.end(found, _now_us(), error=error)
 
@@ -229,6 +230,11 @@ def _end_of(error: Exception, text: str) -> DodonaError:
 def _again(error: DodonaError) -> DodonaError:
     """The same, to be raised once more: an exception keeps the traces of all its raisings."""
     return type(error)(error.message, **error.attributes)
+
+
+def buffer_of(transaction: AsyncTransaction) -> TransactionBuffer:
+    """What it has buffered, and when it reads: of that its public names say little."""
+    return transaction._buffer
 
 
 def _now_us() -> int:

@@ -15,7 +15,7 @@ from dodona._core.arguments import check_text
 from dodona._core.arrow import arrow_type
 from dodona._core.context import Context
 from dodona._core.messages import ArrowPage, ScanPage
-from dodona._core.reading import check_timestamp
+from dodona._core.reading import check_retention, check_timestamp
 from dodona._core.routing import TableRoute
 from dodona._core.sizes import write_bytes
 from dodona._core.sql.engine import Engine, QueryLimits, check_size, load_duckdb
@@ -24,7 +24,7 @@ from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
 from dodona.errors import LimitExceeded, SchemaViolation
 from dodona.schema import Column, TableSchema
-from dodona.types import SYNC_LAST_COMMITTED, Timestamp
+from dodona.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
 Bound = Sequence[Any] | None
 ReadArrow = Callable[[str, Bound, Bound, Sequence[str], Timestamp], Protocol[Any]]
@@ -54,10 +54,13 @@ class Source:
         self.data: Any = None
 
 
-def prepare(context: Context, text: str, timestamp: Timestamp) -> Protocol["Query"]:
+def prepare(
+    context: Context, text: str, timestamp: Timestamp, retention_timestamp: Timestamp
+) -> Protocol["Query"]:
     """Raises InvalidRequest, LimitExceeded, TableNotFound, Unavailable."""
     limits = context.limits.query
     at = check_timestamp(timestamp)
+    retention = check_retention(retention_timestamp, at)
     load_duckdb()
     check_text(text, "a query")
     if len(text) > limits.text_length_max:
@@ -75,13 +78,21 @@ def prepare(context: Context, text: str, timestamp: Timestamp) -> Protocol["Quer
         Source(it.path, it.schema, fresh if it.atomicity == "full" else at)
         for it in routes.values()
     ]
-    return Query(text, sources, limits)
+    return Query(text, sources, limits, retention)
 
 
 class Query:
     """A query whose tables are known. Call `plan`, `fetch`, `answer`, in that order, once."""
 
-    def __init__(self, text: str, sources: list[Source], limits: QueryLimits) -> None:
+    def __init__(
+        self,
+        text: str,
+        sources: list[Source],
+        limits: QueryLimits,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+    ) -> None:
+        self.retention_timestamp = retention_timestamp
+        """Rows of versions that are not older are read, if it is not null."""
         self._text = text
         self._sources = sources
         self._limits = limits

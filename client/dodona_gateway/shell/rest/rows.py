@@ -34,7 +34,7 @@ async def delete_rows(call: Call, asked: requests.DeleteRows) -> answers.Written
 async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRows:
     """The rows of these keys."""
     call.principal.check("read", asked.table)
-    lookup = call.service.client._session.lookup_rows(
+    lookup = call.service.session.lookup_rows(
         asked.table,
         asked.keys,
         asked.columns,
@@ -49,7 +49,7 @@ async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRo
 async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers.FoundVersions:
     """All that ever became of the rows of these keys, as far as it is kept."""
     call.principal.check("read", asked.table)
-    lookup = call.service.client._session.lookup_versions(
+    lookup = call.service.session.lookup_versions(
         asked.table, asked.keys, asked.columns, asked.keep_missing, asked.timestamp
     )
     rows = await call.service.look_up(lookup)
@@ -59,8 +59,7 @@ async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers
 async def select_rows(call: Call, asked: requests.SelectRows) -> answers.SelectedRows:
     """The first rows of a range of keys, in key order."""
     call.principal.check("read", asked.table)
-    client = call.service.client
-    read = client._session.first_rows(
+    read = call.service.session.first_rows(
         asked.table,
         asked.limit,
         call.service.settings.answer_bytes_max,
@@ -70,14 +69,19 @@ async def select_rows(call: Call, asked: requests.SelectRows) -> answers.Selecte
         asked.timestamp,
         asked.retention_timestamp,
     )
-    (rows, behind), at = await client._run(read)
+    (rows, behind), at = await call.service.run(read)
     return await selected(call, asked.table, rows, behind, at)
 
 
 async def query_rows(call: Call, asked: requests.Query) -> Response | answers.QueryResult:
     """What an SQL query gives, over tables named as [//path], all at one timestamp."""
     query = call.service.query
-    table = await query(call.principal, asked.sql, timestamp=asked.timestamp)
+    table = await query(
+        call.principal,
+        asked.sql,
+        timestamp=asked.timestamp,
+        retention_timestamp=asked.retention_timestamp,
+    )
     return answered_query(call, table)
 
 

@@ -14,8 +14,7 @@ from dodona_gateway.shell.routes import Call, route
 async def generate_timestamps(call: Call, asked: requests.GenerateTimestamps) -> answers.Timestamps:
     """Fresh timestamps."""
     call.principal.check_somewhere("read")
-    client = call.service.client
-    first = await client._run(client._session.generate_timestamp(asked.count))
+    first = await call.service.run(call.service.session.generate_timestamp(asked.count))
     return answers.Timestamps(first, asked.count)
 
 

@@ -13,6 +13,7 @@ from dodona_gateway.core.answers import Buffered, Done, Outcome, Written
 from dodona_gateway.core.content import VALUE_FORMS
 from dodona_gateway.shell.rest.rows import answered_query, selected
 from dodona_gateway.shell.routes import Call, route
+from dodona_gateway.shell.transactions import buffer_of
 
 
 async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> answers.Begun:
@@ -57,8 +58,8 @@ async def lookup_rows_in_transaction(
     """The rows of these keys, as they were at the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
-        buffer = tx._buffer
-        lookup = call.service.client._session.lookup_rows(
+        buffer = buffer_of(tx)
+        lookup = call.service.session.lookup_rows(
             asked.table,
             asked.keys,
             asked.columns,
@@ -76,8 +77,8 @@ async def lookup_versions_in_transaction(
     """All that became of the rows of these keys until the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
-        at = tx._buffer.read_timestamp()
-        lookup = call.service.client._session.lookup_versions(
+        at = buffer_of(tx).read_timestamp()
+        lookup = call.service.session.lookup_versions(
             asked.table, asked.keys, asked.columns, asked.keep_missing, at
         )
         rows = await call.service.look_up(lookup)
@@ -89,10 +90,9 @@ async def select_rows_in_transaction(
 ) -> answers.SelectedRows:
     """The first rows of a range of keys, as they were at the transaction's start."""
     call.principal.check("read", asked.table)
-    client = call.service.client
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
-        buffer = tx._buffer
-        read = client._session.first_rows(
+        buffer = buffer_of(tx)
+        read = call.service.session.first_rows(
             asked.table,
             asked.limit,
             call.service.settings.answer_bytes_max,
@@ -102,7 +102,7 @@ async def select_rows_in_transaction(
             buffer.read_timestamp(),
             transaction=buffer,
         )
-        (rows, behind), at = await client._run(read)
+        (rows, behind), at = await call.service.run(read)
     return await selected(call, asked.table, rows, behind, at)
 
 
@@ -142,7 +142,7 @@ async def get_transaction(call: Call, asked: requests.FindOutcome) -> Outcome:
 
 
 def _buffered(transaction: AsyncTransaction) -> Buffered:
-    buffer = transaction._buffer
+    buffer = buffer_of(transaction)
     return Buffered(buffer.row_count, buffer.size_bytes)
 
 

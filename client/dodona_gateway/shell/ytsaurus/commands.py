@@ -9,7 +9,9 @@ audit of what administrators do. What commands do is in the modules beside this 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, NamedTuple
 
+from dodona._core.catalog import CatalogSession
 from dodona.aio import AsyncClient
+from dodona.aio_snapshot import AsyncRun
 from dodona_gateway.core.access.grants import Role
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.ytsaurus.parameters import Parameters, plain
@@ -71,6 +73,16 @@ class YtCall:
     @property
     def client(self) -> AsyncClient:
         return self.service.client
+
+    @property
+    def catalog(self) -> CatalogSession:
+        """The protocols on the tree and its tables."""
+        return self.service.session.catalog
+
+    @property
+    def run(self) -> AsyncRun:
+        """Drives protocols."""
+        return self.service.run
 
     @property
     def principal(self) -> Principal:

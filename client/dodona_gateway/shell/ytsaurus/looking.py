@@ -34,7 +34,7 @@ async def exists(call: YtCall) -> Value:
     call.principal.check("read", path.node)
     tree = tree_seen(call)
     if not path.attribute:
-        return Value({"value": await call.client._run(tree.exists(path.node))})
+        return Value({"value": await call.run(tree.exists(path.node))})
     try:
         return Value({"value": await _attribute(call, tree, path) is not MISSING})
     except NodeNotFound:
@@ -68,7 +68,7 @@ async def _get(call: YtCall, path: YtPath) -> Any:
 
 async def _node(call: YtCall, tree: TreeSession, path: str) -> Any:
     """A table is an entity, a directory nested maps; with attributes if they were asked for."""
-    run, shown = call.client._run, None
+    run, shown = call.run, None
     if await run(tree.get(_attributes_path(path) + "type")) != "table":
         call.principal.check("read", path, subtree=True)
         shown = await run(tree.get(path))
@@ -131,7 +131,7 @@ async def _names(call: YtCall, path: YtPath) -> list[Any]:
             raise InvalidRequest("only maps and lists are listed", path=path.text)
         return list(value)
     call.principal.check("read", path.node)
-    return list(await call.client._run(tree_seen(call).list(path.node)))
+    return list(await call.run(tree_seen(call).list(path.node)))
 
 
 async def _chosen(
@@ -146,7 +146,7 @@ async def _chosen(
     async def ask(path: str) -> dict[str, Any]:
         async with slots:
             try:
-                known = yt_attributes(await call.client._run(tree.get(_attributes_path(path))))
+                known = yt_attributes(await call.run(tree.get(_attributes_path(path))))
             except NodeNotFound:
                 return {}
         return {name: known[name] for name in names if name in known}
@@ -157,7 +157,7 @@ async def _chosen(
 
 async def _attribute(call: YtCall, tree: TreeSession, path: YtPath) -> Any:
     """An attribute, all of them, or what is inside one's value."""
-    shown = yt_attributes(await call.client._run(tree.get(_attributes_path(path.node))))
+    shown = yt_attributes(await call.run(tree.get(_attributes_path(path.node))))
     value: Any = shown.get(path.attribute, MISSING) if path.attribute else shown
     for name in path.inside:
         value = inside(value, name)

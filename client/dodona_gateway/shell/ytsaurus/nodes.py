@@ -37,7 +37,7 @@ async def _as_a_whole(
     call: YtCall, tree: TreeSession, title: str
 ) -> AsyncIterator[MasterTransactionSession]:
     """The tree under a master transaction, which is committed at the end of the block."""
-    run = call.client._run
+    run = call.run
     begun = await run(tree.begin(title=title))
     has_failed = True
     try:
@@ -48,7 +48,7 @@ async def _as_a_whole(
 
 
 async def _attributes(call: YtCall, tree: TreeSession, path: str) -> dict[str, Any]:
-    return yt_attributes(await call.client._run(tree.get(_attribute_path(path))))
+    return yt_attributes(await call.run(tree.get(_attribute_path(path))))
 
 
 def _attribute_path(path: str) -> str:
@@ -80,7 +80,7 @@ async def create(call: YtCall) -> Value:
     new = _NewNode(kind, path, parameters.flag("recursive"), parameters.map("attributes"))
     if is_forced:
         async with _as_a_whole(call, tree, "create with force") as whole:
-            await call.client._run(whole.remove(path, True, True))
+            await call.run(whole.remove(path, True, True))
             return Value({"node_id": await _make(call, whole, new)})
     return Value({"node_id": await _make_or_find(call, tree, new)})
 
@@ -101,7 +101,7 @@ async def _make_or_find(call: YtCall, tree: TreeSession, new: _NewNode) -> str:
 async def _existing(call: YtCall, tree: TreeSession, new: _NewNode) -> str | None:
     """The id of what is there, if that is no error."""
     parameters = call.parameters
-    if not await call.client._run(tree.exists(new.path)):
+    if not await call.run(tree.exists(new.path)):
         return None
     shown = await _attributes(call, tree, new.path)
     is_alike = shown["type"] == new.kind or parameters.flag("ignore_type_mismatch")
@@ -116,7 +116,7 @@ async def _make(call: YtCall, tree: TreeSession, new: _NewNode) -> str:
         await _create_table(call, tree, new)
     else:
         own = own_attributes(new.attributes, new.kind)
-        await call.client._run(tree.create_directory(new.path, own, True, False))
+        await call.run(tree.create_directory(new.path, own, True, False))
     return str((await _attributes(call, tree, new.path))["id"])
 
 
@@ -124,7 +124,7 @@ async def _check_parent(call: YtCall, tree: TreeSession, new: _NewNode) -> None:
     parent = new.path.rpartition("/")[0]
     if new.is_recursive or parent in ("", "/"):
         return
-    if not await call.client._run(tree.exists(parent)):
+    if not await call.run(tree.exists(parent)):
         raise NodeNotFound(f"Node {parent} is not there: make it first, or recursive", path=parent)
 
 
@@ -143,7 +143,7 @@ async def _create_table(call: YtCall, tree: TreeSession, new: _NewNode) -> None:
         False,
         own_attributes(attributes, new.kind),
     )
-    await call.client._run(create_table)
+    await call.run(create_table)
 
 
 # ---- removing, copying, moving
@@ -157,7 +157,7 @@ async def remove(call: YtCall) -> None:
     if path.inside:
         await _change_inside(call, tree, path, MISSING)
         return
-    await call.client._run(tree.remove(path.text, is_recursive, is_forced))
+    await call.run(tree.remove(path.text, is_recursive, is_forced))
 
 
 async def copy(call: YtCall) -> Value:
@@ -173,7 +173,7 @@ async def _to_destination(call: YtCall, *, is_moved: bool) -> Value:
     source, destination = parameters.table("source_path"), parameters.table("destination_path")
     call.principal.check("admin" if is_moved else "read", source, subtree=True)
     call.principal.check("admin", destination, subtree=True)
-    run, is_recursive = call.client._run, parameters.flag("recursive")
+    run, is_recursive = call.run, parameters.flag("recursive")
     is_enough = not is_moved and parameters.flag("ignore_existing")
     if is_enough and await run(tree.exists(destination)):
         return Value({"node_id": (await _attributes(call, tree, destination))["id"]})
@@ -205,13 +205,13 @@ async def set_(call: YtCall) -> None:
     if path.inside:
         await _change_inside(call, tree, path, value)
     else:
-        await call.client._run(tree.set(path.text, value))
+        await call.run(tree.set(path.text, value))
 
 
 async def _change_inside(call: YtCall, tree: TreeSession, path: YtPath, value: Any) -> None:
     """Set, or remove, what is inside an attribute's value, so that nobody else changes the rest
     meanwhile."""
-    run = call.client._run
+    run = call.run
     async with _as_a_whole(call, tree, "an attribute is changed inside") as whole:
         await run(whole.lock(path.node, "shared", None, path.attribute))
         changed = await run(whole.get(path.text))
@@ -238,7 +238,7 @@ async def lock(call: YtCall) -> Value:
     mode: Any = parameters.text("mode", "exclusive")
     child = parameters.optional_text("child_key")
     attribute = parameters.optional_text("attribute_key")
-    node = await call.client._run(tree.lock(path, mode, child, attribute))
+    node = await call.run(tree.lock(path, mode, child, attribute))
     lock_id = object_id(node, LOCK_KIND)
     note_lock(owned_master(call, text), lock_id)
     return Value({"lock_id": lock_id, "node_id": (await _attributes(call, tree, path))["id"]})

@@ -98,7 +98,7 @@ async def _by_id(call: YtCall, text: str) -> dict[str, Any] | None:
 async def _master_attributes(call: YtCall, text: str) -> dict[str, Any]:
     found = owned_master(call, text)
     # Whether it is still alive, the master says with whatever is asked under it.
-    await call.client._run(master_session(call, text).exists("//"))
+    await call.run(master_session(call, text).exists("//"))
     return {"id": text, "type": "transaction", "timeout": found.timeout_ms}
 
 

@@ -14,6 +14,7 @@ from dodona.schema import TableSchema
 from dodona.types import SYNC_LAST_COMMITTED, Timestamp
 from dodona_gateway.core.yson import Attributed, Uint64
 from dodona_gateway.core.ytsaurus.parameters import Parameters
+from dodona_gateway.shell.transactions import buffer_of
 from dodona_gateway.shell.ytsaurus.commands import RowsOut, YtCall, command
 from dodona_gateway.shell.ytsaurus.transactions import modes_of, tablet_transaction
 
@@ -125,7 +126,7 @@ async def _lookup(
         return await lookup(path, keys, columns, keep_missing, read_timestamp(call), retention)
     async with call.service.transactions.use(its_id, call.owner) as transaction:
         if retention:  # what the transaction itself has written is not seen either way
-            at = transaction._buffer.read_timestamp()
+            at = buffer_of(transaction).read_timestamp()
             return await lookup(path, keys, columns, keep_missing, at, retention)
         return await transaction.lookup_rows(path, keys, columns, keep_missing)
 

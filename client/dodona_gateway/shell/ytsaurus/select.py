@@ -11,13 +11,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-import dodona.aio
-from dodona._core.session import Session
 from dodona.errors import InvalidRequest, LimitExceeded
-from dodona.types import Timestamp
 from dodona_gateway.core.query.parser import parse
 from dodona_gateway.core.query.translation import Translated, to_sql
 from dodona_gateway.core.ytsaurus.parameters import plain
+from dodona_gateway.shell.transactions import buffer_of
 from dodona_gateway.shell.ytsaurus.commands import ROWS_AT_ONCE, RowsOut, Value, YtCall, command
 from dodona_gateway.shell.ytsaurus.rows import read_mode, read_timestamp, retention_timestamp
 from dodona_gateway.shell.ytsaurus.transactions import tablet_transaction
@@ -42,34 +40,13 @@ async def select_rows(call: YtCall) -> RowsOut:
 
 async def _answer(call: YtCall, sql: str) -> Any:
     its_id, retention = tablet_transaction(call), retention_timestamp(call)
-    query = call.service.query
+    query = partial(call.service.query, call.principal, sql, retention_timestamp=retention)
     if its_id is None:
-        at = read_timestamp(call)
-        if retention:
-            return await _answer_since(call, sql, at, retention)
-        return await query(call.principal, sql, timestamp=at)
+        return await query(timestamp=read_timestamp(call))
     async with call.service.transactions.use(its_id, call.owner) as transaction:
         if retention:  # what the transaction itself has written is not seen either way
-            at = transaction._buffer.read_timestamp()
-            return await _answer_since(call, sql, at, retention)
-        return await query(call.principal, sql, transaction)
-
-
-class _SessionSince:
-    """A client's session whose queries don't see what is older than a timestamp."""
-
-    def __init__(self, session: Session, retention: Timestamp) -> None:
-        self.prepare_query = session.prepare_query
-        self._read = partial(session.read_arrow, retention_timestamp=retention)
-
-    def fetch_query(self, query: Any, transaction: None) -> Any:
-        return query.fetch(self._read)
-
-
-async def _answer_since(call: YtCall, sql: str, at: Timestamp, retention: Timestamp) -> Any:
-    session: Any = _SessionSince(call.client._session, retention)
-    async with call.service.queries.take():
-        return await dodona.aio._answer(call.client._run, session, sql, at, None)
+            return await query(timestamp=buffer_of(transaction).read_timestamp())
+        return await call.service.query(call.principal, sql, transaction)
 
 
 def _rows(table: Any, columns: list[tuple[str, Any]]) -> list[Any]:

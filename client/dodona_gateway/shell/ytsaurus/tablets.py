@@ -105,7 +105,7 @@ def _range(call: YtCall) -> tuple[int | None, int | None]:
 
 
 async def _begin(call: YtCall, request: TableLifeRequest) -> None:
-    await call.client._run(call.client._catalog.begin_change(request))
+    await call.run(call.catalog.begin_change(request))
 
 
 COMMANDS: Final = (

@@ -7,10 +7,8 @@ they are. Ids are YTsaurus's in form; what they say is in `core.transaction_id`.
 
 from typing import Any, Final
 
-from dodona._core.master_transaction import Lease
 from dodona._core.messages import TreeTransaction
 from dodona._core.tree import MasterTransactionSession, TreeSession
-from dodona._io.process import read_clock
 from dodona.errors import (
     CommitOutcomeUnknown,
     DodonaError,
@@ -52,7 +50,7 @@ def tree_seen(call: YtCall) -> TreeSession:
     TransactionNotFound."""
     text = transaction_of(call)
     if text is None or not is_master(text):
-        return call.client._catalog
+        return call.catalog
     return master_session(call, text)
 
 
@@ -87,14 +85,14 @@ async def _start_master(call: YtCall, timeout_ms: int | None) -> str:
     title = call.parameters.map("attributes").get("title", "")
     outer = tree_changed(call)
     timeout_ms = MASTER_TIMEOUT_MS if timeout_ms is None else timeout_ms
-    begun = await call.client._run(outer.begin(timeout_ms, title if isinstance(title, str) else ""))
+    begun = await call.run(outer.begin(timeout_ms, title if isinstance(title, str) else ""))
     return call.service.master_transactions.add(call.owner, begun.lease.id, begun.lease.timeout_ms)
 
 
 async def ping_transaction(call: YtCall) -> None:
     text = call.parameters.text("transaction_id")
     if is_master(text):
-        await call.client._run(master_session(call, text).ping())
+        await call.run(master_session(call, text).ping())
     else:
         call.service.transactions.ping(text, call.owner)
 
@@ -129,7 +127,7 @@ async def _is_over(call: YtCall, text: str) -> bool:
 
 async def _commit(call: YtCall, text: str) -> Timestamp | None:
     if is_master(text):
-        await call.client._run(master_session(call, text).commit())
+        await call.run(master_session(call, text).commit())
         call.service.master_transactions.drop(text)
         return None
     is_again = call.parameters.flag("retry")
@@ -139,7 +137,7 @@ async def _commit(call: YtCall, text: str) -> Timestamp | None:
 async def abort_transaction(call: YtCall) -> None:
     text = call.parameters.text("transaction_id")
     if is_master(text):
-        await call.client._run(master_session(call, text).abort())
+        await call.run(master_session(call, text).abort())
         call.service.master_transactions.drop(text)
     else:
         await call.service.transactions.abort(text, call.owner)
@@ -173,9 +171,7 @@ def owned_master(call: YtCall, text: str) -> Owned:
 def master_session(call: YtCall, text: str) -> MasterTransactionSession:
     """The tree under a master transaction of the caller's. Raises TransactionNotFound."""
     found = owned_master(call, text)
-    begun = TreeTransaction(found.id, found.timeout_ms)
-    lease = Lease(begun, None, read_clock().instant_us)
-    return MasterTransactionSession(call.client._catalog._context, lease)
+    return call.catalog.resume(TreeTransaction(found.id, found.timeout_ms))
 
 
 COMMANDS: Final = (
