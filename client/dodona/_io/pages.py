@@ -104,18 +104,24 @@ def failure_of(error: DodonaError) -> Failure:
 async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     """The body, if it is short and comes in time. Raises LimitExceeded, RequestTimedOut,
     InvalidRequest."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            return await collect_body(request, bytes_max)
+    except TimeoutError as error:
+        raise RequestTimedOut(f"the body did not come within {BODY_SECONDS_MAX} s") from error
+
+
+async def collect_body(request: Request, bytes_max: int) -> bytes:
+    """The body, if it is short, for those who bound its time themselves. Raises LimitExceeded,
+    InvalidRequest."""
     parts: list[bytes] = []
     size_bytes = 0
     try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
-            async for part in request.stream():
-                size_bytes += len(part)
-                if size_bytes > bytes_max:
-                    text = f"a body has at most {bytes_max} bytes"
-                    raise LimitExceeded(text, bytes_max=bytes_max)
-                parts.append(part)
-    except TimeoutError as error:
-        raise RequestTimedOut(f"the body did not come within {BODY_SECONDS_MAX} s") from error
+        async for part in request.stream():
+            size_bytes += len(part)
+            if size_bytes > bytes_max:
+                raise LimitExceeded(f"a body has at most {bytes_max} bytes", bytes_max=bytes_max)
+            parts.append(part)
     except ClientDisconnect as error:
         raise InvalidRequest("the connection ended within the body") from error
     return b"".join(parts)

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
@@ -34,6 +34,7 @@ PIECE_BYTES: Final = 256 << 10
 """An answer that is longer leaves piece by piece, and counts until all of it was taken."""
 BROKEN_OFF: Final = "broken_off"
 """In a request's state: why its answer has no end."""
+Result = TypeVar("Result")
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
 
 Message = MutableMapping[str, Any]
@@ -231,12 +232,7 @@ class _Request:
     async def receive(self) -> Message:
         if self._is_body_whole:  # what is waited for is that the caller goes
             return await self._receive()
-        try:
-            async with asyncio.timeout(self._idle_seconds):
-                message = await self._receive()
-        except TimeoutError as error:
-            text = f"nothing of the body came for {self._idle_seconds} s"
-            raise RequestTimedOut(text) from error
+        message = await self._soon(self._receive(), "nothing of the body came")
         if message["type"] == "http.request":
             self._take_body(len(message.get("body", b"")))
             self._is_body_whole = not message.get("more_body", False)
@@ -297,12 +293,17 @@ class _Request:
         await self._pass_on(message if len(rest) == len(content) else {**message, "body": rest})
 
     async def _pass_on(self, message: Message) -> None:
+        await self._soon(self._send(message), "nothing of the answer was taken")
+
+    async def _soon(self, doing: Awaitable[Result], failure: str) -> Result:
+        """Unless the other end is silent for too long. Raises RequestTimedOut."""
+        if self._idle_seconds is None:
+            return await doing
         try:
             async with asyncio.timeout(self._idle_seconds):
-                await self._send(message)
+                return await doing
         except TimeoutError as error:
-            text = f"nothing of the answer was taken for {self._idle_seconds} s"
-            raise RequestTimedOut(text) from error
+            raise RequestTimedOut(f"{failure} for {self._idle_seconds} s") from error
 
     async def end(self) -> None:
         """It was carried out. An answer without an end breaks off: then its reason is known."""

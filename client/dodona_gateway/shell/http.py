@@ -57,9 +57,10 @@ class _Outlet(asyncio.Transport):
         self._heard_bytes = 0
         self.is_heard_out = True
         """Whether there is nothing of the other end's that is still to come."""
+        self._is_gone = False
 
     def close(self) -> None:
-        if self._deadline is not None:
+        if self._deadline is not None or self._is_gone:
             return
         is_taken = self._inner.get_write_buffer_size() == 0
         seconds = LINGER_SECONDS_MAX if is_taken else self._answer_seconds_max
@@ -79,6 +80,7 @@ class _Outlet(asyncio.Transport):
 
     def end(self) -> None:
         """The connection is gone."""
+        self._is_gone = True
         if self._deadline is not None:
             self._deadline.cancel()
 
@@ -90,7 +92,7 @@ class _Outlet(asyncio.Transport):
         else keep megabytes for whoever reads slowly."""
         its_socket = self._inner.get_extra_info("socket")
         if its_socket is not None:
-            with suppress(OSError):  # it is closed already
+            with suppress(OSError, ValueError):  # it is closed already
                 its_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._inner.abort()
 

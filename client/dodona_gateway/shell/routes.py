@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from dodona._core.rest import PROBLEM_TYPE, encode_problem, problem_of
 from dodona._core.versions import VersionedRow
-from dodona._io.pages import failure_of, read_body
+from dodona._io.pages import collect_body, failure_of
 from dodona.errors import DodonaError, InvalidRequest
 from dodona_gateway.core.access.grants import Role
 from dodona_gateway.core.access.principal import Principal
@@ -210,7 +210,7 @@ async def _carry_out(route: Route, call: Call, body: Any, request: Request) -> A
 async def _body(route: Route, service: Service, request: Request) -> Any:
     if route.is_query:
         return decode_parameters(route.request, dict(request.query_params))
-    content = await read_body(request, service.settings.body_mib_max << 20)
+    content = await collect_body(request, service.settings.body_mib_max << 20)
     if not content and not any(it.required for it in msgspec.structs.fields(route.request)):
         return route.request()
     return decode_body(

@@ -1,12 +1,9 @@
 """Study of the gateway: rows in and out over REST."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
-
-import httpx
 
 from dodona_loadtest.harness.study import (
     Bound,
@@ -15,11 +12,12 @@ from dodona_loadtest.harness.study import (
     Measure,
     Performance,
     Performer,
+    Story,
     Study,
 )
 from dodona_loadtest.harness.worker_process import WorkerProcess
-from dodona_loadtest.peers import dodona, rest_postgres
-from dodona_loadtest.peers.rest_caller import TABLE, RestCaller
+from dodona_loadtest.peers import rest_dodona, rest_postgres
+from dodona_loadtest.peers.rest_caller import RestCaller
 
 CALLERS: Final = 32
 BATCH_CALLERS: Final = 8
@@ -27,50 +25,36 @@ BATCH_ROWS: Final = 1_000
 INSERTS: Final = f"inserts of 1 row, {CALLERS} callers"
 LOOKUPS: Final = f"lookups of 1 key, {CALLERS} callers"
 BATCHES: Final = f"inserts of {BATCH_ROWS:,} rows, {BATCH_CALLERS} callers"
-SCHEMA: Final = [
-    {"name": "id", "type": "int64", "sort_order": "ascending"},
-    {"name": "amount", "type": "double"},
-    {"name": "count", "type": "int64"},
-    {"name": "note", "type": "utf8"},
-]
-TABLE_MADE: Final = {"path": TABLE, "schema": SCHEMA, "mount": True}
+Serve = Callable[[Path], AbstractContextManager[tuple[int, str]]]
+"""Starts a server in an empty folder: its port, and what it is."""
+Tell = Callable[[WorkerProcess[RestCaller], int, Effort], Figures]
+"""One round with the callers of the server at this port."""
 
 
-@contextmanager
-def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
-    with dodona.open_cluster(folder, gateway_count=1) as cluster:
-        (url,) = cluster.gateway_urls
-        httpx.post(f"{url}/v1/tables", json=TABLE_MADE, timeout=60).raise_for_status()
-        with _calling(urlsplit(url).port or 0, effort, dodona.version()) as performance:
-            yield performance
+def rest_story(serve: Serve, tell: Tell) -> Story:
+    """What a server of rows lives through, with its table filled before."""
+
+    @contextmanager
+    def story(folder: Path, effort: Effort) -> Iterator[Performance]:
+        with (
+            serve(folder) as (port, version),
+            WorkerProcess(RestCaller(port), effort.client_cores) as callers,
+        ):
+            callers.call(RestCaller.fill)
+            yield Performance(version, lambda _: tell(callers, port, effort))
+
+    return story
 
 
-@contextmanager
-def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
-    with (
-        rest_postgres.serve(folder) as (port, version),
-        _calling(port, effort, version) as performance,
-    ):
-        yield performance
+def _tell(callers: WorkerProcess[RestCaller], port: int, effort: Effort) -> Figures:
+    def insert(count: int, rows: int) -> float:
+        return callers.call(RestCaller.insert, count, rows, effort.measure_s).rate * rows
 
-
-@contextmanager
-def _calling(port: int, effort: Effort, version: str) -> Iterator[Performance]:
-    with WorkerProcess(RestCaller(port), effort.client_cores) as callers:
-        callers.call(RestCaller.fill)
-
-        def insert(count: int, rows: int) -> float:
-            sample = callers.call(RestCaller.insert, count, rows, effort.measure_s)
-            return sample.rate * rows
-
-        def perform(number: int) -> Figures:
-            return {
-                INSERTS: insert(CALLERS, 1),
-                LOOKUPS: callers.call(RestCaller.look_up, CALLERS, effort.measure_s).rate,
-                BATCHES: insert(BATCH_CALLERS, BATCH_ROWS),
-            }
-
-        yield Performance(version, perform)
+    return {
+        INSERTS: insert(CALLERS, 1),
+        LOOKUPS: callers.call(RestCaller.look_up, CALLERS, effort.measure_s).rate,
+        BATCHES: insert(BATCH_CALLERS, BATCH_ROWS),
+    }
 
 
 STUDY: Final = Study(
@@ -84,8 +68,8 @@ STUDY: Final = Study(
         "one statement a request. What is acknowledged is on disk in both."
     ),
     performers=(
-        Performer("Dodona", _dodona),
-        Performer("FastAPI and PostgreSQL", _postgres),
+        Performer("Dodona", rest_story(rest_dodona.serve, _tell)),
+        Performer("FastAPI and PostgreSQL", rest_story(rest_postgres.serve, _tell)),
     ),
     measures=(
         Measure(INSERTS, "rows/s"),

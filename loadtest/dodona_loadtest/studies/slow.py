@@ -1,28 +1,14 @@
 """Study of what slow callers do to the others."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
-
-import httpx
 
 from dodona_loadtest.harness.errors import ContenderFailed
-from dodona_loadtest.harness.study import (
-    Bound,
-    Effort,
-    Figures,
-    Measure,
-    Performance,
-    Performer,
-    Study,
-)
+from dodona_loadtest.harness.study import Bound, Effort, Figures, Measure, Performer, Study
 from dodona_loadtest.harness.worker_process import WorkerProcess
-from dodona_loadtest.peers import dodona, rest_postgres
+from dodona_loadtest.peers import rest_dodona, rest_postgres
 from dodona_loadtest.peers.rest_caller import RestCaller
 from dodona_loadtest.peers.slow_caller import SlowCallers
-from dodona_loadtest.studies.gateway import TABLE_MADE
+from dodona_loadtest.studies.gateway import rest_story
 
 SLOW: Final = 500
 OPEN_MIN: Final = 400
@@ -35,56 +21,29 @@ INSERT_ALONE: Final = f"insert, {CALLERS} callers alone: p99"
 INSERT_BESIDE: Final = f"insert, beside {SLOW} slow sockets: p99"
 RATE_ALONE: Final = f"lookups, {CALLERS} callers alone"
 RATE_BESIDE: Final = f"lookups, beside {SLOW} slow sockets"
+MEASURED_ALONE: Final = (ALONE, INSERT_ALONE, RATE_ALONE)
+MEASURED_BESIDE: Final = (BESIDE, INSERT_BESIDE, RATE_BESIDE)
 
 
-@contextmanager
-def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
-    with dodona.open_cluster(folder, gateway_count=1) as cluster:
-        (url,) = cluster.gateway_urls
-        httpx.post(f"{url}/v1/tables", json=TABLE_MADE, timeout=60).raise_for_status()
-        with _calling(urlsplit(url).port or 0, effort, dodona.version()) as performance:
-            yield performance
+def _tell(good: WorkerProcess[RestCaller], port: int, effort: Effort) -> Figures:
+    alone = _measure(good, effort, MEASURED_ALONE)
+    with WorkerProcess(SlowCallers(port, SLOW), effort.client_cores) as slow:
+        slow.call(SlowCallers.start, OPEN_WITHIN_S)
+        beside = _measure(good, effort, MEASURED_BESIDE)
+        count = slow.call(SlowCallers.open_count)
+    if count < OPEN_MIN:
+        raise ContenderFailed(f"only {count} slow connections were open")
+    return alone | beside
 
 
-@contextmanager
-def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
-    with (
-        rest_postgres.serve(folder) as (port, version),
-        _calling(port, effort, version) as performance,
-    ):
-        yield performance
-
-
-@contextmanager
-def _calling(port: int, effort: Effort, version: str) -> Iterator[Performance]:
-    with WorkerProcess(RestCaller(port), effort.client_cores) as good:
-        good.call(RestCaller.fill)
-
-        def perform(number: int) -> Figures:
-            alone = _measure(good, effort)
-            with WorkerProcess(SlowCallers(port, SLOW), effort.client_cores) as slow:
-                slow.call(SlowCallers.start, OPEN_WITHIN_S)
-                beside = _measure(good, effort)
-                count = slow.call(SlowCallers.open_count)
-            if count < OPEN_MIN:
-                raise ContenderFailed(f"only {count} slow connections were open")
-            return {
-                ALONE: alone[0],
-                BESIDE: beside[0],
-                INSERT_ALONE: alone[1],
-                INSERT_BESIDE: beside[1],
-                RATE_ALONE: alone[2],
-                RATE_BESIDE: beside[2],
-            }
-
-        yield Performance(version, perform)
-
-
-def _measure(good: WorkerProcess[RestCaller], effort: Effort) -> tuple[float, float, float]:
+def _measure(
+    good: WorkerProcess[RestCaller], effort: Effort, names: tuple[str, ...]
+) -> dict[str, float]:
     """p99 of lookups and of inserts in ms, and lookups a second."""
     found = good.call(RestCaller.look_up, CALLERS, effort.measure_s)
     put = good.call(RestCaller.insert, CALLERS, 1, effort.measure_s)
-    return found.latency_us_p99 / 1e3, put.latency_us_p99 / 1e3, found.rate
+    figures = (found.latency_us_p99 / 1e3, put.latency_us_p99 / 1e3, found.rate)
+    return dict(zip(names, figures, strict=True))
 
 
 STUDY: Final = Study(
@@ -98,8 +57,8 @@ STUDY: Final = Study(
         "but uvicorn's."
     ),
     performers=(
-        Performer("Dodona", _dodona),
-        Performer("FastAPI and PostgreSQL", _postgres),
+        Performer("Dodona", rest_story(rest_dodona.serve, _tell)),
+        Performer("FastAPI and PostgreSQL", rest_story(rest_postgres.serve, _tell)),
     ),
     measures=(
         Measure(ALONE, "ms"),
