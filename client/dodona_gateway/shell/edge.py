@@ -307,9 +307,12 @@ class _Request:
 
     async def end(self) -> None:
         """It was carried out. An answer without an end breaks off: then its reason is known."""
-        if not self._is_over:
-            reason = self.scope["state"].get(BROKEN_OFF, "nobody said why")
-            await self.refuse(Unavailable(f"there is no answer: {reason}"))
+        if self._is_over:
+            return
+        reason = self.scope["state"].get(BROKEN_OFF, "nobody said why")
+        if self._status is None:
+            reason = f"there is no answer: {reason}"
+        await self.refuse(Unavailable(reason))
 
     async def fail(self, error: Exception) -> None:
         """A mistake of ours. What is behind the edge has mostly answered and told of it."""
