@@ -1,20 +1,16 @@
 """Connections over real sockets, before a pretended application: bounds, ends, and what is said."""
 
 import asyncio
-import json
-import socket
-import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import pytest
-import uvicorn
 import uvloop
 
-from dodona_gateway.shell.http import HttpBounds, _Outlet, bounded_http
+from dodona_gateway.shell.http import HttpBounds, _Outlet
+from unit.gateway.http_server import LARGE, Line, Server, serving, wait_until
 
 BOUNDS: Final = HttpBounds(
     header_seconds_max=0.4,
@@ -24,157 +20,6 @@ BOUNDS: Final = HttpBounds(
     headers_bytes_max=400_000,
 )
 GET: Final = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
-SOON_S: Final = 5.0
-LARGE: Final = bytes(16 << 20)
-
-
-class Application:
-    """Answers by path. What it was asked, in order, is in `asked`."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.bodies: list[bytes | None] = []
-        self.may_go_on = threading.Event()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return
-        path = scope["path"]
-        self.asked.append(path)
-        if path != "/unread":
-            self.bodies.append(await _body(receive))
-        while path == "/slow" and not self.may_go_on.is_set():
-            await asyncio.sleep(0.01)
-        content = LARGE if path == "/large" else path.encode()
-        headers = [(b"content-length", str(len(content)).encode())]
-        if path == "/unread":
-            headers.append((b"connection", b"close"))
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
-
-
-async def _body(receive: Any) -> bytes | None:
-    body = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        part: bytes = message["body"]
-        body += part
-        if not message["more_body"]:
-            return body
-
-
-class Server:
-    """uvicorn in a thread of its own."""
-
-    def __init__(self, bounds: HttpBounds) -> None:
-        self.application = Application()
-        self.protocol = bounded_http(bounds)
-        config = uvicorn.Config(
-            self.application,
-            port=0,
-            http=self.protocol,
-            ws="none",
-            lifespan="off",
-            loop="uvloop",
-            log_config=None,
-            access_log=False,
-            timeout_keep_alive=1,
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = self._listener.getsockname()
-        self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
-
-    def start(self) -> None:
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.01)
-
-    def stop(self) -> None:
-        self.application.may_go_on.set()
-        self._server.should_exit = True
-        self._thread.join()
-
-    @property
-    def connection_count(self) -> int:
-        return len(self._server.server_state.connections)
-
-    def connect(self) -> "Line":
-        return Line(socket.create_connection(self.address, SOON_S))
-
-
-class Line:
-    """A client's end."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
-        self._rest = bytearray()
-
-    def __enter__(self) -> "Line":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def send(self, content: bytes) -> "Line":
-        self.socket.sendall(content)
-        return self
-
-    def read(self) -> tuple[int, dict[str, str], bytes]:
-        """One answer."""
-        self._wait(lambda: b"\r\n\r\n" in self._rest)
-        head, self._rest = self._rest.split(b"\r\n\r\n", 1)
-        status, *lines = head.decode().split("\r\n")
-        headers = {name.lower(): value for name, value in (it.split(": ", 1) for it in lines)}
-        length = int(headers["content-length"])
-        self._wait(lambda: len(self._rest) >= length)
-        body = bytes(self._rest[:length])
-        del self._rest[:length]
-        return int(status.split()[1]), headers, body
-
-    def problem(self) -> dict[str, Any]:
-        status, headers, body = self.read()
-        assert headers["content-type"] == "application/problem+json"
-        assert headers["connection"] == "close"
-        problem: dict[str, Any] = json.loads(body)
-        assert problem["status"] == status
-        return problem
-
-    def drip(self, content: bytes, seconds_max: float) -> float:
-        """Send it again and again, until the other end has enough. → after how long that was."""
-        began = time.monotonic()
-        with suppress(OSError):
-            while time.monotonic() - began < seconds_max:
-                self.send(content)
-                time.sleep(0.05)
-        return time.monotonic() - began
-
-    def _wait(self, is_enough: Callable[[], bool]) -> None:
-        while not is_enough():
-            part = self.socket.recv(1 << 20)
-            assert part, f"it ended after {self._rest[:200]!r}"
-            self._rest += part
-
-    def is_at_end(self) -> bool:
-        """Whether the other end closed, which is waited for. A reset is no way to do so."""
-        return not self._rest and not self.socket.recv(1)
-
-    def reset(self) -> None:
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.socket.close()
-
-
-@contextmanager
-def serving(bounds: HttpBounds) -> Iterator[Server]:
-    server = Server(bounds)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="module")
@@ -191,13 +36,6 @@ def server(shared: Server) -> Server:
     shared.application.bodies.clear()
     shared.application.may_go_on.clear()
     return shared
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = SOON_S) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_requests_follow_each_other_on_a_connection(server: Server) -> None:
