@@ -78,6 +78,11 @@ HABITS: Final[dict[str, tuple[bytes, bytes | None]]] = {
 }
 
 
+def place_of(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 0
+
+
 async def all_of(callers: list[SlowCaller], meanwhile: Callable[[], Awaitable[int]]) -> int:
     """→ how many good requests were answered until the last slow one was gone."""
     slow = asyncio.gather(*[it.run() for it in callers])
@@ -90,8 +95,7 @@ async def all_of(callers: list[SlowCaller], meanwhile: Callable[[], Awaitable[in
 
 def test_all_are_gone_by_their_deadline_and_others_are_answered(cluster: LocalCluster) -> None:
     (url,) = cluster.gateway_urls
-    parts = urlsplit(url)
-    place = (parts.hostname or "", parts.port or 0)
+    place = place_of(url)
     pid = cluster.processes["gateway"].pid
     assert pid is not None
     callers = {
@@ -123,3 +127,24 @@ def test_all_are_gone_by_their_deadline_and_others_are_answered(cluster: LocalCl
         assert max(peaks) - before_mib < GROWTH_MIB_MAX
         assert cluster.processes["gateway"].pid == pid
         ask()
+
+
+def test_bodies_that_come_slowly_take_no_place_that_others_need(cluster: LocalCluster) -> None:
+    (url,) = cluster.gateway_urls
+    begin, drop = HABITS["bodies"]
+    callers = [SlowCaller(place_of(url), begin, drop, DRIP_S) for _ in range(600)]
+    with Rest(url) as rest:
+
+        def ask() -> int:
+            found = rest("lookup_rows", table=TABLE, keys=[{"id": 7}], columns=["id"])
+            assert found == {"rows": [{"id": 7}]}
+            return sum(it.is_open for it in callers)
+
+        async def meanwhile() -> int:
+            opened.append(await asyncio.to_thread(ask))
+            return 1
+
+        opened: list[int] = []
+        answered = asyncio.run(all_of(callers, meanwhile))
+        assert max(opened) > 550
+        assert answered > 10
