@@ -15,16 +15,19 @@ INSTALLED := .venv/.installed
 SOAK_SEEDS := 1000:6000
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
-.PHONY: help demo test lint format soak bench bench-spark lock clean check-python check-java check-venv
+.PHONY: help install demo test lint format docs chart soak load bench bench-spark picture lock clean \
+  check-python check-java check-venv
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 13
 
+install: $(INSTALLED) ## prepare .venv, which the others do by themselves
+
 demo: $(INSTALLED) ## start a cluster on this machine and show what it can do
 	@$(BIN)/dodona demo $(ARGS)
 
-test: lint ## lint, then run every test
-	$(BIN)/python -m pytest $(ARGS)
+test: lint ## lint, then run every test: first those that share the machine, then the others
+	$(BIN)/python tests/phases.py $(ARGS)
 
 lint: $(INSTALLED) ## check the style, the types and the layers
 	$(BIN)/ruff check .
@@ -36,10 +39,20 @@ format: $(INSTALLED) ## rewrite the code in the house style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+docs: $(INSTALLED) ## write those parts of the documents anew that are made of the code
+	$(BIN)/python -m documents
+
+chart: $(INSTALLED) ## write what is generated of the Helm chart, and lint it
+	$(BIN)/python -m helm_chart
+	$(BIN)/python -m pytest tests/unit/chart $(ARGS)
+
 soak: $(INSTALLED) ## thousands of simulated clusters and crash images, 200 real kills; the summaries go into docs
-	$(BIN)/python -m simulator --seeds $(SOAK_SEEDS) --markdown docs/reliability.md $(ARGS)
-	$(BIN)/python -m disk_faults --images 20000 --markdown docs/reliability.md
-	$(BIN)/python -m dodona_loadtest.kills --kills 200 --markdown docs/reliability.md
+	$(BIN)/python -m simulator --seeds $(SOAK_SEEDS) --markdown docs/explanation/reliability.md $(ARGS)
+	$(BIN)/python -m disk_faults --images 20000 --markdown docs/explanation/reliability.md
+	$(BIN)/python -m dodona_loadtest.kills --kills 200 --markdown docs/explanation/reliability.md
+
+load: $(INSTALLED) ## load a private cluster with Locust, and judge what it did
+	$(BIN)/python -m dodona_loadtest.load $(ARGS)
 
 bench: $(INSTALLED) ## measure side by side with peers
 	$(BIN)/python -m dodona_loadtest.bench $(ARGS)
@@ -47,10 +60,19 @@ bench: $(INSTALLED) ## measure side by side with peers
 bench-spark: $(INSTALLED) ## measure Spark's way in and out side by side with Parquet and PostgreSQL
 	$(BIN)/python -m dodona_loadtest.bench --rows spark $(ARGS)
 
+picture: $(INSTALLED) ## take the README's picture of the console, with the system's chromium
+	$(BIN)/python -m integration.gateway.picture docs/console.png
+
+COMPILE := UV_NO_CONFIG=1 $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
+  --custom-compile-command 'make lock' --quiet
+COMPILE_PART := $(COMPILE) --constraint requirements.lock
+
 lock: $(INSTALLED) ## pin what pyproject.toml asks for (ARGS=--upgrade: the newest that fit)
-	UV_NO_CONFIG=1 $(BIN)/uv pip compile pyproject.toml --output-file requirements.lock \
-	  --universal --python-version 3.11 --all-extras --generate-hashes \
-	  --custom-compile-command 'make lock' --quiet $(ARGS)
+	$(COMPILE) pyproject.toml --output-file requirements.lock --all-extras $(ARGS)
+	$(COMPILE_PART) pyproject.toml --output-file helm/docker/server.lock --upgrade \
+	  --extra server --extra tracing
+	$(COMPILE_PART) pyproject.toml --output-file helm/docker/sql.lock --upgrade --extra sql
+	echo hatchling | $(COMPILE_PART) - --output-file helm/docker/build.lock --upgrade
 
 clean: ## remove the environment and all else that was generated
 	rm -rf .venv dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

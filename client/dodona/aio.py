@@ -63,10 +63,10 @@ async def connect(
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
 ) -> "AsyncClient":
     """As `dodona.connect`."""
-    from dodona._io.drivers import AsyncioDriver
+    from dodona._io.tracing import asyncio_driver
 
     session = new_session(acknowledgement)
-    client = AsyncClient(AsyncioDriver(url, session.routing), session, url)
+    client = AsyncClient(asyncio_driver(url, session.routing), session, url)
     try:
         await client._run(session.catalog.get_cluster(timeout_ms))
     except BaseException:
@@ -120,7 +120,7 @@ class AsyncClient(AsyncChangeReader):
     # ---- timestamps
 
     def generate_timestamp(self) -> Awaitable[Timestamp]:
-        """A fresh timestamp, to be awaited: not a coroutine, so that thousands cost little."""
+        """A fresh timestamp. It is asked for when it is awaited; callers share requests."""
         return self._driver.generate_timestamp()
 
     # ---- reads

@@ -62,10 +62,10 @@ def connect(
     word, a round trip less; once all have given it nothing but a commit can come of it.
     ("Transactions in several cells") Raises Unavailable, InvalidRequest.
     """
-    from dodona._io.drivers import BlockingDriver
+    from dodona._io.tracing import blocking_driver
 
     session = new_session(acknowledgement)
-    client = Client(BlockingDriver(url, session.routing), session, url)
+    client = Client(blocking_driver(url, session.routing), session, url)
     try:
         client._run(session.catalog.get_cluster(timeout_ms))
     except BaseException:

@@ -15,6 +15,7 @@ import msgspec
 
 from dodona.errors import DataCorrupted, InvalidRequest, SchemaViolation
 from dodona.keys import TAGS, decode_key, encode_key
+from dodona.row_code import ColumnCode, RowCode, row_code
 from dodona.types import DELETE_MASK, Key, WireMask, WireWrite, Write
 from dodona.values import CHECKS, VALUE_BYTES_MAX, check_key_double, size_bytes_of
 
@@ -151,6 +152,13 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return _checks_of(self.value_columns, CHECKS)
 
     @cached_property
+    def code(self) -> RowCode:
+        """The short ways, for plain rows."""
+        keys = [ColumnCode(it.name, it.type, it.required) for it in self.key_columns]
+        values = [ColumnCode(it.name, it.type, it.required) for it in self.value_columns]
+        return row_code(tuple(keys), tuple(values))
+
+    @cached_property
     def _may_be_too_long(self) -> bool:
         """Whether a row can be longer than allowed though no value of it is."""
         count = sum(column.type in ("string", "utf8", "any") for column in self.value_columns)
@@ -225,6 +233,9 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
     def key_of(self, row: Mapping[str, Any]) -> Key:
         """Encode a key, given as a row of key columns only. Absent ones are null, as long as they
         are not required: one with none of them names the row whose key is all null."""
+        plain = self.code.key_of(row)
+        if plain is not None:
+            return plain
         absent, values = self._key_values(row)
         if len(values) - absent != len(row):
             strangers = [name for name in row if name not in self.key_names]
@@ -263,6 +274,9 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
 
     def write_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
         """A user's row as a write. Overwriting sets every value column, absent ones to null."""
+        plain = self.code.write_of(row)
+        if plain is not None:
+            return plain
         keys_absent, key_values = self._key_values(row)
         absent, mask, values = 0, self.full_mask, []
         for bit, (name, check, is_required) in enumerate(self._value_checks):

@@ -139,6 +139,8 @@ async def _run_in_terminal(launch: _Launch, is_insecure: bool, say: Report, warn
     def announce() -> None:
         for plan in launch.plans:
             say(f"{plan.name} {plan.url}")
+        for url in [it.url for it in launch.plans if it.module == "dodona_gateway"]:
+            say(f"console {url}/console")
         if is_insecure:
             warn("the gateway asks for no tokens: whoever uses this machine may do everything")
         elif launch.folder.admin_token.exists():

@@ -23,8 +23,8 @@ __all__ = ["DefaultSource"]
 class DefaultSource(DataSource):
     """One table of a Dodona cluster, in one `load` or `save`, which give its path.
 
-    The options are those of `pyspark_dodona.options`, which docs/spark.md lists; any other is
-    refused. All errors are those of `dodona.errors`.
+    The options are those of `pyspark_dodona.options`, which docs/reference/spark.md lists; any
+    other is refused. All errors are those of `dodona.errors`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:

@@ -8,7 +8,8 @@ import argparse
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -18,7 +19,8 @@ from dodona_loadtest.harness.document import check_place, write_section
 from dodona_loadtest.harness.machine import machine_facts
 from dodona_loadtest.harness.payload import KEYS_COUNT, ROW_BYTES
 from dodona_loadtest.harness.pinning import PINNING_NAMES, choose_pinning, pin_this_process
-from dodona_loadtest.harness.report import Report
+from dodona_loadtest.harness.recorded import record, write_recorded
+from dodona_loadtest.harness.report import Report, has_figures
 from dodona_loadtest.harness.rounds import Plan, run_row
 from dodona_loadtest.harness.row import Row, RowResult
 from dodona_loadtest.harness.study import Study, StudyResult
@@ -61,6 +63,15 @@ def command_line() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="also write it into this document, between the markers that bear the group's name",
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="also write the figures of all rounds here; dodona_loadtest.pictures draws from it",
+    )
+    parser.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="also draw a PNG of each row and study here"
     )
     parser.add_argument(
         "--folder", type=Path, help="put the data under this folder; default: the temporary one"
@@ -124,6 +135,7 @@ def _facts(
     folder = arguments.folder or Path(tempfile.gettempdir())
     lengths = f"each {plan.measure_s:g} s after {plan.warm_up_s:g} s of warm-up"
     facts = [
+        ("date", datetime.now(UTC).date().isoformat()),
         ("command", shlex.join(["python", "-m", "dodona_loadtest.bench", *words])),
         *machine_facts(folder),
         ("pinning", str(plan.pinning)),
@@ -153,19 +165,31 @@ def main(command: Sequence[str] | None = None) -> int:
         console = Console(width=REPORT_COLUMNS)
     plan = _plan(arguments)
     facts = _facts(arguments, plan, words)
-    report = Report(facts, _run(arguments, plan, console))
+    report = Report(facts, _run(arguments, plan, console), arguments.pictures)
     report.print(console)
+    for path in _write(arguments, report):
+        console.print(f"\nwritten: {path}")
+    return 0 if any(map(has_figures, report.results)) else 1
+
+
+def _write(arguments: argparse.Namespace, report: Report) -> Iterator[Path]:
+    """All that was asked for. → the files."""
+    recorded = record(report.facts, report.results)
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        write_recorded(arguments.json, recorded)
+        yield arguments.json
+    if arguments.pictures:
+        from dodona_loadtest.harness.drawing import draw_all  # matplotlib takes a second to load
+
+        yield from draw_all(recorded, arguments.pictures)
     if arguments.markdown:
-        arguments.markdown.write_text(report.markdown(), encoding="utf-8")
-        console.print(f"\nwritten to {arguments.markdown}")
+        arguments.markdown.parent.mkdir(parents=True, exist_ok=True)
+        arguments.markdown.write_text(report.markdown(arguments.markdown.parent), encoding="utf-8")
+        yield arguments.markdown
     if arguments.section:
-        write_section(arguments.section, arguments.rows, report.section())
-        console.print(f"\nwritten into {arguments.section}")
-    return 0 if any(map(_has_figures, report.results)) else 1
-
-
-def _has_figures(result: RowResult | StudyResult) -> bool:
-    return bool(result.findings if isinstance(result, StudyResult) else result.lines)
+        write_section(arguments.section, arguments.rows, report.section(arguments.section.parent))
+        yield arguments.section
 
 
 if __name__ == "__main__":

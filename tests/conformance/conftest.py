@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from conformance.backends import Backend, Embedded, Processes, Simulated
-from conformance.tables import PLAIN, MakeTable, Schema
+from conformance.tables import PLAIN, MakeTable, Schema, create_spread
 from dodona.client import Client
 
 _table_numbers: Final = count(1)
@@ -58,10 +58,10 @@ def new_path() -> str:
 
 
 @pytest.fixture
-def make_table(db: Client) -> MakeTable:
+def make_table(backend: Backend) -> MakeTable:
     def make(schema: Schema = PLAIN, **options: Any) -> str:
         path = f"//conformance/table-{next(_table_numbers)}"
-        db.create_table(path, schema, **{"mount": True, **options})
+        create_spread(backend, path, schema, **{"mount": True, **options})
         return path
 
     return make

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 
 import pytest
 
+from conformance.backends import Backend
 from dodona.client import Client
 from dodona.errors import DodonaError
 from dodona.types import SYNC_LAST_COMMITTED, Timestamp
@@ -30,6 +31,7 @@ SUM: Final[Schema] = [
 ]
 APART: Final[list[list[Any]]] = [[], [100]]
 """Pivot keys of two tablets: 0 to 99 are in the first."""
+CREATIONS_MAX: Final = 100
 MAIN_LOCK: Final = "<primary>"
 
 
@@ -37,6 +39,20 @@ class MakeTable(Protocol):
     """Makes a mounted table under a name of its own. → its path."""
 
     def __call__(self, schema: Schema = ..., **options: Any) -> str: ...
+
+
+def create_spread(backend: Backend, path: str, schema: Schema, **options: Any) -> None:
+    """Create a table whose tablets, if it is mounted, are on as many cells as they can be. The
+    master gives none to a cell that it has not heard of lately, as on a busy machine, and leaves
+    them there: then the table is made anew."""
+    for _ in range(CREATIONS_MAX):
+        backend.db.create_table(path, schema, **options)
+        cells = [tablet.cell for tablet in backend.db.get_table(path).tablets]
+        if None in cells or len(set(cells)) == min(len(cells), backend.cell_count):
+            return
+        backend.db.remove_table(path)
+        backend.let_pass(100)
+    pytest.fail(f"{path} is on {cells}, of {backend.cell_count} cells")
 
 
 def read(

@@ -37,6 +37,7 @@ from conformance.schedules import (
     values_read,
     write,
 )
+from conformance.tables import create_spread
 from dodona.types import Atomicity
 
 
@@ -98,8 +99,8 @@ def place_of(request: pytest.FixtureRequest, setting: Setting, new_path: str) ->
             backend = Simulated(setting.cell_count)
         else:
             backend = request.getfixturevalue(setting.backend)
-        pivot_keys = setting.pivot_keys
-        backend.db.create_table(new_path, SCHEMA, atomicity, pivot_keys=pivot_keys, mount=True)
+        options = {"atomicity": atomicity, "pivot_keys": setting.pivot_keys}
+        create_spread(backend, new_path, SCHEMA, mount=True, **options)
         _check_cells(backend, new_path, setting.cell_count)
         is_too_long = setting.style == "requests" and not case.is_short
         style: CommitStyle = "phases" if is_too_long else setting.style

@@ -15,7 +15,11 @@ from disk_faults import __main__ as command
 from disk_faults.campaign import PARTS, Job, run_jobs
 from disk_faults.workloads import WORKLOADS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(600),
+    pytest.mark.alone,  # the images are made in a process for each core
+]
 
 IMAGES: Final = 2_000
 WORKERS: Final = len(os.sched_getaffinity(0))

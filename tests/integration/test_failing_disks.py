@@ -4,11 +4,14 @@ Owns: the proof for whole processes, with their sockets and loops; every single 
 without those, by `disk_faults`.
 """
 
+import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import dodona
@@ -77,6 +80,57 @@ def test_a_server_with_a_failing_disk_ends_and_comes_back(
     said = (tmp_path / "cluster" / "logs" / f"{name.replace(' ', '-')}.log").read_text("utf-8")
     assert "stopping the process: its state is in doubt" in said
     assert ("No space left" if call[2] == "ENOSPC" else "Input/output error") in said
+
+
+@pytest.mark.parametrize("inline_flush_us_max", [3_000, 0])
+def test_a_node_whose_disk_hangs_lives_says_so_and_goes_on(
+    tmp_path: Path, inline_flush_us_max: int
+) -> None:
+    """Whoever waits for the disk: the event loop, or the log's thread."""
+
+    def arrange(plans: list[Plan]) -> list[Plan]:
+        more = ("--inline-flush-us-max", str(inline_flush_us_max))
+        module = "integration.hanging_node"
+        return [
+            replace(plan, module=module, arguments=(*plan.arguments, *more))
+            if plan.name == "node 0"
+            else plan
+            for plan in plans
+        ]
+
+    with (
+        LocalCluster(tmp_path / "cluster", node_count=1, arrange=arrange) as cluster,
+        dodona.connect(cluster.master_url) as db,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        db.create_table(PATH, schema=SCHEMA, mount=True)
+        db.insert_rows(PATH, [{"id": 1, "value": 1}])
+        (log,) = (tmp_path / "cluster").rglob("log/*.mdb")
+        hang = log.parents[1] / "hang"
+        hang.touch()
+        (url,) = cluster.node_urls
+        writing = pool.submit(db.insert_rows, PATH, [{"id": 2, "value": 2}])
+        try:
+            said = wait_for(url, 503)
+            assert re.search(r"the disk has not answered for \d+ ms", said["detail"])
+            for page in ("healthz", "startupz"):
+                assert httpx.get(f"{url}/{page}").status_code == 200
+            assert not writing.done()
+        finally:
+            hang.unlink()
+        writing.result(SECONDS_MAX)
+        wait_for(url, 200)
+        assert cluster.processes["node 0"].start_count == 1
+        assert read_all(db) == {1, 2}
+
+
+def wait_for(url: str, status: int) -> Any:
+    """What `/readyz` says, once it says yes, or no."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while (answer := httpx.get(f"{url}/readyz", timeout=SECONDS_MAX)).status_code != status:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.05)
+    return answer.json()
 
 
 def read_all(db: dodona.Client) -> set[int]:

@@ -77,6 +77,7 @@ def test_up_prints_addresses_serves_and_leaves_nothing(tmp_path: Path, number: i
         token = Path(addresses.pop("admin token in"))
         assert token.read_text().startswith("dodona_")
         assert token.stat().st_mode & 0o777 == 0o600
+        assert addresses.pop("console") == f"{addresses['gateway']}/console"
         assert list(addresses) == ["master", "proxy", "gateway", "node 0", "node 1"]
         for url in addresses.values():
             assert httpx.get(f"{url}/healthz").status_code == 200
@@ -123,7 +124,7 @@ def test_the_gateway_asks_for_a_token_unless_told_otherwise(
 def test_a_killed_up_takes_its_servers_along(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--port-base", "0", "--nodes", "1") as process:
         addresses = read_until_ready(process)
-        del addresses["admin token in"]
+        del addresses["admin token in"], addresses["console"]
         assert all(map(is_served, addresses.values()))
         process.kill()
         process.wait()

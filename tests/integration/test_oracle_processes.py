@@ -23,7 +23,11 @@ from dodona._io.process import EXIT_STATUS_SURPRISE
 from dodona.errors import DodonaError
 from dodona.types import Timestamp, unix_us_from_timestamp
 
-pytestmark = [pytest.mark.anyio, pytest.mark.integration]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.integration,
+    pytest.mark.alone,  # it says how soon a master answers
+]
 
 START_SECONDS_MAX = 60
 COLUMNS = [

@@ -1,4 +1,5 @@
-"""The README is true: its example runs as written, and its transcript is what `up` prints."""
+"""The commands and options that the README names in passing exist; its blocks run with those of all
+other pages."""
 
 import re
 import subprocess
@@ -11,29 +12,6 @@ import pytest
 pytestmark = pytest.mark.integration
 
 README: Final = (Path(__file__).resolve().parents[2] / "README.md").read_text()
-
-
-def block(heading: str, language: str) -> str:
-    """The first code block of that language under a heading."""
-    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    found = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
-def test_the_ten_lines_run_as_written(tmp_path: Path) -> None:
-    code = block("Ten lines", "python")
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert re.fullmatch(r"\[\{'id': 2, 'balance': 130\}\] since \d{19}\n", ended.stdout)
-    assert (tmp_path / "bank").is_dir()
 
 
 def test_the_commands_that_it_names_exist() -> None:

@@ -13,7 +13,11 @@ import dodona
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(240),
+    pytest.mark.alone,  # memory is counted so often a second
+]
 
 PATH = "//memory/rows"
 SCHEMA: list[dict[str, Any]] = [

@@ -220,7 +220,7 @@ spark = builder.getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
 register_faulty(spark, "dodona_faulty", pause(Path(folder), 0, "after"))
 rows = spark.range(0, 4000, 1, 4).select(f.col("id").alias("k"), (2 * f.col("id")).alias("v"))
-rows.write.format("dodona_faulty").mode("append").options(url=url, lease_s="20").save(table)
+rows.write.format("dodona_faulty").mode("append").options(url=url, lease_s="8").save(table)
 """
 
 

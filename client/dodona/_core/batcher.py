@@ -47,12 +47,6 @@ class Batcher(Generic[Waiter]):
         if self._pending_counts is not None:
             self._pending_counts.append(count)
 
-    def add_one(self, waiter: Waiter) -> None:
-        """As `add` for one timestamp: the path that is taken millions of times."""
-        self._pending.append(waiter)
-        if self._pending_counts is not None:
-            self._pending_counts.append(1)
-
     def next_batch_count(self) -> int | None:
         """How many to ask for now, or None while a request is away or nobody waits."""
         if self._in_flight or not self._pending:

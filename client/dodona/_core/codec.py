@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from dodona._core.messages import CellMessage, DataReply, DataRequest
+from dodona._core.messages import CellMessage, DataReply, DataRequest, Traced
 from dodona.errors import InvalidRequest
 
 WIRE_VERSION: Final = 1
@@ -18,9 +18,13 @@ ENVELOPES_MAX: Final = 65_535
 """In one frame towards a server: a few bytes can be an envelope, and one takes some hundred."""
 ONE_WAY: Final = 0
 
-RequestEnvelope = tuple[int, DataRequest | CellMessage]
+TRACES_HEADER: Final = "x-dodona-traces"
+"""In a server's handshake: it takes requests with the context of a trace."""
+
+RequestEnvelope = tuple[int, DataRequest | CellMessage | Traced]
 ReplyEnvelope = tuple[int, DataReply]
 
+_GOODBYE: Final = b"heard "
 _LONG_ARRAY: Final = b"\xdd"
 """How MessagePack opens an array of more than `ENVELOPES_MAX`."""
 
@@ -39,6 +43,19 @@ def decode_requests(frame: bytes | memoryview) -> list[RequestEnvelope]:
         return _requests.decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"garbled frame: {error}") from error
+
+
+def goodbye(newest_id: int) -> bytes:
+    """What a server that is about to stop says as it closes a connection: which was the newest
+    request that it looked at. Later ones are as good as never sent."""
+    return _GOODBYE + str(newest_id).encode()
+
+
+def newest_of_goodbye(reason: str | None) -> int | None:
+    """The id in it, if it is one."""
+    name, _, number = (reason or "").partition(" ")
+    is_goodbye = f"{name} ".encode() == _GOODBYE and number.isascii() and number.isdecimal()
+    return int(number[:20]) if is_goodbye else None
 
 
 def decode_replies(frame: bytes | memoryview) -> list[ReplyEnvelope]:

@@ -1,4 +1,4 @@
-"""Commit of atomic transactions: the client's part of `docs/commit-protocol.md`. Pure.
+"""Commit of atomic transactions: the client's part of `docs/explanation/commit-protocol.md`. Pure.
 
 Owns: what the client says to whom, and what it may report. Rule numbers are the protocol's:
 - aborted only on a refusal, or if a participant certainly never got its prepare (rules 13, 17);
@@ -8,7 +8,7 @@ A time-out is not a refusal. It only makes the client ask.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from dodona._core.buffer import TableBuffer
 from dodona._core.context import (
@@ -47,7 +47,7 @@ from dodona.errors import (
     TransactionAborted,
     Unavailable,
 )
-from dodona.types import Atomicity, CellId, Timestamp, TransactionId
+from dodona.types import Atomicity, CellId, Timestamp, TransactionId, Write
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
 
@@ -56,29 +56,52 @@ LOST: Final = Failure("unavailable", "the answer was lost")
 Groups = dict[CellId, list[TabletModifications]]
 
 
-def commit_atomic(context: Context, transaction: TransactionBuffer) -> Protocol[Timestamp]:
-    """Commit what is buffered; it is not empty. → the commit timestamp.
+class Answered(NamedTuple):
+    """A blind commit to one cell that was sent already, and what came back."""
+
+    route: TableRoute
+    writes: list[Write]
+    cell: CellId
+    request: CommitOne
+    reply: Reply
+
+
+def commit_atomic(
+    context: Context, transaction: TransactionBuffer, answered: Answered | None = None
+) -> Protocol[Timestamp]:
+    """Commit what is buffered; it is not empty. → the commit timestamp. The first attempt may have
+    been `answered` before.
 
     Raises what the cells refused with, TransactionAborted, or CommitOutcomeUnknown.
     """
     patience: Patience | None = None
     while True:
-        routes = yield from routes_of(context, transaction, patience)
+        if answered is None:
+            routes = yield from routes_of(context, transaction, patience)
+        else:
+            routes = [answered.route]
         try:
-            done = yield from _attempt(context, transaction, routes)
+            done = yield from _attempt(context, transaction, routes, answered)
         except (TableNotMounted, Unavailable, CommitOutcomeUnknown):
             _forget(routes)  # a tablet is frozen or gone, or its cell is somewhere else by now
             raise
         if not isinstance(done, DodonaError):
             return done
+        answered = None
         patience = patience or context.patience()
         yield from context.recover_route(routes, done, patience, is_write=True)
 
 
 def _attempt(
-    context: Context, transaction: TransactionBuffer, routes: list[TableRoute]
+    context: Context,
+    transaction: TransactionBuffer,
+    routes: list[TableRoute],
+    answered: Answered | None,
 ) -> Protocol[Timestamp | DodonaError]:
     """→ an error only where nothing came of it, and it may be tried again."""
+    if answered is not None:
+        transaction.id, transaction.coordinator = answered.request.transaction, answered.cell
+        return (yield from _end_one(context, transaction, _judge(context, *answered[2:])))
     try:
         groups = _group(context, transaction, routes)
     except TableNotMounted as error:
@@ -87,16 +110,26 @@ def _attempt(
     if transaction.is_blind:
         yield from _name(context, transaction, cell_count=len(groups))
     assert transaction.id is not None
-    if len(groups) > 1:
-        try:
-            return (yield from _commit_many(context, transaction.id, groups, routes))
-        except TabletMoved as error:
-            if not transaction.is_blind:
-                raise
-            transaction.id = None  # it is aborted: another is taken
-            return error
+    if len(groups) == 1:
+        sending = _commit_one(context, transaction, groups)
+        return (yield from _end_one(context, transaction, sending))
     try:
-        return (yield from _commit_one(context, transaction, groups))
+        return (yield from _commit_many(context, transaction.id, groups, routes))
+    except TabletMoved as error:
+        if not transaction.is_blind:
+            raise
+        transaction.id = None  # it is aborted: another is taken
+        return error
+
+
+def _end_one(
+    context: Context,
+    transaction: TransactionBuffer,
+    attempt: Protocol[Timestamp | DodonaError],
+) -> Protocol[Timestamp | DodonaError]:
+    """A commit to one cell, of which another attempt is made if it was too old when it arrived."""
+    try:
+        return (yield from attempt)
     except (SnapshotTooOld, TransactionAborted) as error:
         if not transaction.is_blind:
             raise
@@ -185,6 +218,13 @@ def _commit_one(
     ((cell, modifications),) = groups.items()
     request = CommitOne(transaction.id, tuple(modifications), transaction.is_blind)
     (reply,) = yield Calls(((cell, request),))
+    return (yield from _judge(context, cell, request, reply))
+
+
+def _judge(
+    context: Context, cell: CellId, request: CommitOne, reply: Reply
+) -> Protocol[Timestamp | DodonaError]:
+    """What the cell's answer means; it is asked again where that says nothing."""
     if context.may_misbehave:
         if type(reply) is Committed and context.mischief(Point.REPEAT_COMMIT):
             yield Post(((cell, request),))
@@ -197,8 +237,8 @@ def _commit_one(
             return error_of(reply)
         if reply.kind != "unavailable":
             raise error_of(reply)
-    question = AskOutcome(transaction.id)
-    return (yield from _settle(context, transaction.id, cell, question))
+    question = AskOutcome(request.transaction)
+    return (yield from _settle(context, request.transaction, cell, question))
 
 
 def _forget(routes: list[TableRoute]) -> None:

@@ -1,8 +1,9 @@
 """Places where a core may do what is legal but rare, if it is told to. Pure.
 
-Owns: the points, and for each what makes it harmless: a rule of `docs/commit-protocol.md`, or the
-promise of the part that it is in. Chance and faults rarely bring about the worst moment of all;
-a core that is told to lose an answer, to ask twice or to be too early is there at once.
+Owns: the points, and for each what makes it harmless: a rule of
+`docs/explanation/commit-protocol.md`, or the promise of the part that it is in. Chance and faults
+rarely bring about the worst moment of all; a core that is told to lose an answer, to ask twice or
+to be too early is there at once.
 Invariant: production hands in nothing, and nothing outside the cores decides by a point. Where
 every commit or read passes, whoever has a `Mischief` keeps besides whether it is one
 (`may_misbehave`), so that well-behaved code pays for looking at a flag and not for a call.
@@ -136,6 +137,10 @@ class Point(enum.Enum):
 
     # The client
 
+    LOOK_UP_THE_LONG_WAY = enum.auto()
+    """The short way is for what nearly all lookups are, and gives the same rows."""
+    WRITE_THE_LONG_WAY = enum.auto()
+    """The short way is for what nearly all writes are, and has the same outcomes."""
     FORGET_ROUTE_OF_READ = enum.auto()
     """A route is only remembered: the master is asked again."""
     FORGET_ROUTE_OF_COMMIT = enum.auto()

@@ -1,8 +1,8 @@
 """What became of a transaction: one cell asked, or all of them. Pure.
 
-Owns: `Outcome`, and what cells' answers come to (rule 16 of `docs/commit-protocol.md`). Looking
-changes nothing; settling has the coordinator decide now. Only the coordinator's word, or that of
-all cells together, is proof of an abort: a cell that does not answer never leads to one.
+Owns: `Outcome`, and what cells' answers come to (rule 16 of `docs/explanation/commit-protocol.md`).
+Looking changes nothing; settling has the coordinator decide now. Only the coordinator's word, or
+that of all cells together, is proof of an abort: a cell that does not answer never leads to one.
 """
 
 from collections.abc import Iterable

@@ -48,8 +48,12 @@ class ReadSession:
         retention = reading.check_retention(retention_timestamp, timestamp)
         at = ReadAt(timestamp, retention, _own_writes(transaction, path))
         given, context = repeatable(keys), self._context
-        lookup = partial(reading.lookup, context, path, given, columns, at)
-        rows = yield from context.unless_stale(path, lookup)
+        rows = None
+        if columns is None and at.own is None:
+            rows = yield from reading.lookup_at_once(context, path, given, at)
+        if rows is None:
+            lookup = partial(reading.lookup, context, path, given, columns, at)
+            rows = yield from context.unless_stale(path, lookup)
         return _found(rows, keep_missing)
 
     def lookup_versions(

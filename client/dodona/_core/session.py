@@ -11,9 +11,10 @@ from typing import Any, Final, TypeVar
 
 from dodona._core import bulk
 from dodona._core.arguments import Row, check_flag, check_number, repeatable
+from dodona._core.at_once import write_at_once
 from dodona._core.catalog import CatalogSession
 from dodona._core.change_session import ChangeSession
-from dodona._core.committing import commit_atomic
+from dodona._core.committing import Answered, commit_atomic
 from dodona._core.context import (
     DEFAULT_ACKNOWLEDGEMENT,
     Acknowledgement,
@@ -185,16 +186,19 @@ class Session(ReadSession, ChangeSession):
             except InvalidRequest as error:
                 route = yield from self._context.other_route(route, error)
 
-    def commit(self, transaction: TransactionBuffer) -> Protocol[Timestamp | None]:
+    def commit(
+        self, transaction: TransactionBuffer, answered: Answered | None = None
+    ) -> Protocol[Timestamp | None]:
         """→ the commit timestamp; None if there was nothing to commit. After
-        CommitOutcomeUnknown the transaction stays `committing`: ask `outcome`."""
+        CommitOutcomeUnknown the transaction stays `committing`: ask `outcome`. `answered` is of a
+        first attempt that was made before."""
         transaction.start_commit(self._context.instant_us())
         if not transaction.tables and not transaction.publications:
             transaction.end_committed(None)
             return None
         try:
             if transaction.atomicity == "full":
-                timestamp = yield from commit_atomic(self._context, transaction)
+                timestamp = yield from commit_atomic(self._context, transaction, answered)
             else:
                 timestamp = yield from commit_non_atomic(self._context, transaction)
         except CommitOutcomeUnknown:
@@ -217,6 +221,14 @@ class Session(ReadSession, ChangeSession):
         aggregate: bool = False,
     ) -> Protocol[Timestamp | None]:
         """Insert in a transaction of its own, of the table's atomicity."""
+        if aggregate is False:
+            done = yield from write_at_once(self._context, path, rows, update, durability)
+            if isinstance(done, Answered):
+                made = self._blind(done.route, durability)
+                made.put(path, done.route.schema, done.writes)
+                return (yield from self._commit_blind(path, made, done))
+            if done is not None:
+                return done
         given = repeatable(rows)
         route = self.routing.find(path) or (yield from self._context.route(path))
         while True:
@@ -244,12 +256,12 @@ class Session(ReadSession, ChangeSession):
                 return (yield from self._commit_blind(path, made))
 
     def _commit_blind(
-        self, path: str, transaction: TransactionBuffer
+        self, path: str, transaction: TransactionBuffer, answered: Answered | None = None
     ) -> Protocol[Timestamp | None]:
         """Its mode was the table's, not the caller's choice: raises TransactionAborted where that
         changed meanwhile, since another attempt goes by the new one."""
         try:
-            return (yield from self.commit(transaction))
+            return (yield from self.commit(transaction, answered))
         except InvalidRequest as error:
             route = self.routing.find(path)
             is_mode_known = route is None or route.atomicity == transaction.atomicity

@@ -196,13 +196,13 @@ class TransactionBuffer:
         except SchemaViolation as error:
             error.attributes.update(table=path, row_index=len(writes))
             raise
-        self._put(path, schema, writes, schema.aggregate_mask if is_aggregate else 0, is_shared)
+        self.put(path, schema, writes, schema.aggregate_mask if is_aggregate else 0, is_shared)
 
     def delete(self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]) -> None:
         """Buffer deletions, or none of them: raises SchemaViolation, LimitExceeded."""
         self._check_active("modify rows in")
         writes = [(key, DELETE_MASK, ()) for key in self._keys_of(path, schema, keys)]
-        self._put(path, schema, writes)
+        self.put(path, schema, writes)
 
     def lock(
         self,
@@ -245,7 +245,7 @@ class TransactionBuffer:
             raise
         return encoded
 
-    def _put(
+    def put(
         self,
         path: str,
         schema: TableSchema,
@@ -253,7 +253,8 @@ class TransactionBuffer:
         delta_mask: int = 0,
         is_shared: bool = False,
     ) -> None:
-        """Buffer writes. Nearly always there is nothing special about them."""
+        """Buffer writes that were made for the schema. Nearly always there is nothing special about
+        them. Raises LimitExceeded."""
         buffer = self.tables.get(path) or TableBuffer(schema)
         if buffer.schema is not schema:
             check_schema(path, buffer, schema)

@@ -1,9 +1,10 @@
-"""The key of a cluster: what its processes and its clients show each other at each connection.
+"""The key of a cluster: what its processes and its clients show each other at each connection; and
+the key that opens the metrics alone.
 
-Owns: where it comes from (a file for servers; for clients the password in the master's URL, or the
-environment), how it travels (`Authorization: Basic`, without a name), and its comparison, which
-takes as long for any wrong one. Nothing of this module shows a key. It is no encryption: on a
-network that others can read, connections go through TLS.
+Owns: where they come from (a file for servers; for clients the password in the master's URL, or the
+environment), how they travel (`Authorization: Basic`, without a name, or `Bearer`), and their
+comparison, which takes as long for any wrong one. Nothing of this module shows a key. It is no
+encryption: on a network that others can read, connections go through TLS.
 """
 
 import base64
@@ -37,13 +38,7 @@ class ClusterKey:
     @classmethod
     def read(cls, path: Path) -> Self:
         """From a file that has nothing else in it. Raises InvalidRequest, without a word of it."""
-        try:
-            text = path.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"the cluster's key can't be read: {error}") from error
-        if _FORM.fullmatch(text) is None:
-            raise InvalidRequest("a cluster's key has 16 to 256 visible ASCII characters")
-        return cls(text)
+        return cls(_read_key(path, "cluster's key"))
 
     @classmethod
     def of_client(cls, url: str) -> Self | None:
@@ -67,6 +62,39 @@ class ClusterKey:
         except (binascii.Error, ValueError):
             shown = b""
         return hmac.compare_digest(shown.partition(b":")[2], self._text.encode())
+
+
+class MetricsKey:
+    """A key that opens `/metrics` and nothing else, shown as a bearer token, as scrapers do."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "MetricsKey(...)"
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """From a file that has nothing else in it. Raises InvalidRequest, without a word of it."""
+        return cls(_read_key(path, "key of the metrics"))
+
+    def admits(self, header: str | None) -> bool:
+        """Whether the value of the header `Authorization` shows this key."""
+        scheme, _, shown = (header or "").partition(" ")
+        given = shown.strip() if scheme.lower() == "bearer" else ""
+        return hmac.compare_digest(given.encode(), self._text.encode())
+
+
+def _read_key(path: Path, what: str) -> str:
+    try:
+        text = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"the {what} can't be read: {error}") from error
+    if _FORM.fullmatch(text) is None:
+        raise InvalidRequest(f"a {what} has 16 to 256 visible ASCII characters")
+    return text
 
 
 def key_headers(key: ClusterKey | None) -> dict[str, str]:

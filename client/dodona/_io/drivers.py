@@ -11,13 +11,14 @@ import os
 import threading
 import time
 import weakref
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from dodona._core.messages import Reply
 from dodona._core.routing import Routing
 from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
 from dodona._io.cluster_key import ClusterKey
 from dodona._io.network import CLOSED, Gathering, Network
+from dodona._io.peer import Peer
 from dodona.errors import InvalidRequest
 
 CLOSE_SECONDS_MAX: Final = 5.0
@@ -26,14 +27,16 @@ CLOSE_SECONDS_MAX: Final = 5.0
 class AsyncioDriver:
     """Runs protocols in the event loop that it was made in."""
 
+    peer_type: ClassVar[type[Peer]] = Peer
+
     def __init__(self, master_url: str, routing: Routing, key: ClusterKey | None = None) -> None:
         """Connects to nothing yet. Raises InvalidRequest on what is no URL."""
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._network = Network(master_url, routing, key)
+        self._network = Network(master_url, routing, key, self.peer_type)
         self.generate_timestamp = self._network.generate
-        """The shortest way to a timestamp: a bare future, which may fail with Unavailable. It
-        belongs to this driver's loop; awaiting it in another one raises RuntimeError there."""
+        """The shortest way to a timestamp, to be awaited in this driver's loop. May raise
+        Unavailable."""
 
     async def run(self, protocol: Protocol[Result]) -> Result:
         """The protocol's result, or its error."""
@@ -86,10 +89,12 @@ class AsyncioDriver:
 class BlockingDriver:
     """Runs protocols in any thread of the process that made it."""
 
+    peer_type: ClassVar[type[Peer]] = Peer
+
     def __init__(self, master_url: str, routing: Routing) -> None:
         """Connects to nothing yet. Raises InvalidRequest on what is no URL."""
         self._process_id = os.getpid()
-        self._engine = _Engine(master_url, routing)
+        self._engine = _Engine(master_url, routing, self.peer_type)
         # A client that was never closed says goodbye all the same, at the interpreter's end too.
         self._finalizer = weakref.finalize(self, _close, self._engine, self._process_id)
 
@@ -131,7 +136,7 @@ def _close(engine: "_Engine", process_id: int) -> None:
 class _Engine:
     """A thread, its event loop, and the network in it."""
 
-    def __init__(self, master_url: str, routing: Routing) -> None:
+    def __init__(self, master_url: str, routing: Routing, peer_type: type[Peer]) -> None:
         self._lock = threading.Lock()
         self._items: list[_Exchange | Post] = []
         self._is_drain_due = False
@@ -141,7 +146,7 @@ class _Engine:
         self._thread.start()
         try:
             making = asyncio.run_coroutine_threadsafe(
-                _make_network(master_url, routing), self._loop
+                _make_network(master_url, routing, peer_type), self._loop
             )
             self._network = making.result()
         except BaseException:
@@ -225,8 +230,8 @@ class _Exchange:
         return self._gathering.replies
 
 
-async def _make_network(master_url: str, routing: Routing) -> Network:
-    return Network(master_url, routing)
+async def _make_network(master_url: str, routing: Routing, peer_type: type[Peer]) -> Network:
+    return Network(master_url, routing, peer_type=peer_type)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:

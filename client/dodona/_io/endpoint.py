@@ -12,7 +12,7 @@ ones with 1009, a slow reader is cut off. Imports no web framework.
 import logging
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -32,13 +32,17 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]
 from dodona._core.codec import (
     FRAME_BYTES_MAX,
     ONE_WAY,
+    TRACES_HEADER,
     WIRE_VERSION,
+    RequestEnvelope,
     decode_requests,
     encode_frame,
+    goodbye,
 )
 from dodona._core.messages import Failure, Reply
 from dodona._io.cluster_key import ClusterKey
-from dodona._io.runtime import Runtime
+from dodona._io.logs import tell
+from dodona._io.runtime import Replier, Runtime
 from dodona.errors import InvalidRequest
 from dodona.types import CellId
 
@@ -63,6 +67,15 @@ _logger: Final = logging.getLogger("dodona.endpoint")
 _picows_logger: Final = logging.getLogger("picows.dodona")
 
 
+class FrameTracing(Protocol):
+    """Who looks at the requests that are traced (see `traced_server`)."""
+
+    def open(
+        self, replier: Replier, envelopes: list[RequestEnvelope]
+    ) -> tuple[Replier, list[RequestEnvelope]]:
+        """A frame's requests without the contexts of their traces, and who gets the answers."""
+
+
 class EndpointLimits(msgspec.Struct, frozen=True):
     """What one process grants its peers."""
 
@@ -81,7 +94,9 @@ class Endpoint:
         cell: CellId | None = None,
         limits: EndpointLimits | None = None,
         key: ClusterKey | None = None,
+        tracing: "FrameTracing | None" = None,
     ) -> None:
+        self._tracing = tracing
         self._runtime = runtime
         self._cell = cell
         self._key = key
@@ -102,7 +117,12 @@ class Endpoint:
         shown = request.headers.get("authorization")
         refusal = self._refusal(request.path.decode("latin-1"), shown)
         if refusal is None:
-            return _Connection(self._runtime, self._limits, self._connections)
+            tracing = self._tracing
+            made = _Connection(self._runtime, self._limits, self._connections, tracing)
+            if tracing is None:
+                return made
+            response = WSUpgradeResponse.create_101_response({TRACES_HEADER: "1"})
+            return WSUpgradeResponseWithListener(response, made)
         status, reason = refusal
         response = WSUpgradeResponse.create_error_response(status, reason.encode())
         return WSUpgradeResponseWithListener(response, None)
@@ -169,8 +189,11 @@ class _UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         self.buffer_updated(len(data))
 
     def shutdown(self) -> None:
-        """uvicorn is about to stop."""
-        self.transport.send_close(WSCloseCode.SERVICE_RESTART)
+        """uvicorn is about to stop. The other end learns which of its requests nobody looked at."""
+        reason = b""
+        if isinstance(self.listener, _Connection):
+            reason = goodbye(self.listener.retire())
+        self.transport.send_close(WSCloseCode.SERVICE_RESTART, reason)
         self.transport.disconnect()
 
 
@@ -180,8 +203,13 @@ class _Connection(WSListener):
     _transport: WSTransport
 
     def __init__(
-        self, runtime: Runtime, limits: EndpointLimits, connections: "set[_Connection]"
+        self,
+        runtime: Runtime,
+        limits: EndpointLimits,
+        connections: "set[_Connection]",
+        tracing: "FrameTracing | None",
     ) -> None:
+        self._tracing = tracing
         self._runtime = runtime
         self._unread_bytes_max = limits.unread_bytes_max
         self._connections = connections
@@ -190,6 +218,7 @@ class _Connection(WSListener):
         self._is_paused = False
         self._is_closed = False
         self._unread_bytes = 0
+        self._newest_id = ONE_WAY
         self._fragments = bytearray()
 
     # ---- called by picows
@@ -232,7 +261,14 @@ class _Connection(WSListener):
         except InvalidRequest as error:
             self._close(WSCloseCode.INVALID_TEXT, error.message)
             return
-        self._runtime.handle_frame(self, envelopes, len(payload))
+        if envelopes:  # ids rise; a one-way message has none
+            self._newest_id = envelopes[-1][0] or max(
+                [self._newest_id, *[it[0] for it in envelopes]]
+            )
+        replier: Replier = self
+        if self._tracing is not None:
+            replier, envelopes = self._tracing.open(self, envelopes)
+        self._runtime.handle_frame(replier, envelopes, len(payload))
 
     def _take_fragment(self, frame: WSFrame) -> None:
         self._fragments += frame.get_payload_as_memoryview()
@@ -272,17 +308,28 @@ class _Connection(WSListener):
 
     # ---- the end
 
+    def retire(self) -> int:
+        """Send what is answered, and hear nothing more. → the newest request that was heard."""
+        if self._outbox:
+            self._flush()
+        self._let_go()
+        return self._newest_id
+
     def _close(self, code: WSCloseCode, reason: str) -> None:
-        _logger.warning("closing a connection: %s", reason)
+        self._tell_why(reason)
         shortened = reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
         self._let_go()
         self._transport.send_close(code, shortened)
         self._transport.disconnect()
 
     def _give_up(self) -> None:
-        _logger.warning("closing a connection: its peer left %d bytes unread", self._unread_bytes)
+        self._tell_why(f"its peer left {self._unread_bytes} bytes unread")
         self._let_go()
         self._transport.disconnect(graceful=False)
+
+    def _tell_why(self, reason: str) -> None:
+        text = f"closing a connection: {reason}"
+        tell(_logger, logging.WARNING, "connection_closed", text, reason=reason)
 
     def _let_go(self) -> None:
         self._is_closed = True

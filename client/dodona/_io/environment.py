@@ -11,6 +11,7 @@ For servers: the base install has no LMDB.
 import errno
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,16 +32,24 @@ _DISK_ERRORS: Final = (
 )  # fmt: skip
 
 
-def open_environment(path: Path, map_bytes: int, *, is_read_only: bool = False) -> lmdb.Environment:
+def open_environment(
+    path: Path, map_bytes: int, *, is_read_only: bool = False, has_late_heads: bool = False
+) -> lmdb.Environment:
     """Open the file, or make it. What can be read in it is durable, unless it is opened to be read
     only. The folder is locked: nobody else has the file, and one thread at a time is in it.
 
+    With late heads a commit is durable but for its head, which becomes so with the next commit: its
+    owner has to find the last ones without (see `log_tail` of the tablets).
+
     Raises DataCorrupted, InvalidRequest (the disk does not let it be used).
     """
+    options: dict[str, Any] = {"map_size": map_bytes, "readonly": is_read_only}
+    if has_late_heads:
+        options["metasync"] = False
     try:
         make_whole(path, lambda unfinished: _open(unfinished).close())
         _check_heads(path)
-        environment = _open(path, map_size=map_bytes, readonly=is_read_only, create=False)
+        environment = _open(path, create=False, **options)
         if not is_read_only:
             _make_durable(environment)
     except OSError as error:
@@ -64,6 +73,20 @@ def _make_durable(environment: lmdb.Environment) -> None:
     except BaseException:
         environment.close()
         raise
+
+
+def make_environment(path: Path, map_bytes: int, items: Sequence[tuple[bytes, bytes]]) -> None:
+    """Make the file, in the place of one that may be there, with these items. Each is brought by a
+    commit of its own; they are synced together. Durable, with its name. Raises OSError, lmdb.Error.
+    """
+
+    def fill(unfinished: Path) -> None:
+        with _open(unfinished, map_size=map_bytes, sync=False) as environment:
+            for key, value in items:
+                with environment.begin(write=True) as transaction:
+                    transaction.put(key, value, append=True)
+
+    make_whole(path, fill, is_anew=True)
 
 
 def _check_heads(path: Path) -> None:

@@ -67,10 +67,11 @@ def _make(folder: Path) -> None:
             sync_folder(made.parent)
 
 
-def make_whole(path: Path, make: Callable[[Path], None]) -> None:
-    """Unless it is there: the file that `make` makes. It has its name only once all of it is
-    durable: no crash leaves a part under it. One at a time in a folder. Raises what `make` does."""
-    if not path.exists():
+def make_whole(path: Path, make: Callable[[Path], None], *, is_anew: bool = False) -> None:
+    """Unless it is there, or if it is to be made anew: the file that `make` makes. It has its name
+    only once all of it is durable: no crash leaves a part under it. One at a time in a folder.
+    Raises what `make` does."""
+    if is_anew or not path.exists():
         unfinished = path.with_name(UNFINISHED_NAME)
         unfinished.unlink(missing_ok=True)
         make(unfinished)

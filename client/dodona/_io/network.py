@@ -8,7 +8,7 @@ Belongs to one event loop; must not be used from another thread.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -66,8 +66,16 @@ def check_url(url: str) -> str:
 class Network:
     """Where calls go. Nothing is connected before the first call."""
 
-    def __init__(self, master_url: str, routing: Routing, key: ClusterKey | None = None) -> None:
-        """`key` is the cluster's; unless given, the one that comes with the URL."""
+    def __init__(
+        self,
+        master_url: str,
+        routing: Routing,
+        key: ClusterKey | None = None,
+        peer_type: type[Peer] = Peer,
+    ) -> None:
+        """`key` is the cluster's; unless given, the one that comes with the URL. `peer_type` is
+        of the connections to cells."""
+        self._peer_type = peer_type
         self._loop = asyncio.get_running_loop()
         self._master_url = check_url(master_url)
         self._key = key or ClusterKey.of_client(self._master_url)
@@ -110,7 +118,7 @@ class Network:
             if peer is not None:
                 peer.post(body)  # type: ignore[arg-type]  # cells get data requests
 
-    def generate(self) -> "asyncio.Future[Timestamp]":
+    def generate(self) -> Coroutine[Any, Any, Timestamp]:
         """A fresh timestamp, or Unavailable: the shortest way. Raises InvalidRequest."""
         if self._is_closed:
             raise InvalidRequest(CLOSED.message)
@@ -155,7 +163,7 @@ class Network:
             closing = self._loop.create_task(known[1].close())
             self._tasks.add(closing)
             closing.add_done_callback(self._tasks.discard)
-        peer = Peer(rpc_url(address, cell), key=self._key)
+        peer = self._peer_type(rpc_url(address, cell), key=self._key)
         self._cells[cell] = (address, peer)
         return peer
 

@@ -1,9 +1,12 @@
-"""Timestamps for many callers: one request in flight, a bare future for each caller.
+"""Timestamps for many callers: one request in flight, one future for some dozens of callers.
 
 Owns: which proxy is asked, and what happens when it does not answer. The rule that keeps
 timestamps monotonic is the batcher's. A batch that a proxy failed is asked for again, from the next
 proxy: its callers came before the new request is sent, so they may be served from it.
-Bounded: callers waiting, the time a batch may take, and the back-off when no proxy answers.
+A caller is a place in a group, and a group a future: waking a task is then all that is left to do
+for each of them. What comes back is given to one half of the groups, and an iteration of the loop
+later to the other: what the first ask next is on its way while the others still work.
+Bounded: groups waiting, the time a batch may take, and the back-off when no proxy answers.
 Belongs to one event loop; must not be used from another thread.
 """
 
@@ -11,6 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from dodona._core.batcher import Batcher
@@ -20,7 +24,10 @@ from dodona._io.peer import Peer, rpc_url
 from dodona.errors import DataCorrupted, DodonaError, InvalidRequest, Overloaded, error_from_wire
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp
 
-WAITERS_MAX: Final = 1_000_000
+GROUP_COUNT_MAX: Final = 64
+"""Timestamps of a group, but for one who asks for more at a time."""
+GROUPS_MAX: Final = 16_384
+"""Groups that wait: about a million callers."""
 TIMEOUT_MS: Final = 10_000
 """How long a batch is asked for, from proxy to proxy, before its callers fail."""
 PROXY_TIMEOUT_MS: Final = 4_000
@@ -31,6 +38,37 @@ BACKOFF_MS_MAX: Final = 500
 _log = logging.getLogger(__name__)
 
 Discover = Callable[[], Awaitable[Sequence[str]]]
+
+
+class _Group:
+    """Callers who wait together. Their future comes to the first of their timestamps, to a Failure,
+    or to None: then they wait again, since one of them has gone."""
+
+    __slots__ = ("_loop", "count", "future")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.count = 0
+        self.future = self._wait()
+
+    def settle(self, end: Timestamp | Failure) -> None:
+        self.future.set_result(end)
+
+    def _wait(self) -> "asyncio.Future[Timestamp | Failure | None]":
+        future: asyncio.Future[Timestamp | Failure | None] = self._loop.create_future()
+        # What cancels a task cancels what it waits for. A subclass would do, too, but asyncio's
+        # short ways are for futures of its own class.
+        future.cancel = self._let_go  # type: ignore[method-assign]
+        return future
+
+    def _let_go(self, msg: object = None) -> bool:
+        """One of the callers is cancelled: it must hear of it at once, and the others wait on.
+        → False, so that its task ends by itself when it wakes."""
+        future = self.future
+        if not future.done():
+            self.future = self._wait()
+            future.set_result(None)
+        return False
 
 
 class OracleClient:
@@ -56,7 +94,11 @@ class OracleClient:
         self._key = key
         self._peers = {address: self._peer(address) for address in addresses}
         self._address = addresses[0]
-        self._batcher: Batcher[asyncio.Future[Timestamp]] = Batcher()
+        self._batcher: Batcher[_Group] = Batcher()
+        self._full = _Group(self._loop)  # who finds it opens a group
+        self._full.count = GROUP_COUNT_MAX
+        self._group = self._full
+        self._gathering: list[_Group] = []
         self._waiting_count = 0
         self._is_busy = False  # a batch is away, or is sent at the end of this iteration
         self._batch_count = 0
@@ -69,36 +111,47 @@ class OracleClient:
     def addresses(self) -> tuple[str, ...]:
         return tuple(self._peers)
 
-    def generate(self) -> asyncio.Future[Timestamp]:
-        """A fresh timestamp. The future fails with Unavailable, or with Overloaded when
-        a million callers wait already."""
-        future: asyncio.Future[Timestamp] = self._new_future()
-        if self._is_busy and self._waiting_count < WAITERS_MAX:  # all but the first of a batch
-            self._waiting_count += 1
-            self._batcher.add_one(future)
-        else:
-            self._wait_for(future, 1)
-        return future
+    async def generate(self) -> Timestamp:
+        """A fresh timestamp. Raises Unavailable, or Overloaded when about a million callers wait
+        already."""
+        group = self._group
+        place = group.count
+        if place >= GROUP_COUNT_MAX:
+            group = self._group = self._open()
+            place = 0
+        group.count = place + 1
+        first = await group.future
+        if type(first) is not int:  # one in a million
+            first = await self._wait_on(group, first)
+        return first + place  # type: ignore[return-value]  # to say so would cost as much again
 
-    def generate_range(self, count: int) -> asyncio.Future[Timestamp]:
+    async def generate_range(self, count: int) -> Timestamp:
         """As `generate`: the first of `count` fresh timestamps in a row (1 to 1,000,000)."""
-        future: asyncio.Future[Timestamp] = self._new_future()
-        if 0 < count <= TIMESTAMPS_PER_REQUEST_MAX:
-            self._wait_for(future, count)
-        else:
+        if not 0 < count <= TIMESTAMPS_PER_REQUEST_MAX:
             limit = TIMESTAMPS_PER_REQUEST_MAX
-            future.set_exception(InvalidRequest(f"1 to {limit} timestamps a request", count=count))
-        return future
+            raise InvalidRequest(f"1 to {limit} timestamps a request", count=count)
+        group = self._group = self._open()
+        group.count = count
+        return await self._wait_on(group, None)
 
-    def _wait_for(self, future: asyncio.Future[Timestamp], count: int) -> None:
-        if self._waiting_count >= WAITERS_MAX:
-            future.set_exception(Overloaded(f"{WAITERS_MAX} callers wait for timestamps"))
-            return
+    def _open(self) -> _Group:
+        if self._waiting_count >= GROUPS_MAX:
+            raise Overloaded(f"{GROUPS_MAX} groups of callers wait for timestamps")
         self._waiting_count += 1
-        self._batcher.add(future, count)
+        group = _Group(self._loop)
+        self._gathering.append(group)
         if not self._is_busy:
             self._is_busy = True
             self._loop.call_soon(self._send)
+        return group
+
+    async def _wait_on(self, group: _Group, end: Timestamp | Failure | None) -> Timestamp:
+        """→ the group's first timestamp, however often others leave the group meanwhile."""
+        while end is None:
+            end = await group.future
+        if isinstance(end, Failure):
+            raise error_from_wire(end.kind, end.message, end.attributes)
+        return end
 
     async def close(self) -> None:
         """Fail all callers and let the connections go."""
@@ -113,6 +166,9 @@ class OracleClient:
 
     def _send(self) -> None:
         """Ask for all who came during this loop iteration, or while the last batch was away."""
+        groups, self._gathering, self._group = self._gathering, [], self._full
+        for group in groups:
+            self._batcher.add(group, group.count)
         count = self._batcher.next_batch_count()
         if count is None:
             self._is_busy = False
@@ -142,9 +198,10 @@ class OracleClient:
             self._fail(Failure(error.kind, error.message, error.attributes))
             return
         self._waiting_count -= len(shares)
-        for waiter, timestamp, _ in shares:
-            if not waiter.done():  # a caller that has gone leaves its timestamps unused
-                waiter.set_result(timestamp)
+        middle = (len(shares) + 1) // 2
+        _hand_out(shares[:middle])
+        if middle < len(shares):
+            self._loop.call_soon(_hand_out, shares[middle:])
         self._send()
 
     # ---- when a proxy does not answer
@@ -161,25 +218,24 @@ class OracleClient:
             self._ask()
         else:
             self._searching = self._loop.create_task(self._search())
-            self._searching.add_done_callback(self._end_search)
+            self._searching.add_done_callback(partial(self._end_search, failure))
 
     def _fail(self, failure: Failure) -> None:
-        waiters = self._batcher.fail()
-        self._waiting_count -= len(waiters)
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(
-                    error_from_wire(failure.kind, failure.message, failure.attributes)
-                )
+        groups = self._batcher.fail()
+        self._waiting_count -= len(groups)
+        for group in groups:
+            group.settle(failure)
         self._send()
 
     async def _search(self) -> None:
-        """Nobody answered: find out who could, and leave them a moment."""
+        """Nobody answered: find out who could, and leave them a moment. Raises TimeoutError at the
+        end of the batch's time, whatever hangs."""
         rounds = self._attempt_count // len(self._peers)
         longest_ms = min(BACKOFF_MS_MAX, BACKOFF_MS_FIRST << min(rounds - 1, 16))
-        await asyncio.sleep(longest_ms * random.uniform(0.5, 1) / 1000)
-        if self._discover is not None:
-            await self._adopt(await self._discover())
+        async with asyncio.timeout_at(self._batch_deadline):
+            await asyncio.sleep(longest_ms * random.uniform(0.5, 1) / 1000)
+            found = () if self._discover is None else await self._discover()
+        await self._adopt(found)
 
     async def _adopt(self, addresses: Sequence[str]) -> None:
         """From now on ask these, if any are named."""
@@ -192,12 +248,16 @@ class OracleClient:
         for peer in gone:
             await peer.close()
 
-    def _end_search(self, task: asyncio.Task[None]) -> None:
+    def _end_search(self, failure: Failure, task: asyncio.Task[None]) -> None:
+        """`failure` is why there was one."""
         self._searching = None
         if task.cancelled():
             self._fail(Failure("unavailable", "the client was closed"))
             return
         error = task.exception()
+        if isinstance(error, TimeoutError):
+            self._fail(failure)
+            return
         if isinstance(error, DodonaError):
             _log.info("looking for proxies failed: %s", error)
         elif error is not None:
@@ -206,3 +266,8 @@ class OracleClient:
 
     def _peer(self, address: str) -> Peer:
         return Peer(rpc_url(address), timeout_ms=self._proxy_timeout_ms, key=self._key)
+
+
+def _hand_out(shares: list[tuple[_Group, Timestamp, int]]) -> None:
+    for group, first, _ in shares:
+        group.settle(first)

@@ -1,4 +1,5 @@
-"""What all REST servers have in common: health pages, bodies that are bounded, errors as problems.
+"""What all REST servers have in common: health pages, metrics, bodies that are bounded, errors as
+problems.
 
 Owns: the web application that a server adds its routes to. Whatever goes wrong is
 `application/problem+json`, without a word of the program's insides. Only servers import this: it
@@ -27,7 +28,9 @@ from dodona._core.rest import (
     encode_problem,
     problem_of,
 )
-from dodona._io.cluster_key import ClusterKey
+from dodona._io.cluster_key import ClusterKey, MetricsKey
+from dodona._io.life import HEALTH, HEALTH_PATHS, METRICS, READINESS, STARTUP, Life
+from dodona._io.metrics import Metrics
 from dodona.errors import (
     DodonaError,
     InvalidRequest,
@@ -37,57 +40,94 @@ from dodona.errors import (
 )
 
 BODY_SECONDS_MAX: Final = 30
-HEALTH_PATHS: Final = ("/healthz", "/readyz")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
-Readiness = Callable[[], str | None]
-"""Why the process is not ready, or None if it is."""
 
 _logger: Final = logging.getLogger("dodona.rest")
 
 
 def create_application(
-    title: str, lifespan: Lifespan, readiness: Readiness, key: ClusterKey | None = None
+    title: str,
+    lifespan: Lifespan,
+    life: Life,
+    key: ClusterKey | None = None,
+    metrics_key: MetricsKey | None = None,
 ) -> FastAPI:
     """An application with health checks and problem answers, and no other route yet. With a `key`
-    all but the health checks are for those who show it."""
+    all but the health checks are for those who show it; a `metrics_key` opens the metrics, too."""
     application = FastAPI(title=title, lifespan=lifespan, docs_url=None, redoc_url=None)
-    if key is not None:
-        application.add_middleware(_KeyGuard, key=key)
+    if key is not None or metrics_key is not None:
+        application.add_middleware(_KeyGuard, key=key, metrics_key=metrics_key)
     application.add_exception_handler(HTTPException, _answer_http_exception)
     application.add_exception_handler(Exception, _answer_surprise)
 
-    @application.get("/healthz", operation_id="get_health", summary="The process runs.")
-    async def get_health() -> dict[str, str]:
-        return {"status": "ok"}
+    @application.get(HEALTH, operation_id="get_health", summary="The process is well.")
+    async def get_health() -> Response:
+        return _status(life.why_not_well(), "ok")
 
-    @application.get("/readyz", operation_id="get_readiness", summary="The process serves.")
+    @application.get(READINESS, operation_id="get_readiness", summary="The process serves.")
     async def get_readiness() -> Response:
-        reason = readiness()
-        if reason is not None:
-            return problem_response(Failure("unavailable", reason))
-        return Response(b'{"status":"ready"}', media_type=JSON_TYPE)
+        return _status(life.why_not_ready(), "ready")
+
+    @application.get(STARTUP, operation_id="get_startup", summary="The process has started.")
+    async def get_startup() -> Response:
+        return _status(None, "started")
 
     return application
 
 
-class _KeyGuard:
-    """Refuses what does not show the cluster's key."""
+def _status(reason: str | None, status: str) -> Response:
+    if reason is not None:
+        return problem_response(Failure("unavailable", reason))
+    return status_response(status)
 
-    def __init__(self, app: ASGIApp, key: ClusterKey) -> None:
+
+def status_response(status: str) -> Response:
+    """What a health page says if all is well."""
+    return Response(b'{"status":"%s"}' % status.encode(), media_type=JSON_TYPE)
+
+
+def add_metrics(application: FastAPI, metrics: Metrics) -> None:
+    """Serve them, for those whom the application lets in."""
+
+    @application.get(METRICS, operation_id="get_metrics", summary="What Prometheus scrapes.")
+    async def get_metrics(request: Request) -> Response:
+        return metrics_response(metrics, request)
+
+
+def metrics_response(metrics: Metrics, request: Request) -> Response:
+    """A scrape's answer."""
+    content, content_type = metrics.text(request.headers.get("accept", ""))
+    return Response(content, headers={"content-type": content_type})
+
+
+class _KeyGuard:
+    """Refuses what does not show the cluster's key, or to scrapers that of the metrics."""
+
+    def __init__(
+        self, app: ASGIApp, key: ClusterKey | None, metrics_key: MetricsKey | None
+    ) -> None:
         self._app = app
         self._key = key
+        self._metrics_key = metrics_key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (
             scope["type"] != "http"
             or scope["path"] in HEALTH_PATHS
-            or self._key.admits(Headers(scope=scope).get("authorization"))
+            or self._admits(scope["path"], Headers(scope=scope).get("authorization"))
         ):
             await self._app(scope, receive, send)
         else:
             refused = Unauthenticated("this is not the cluster's key")
             await problem_response(failure_of(refused))(scope, receive, send)
+
+    def _admits(self, path: str, shown: str | None) -> bool:
+        if self._key is not None and self._key.admits(shown):
+            return True
+        if path == METRICS:
+            return self._metrics_key is not None and self._metrics_key.admits(shown)
+        return self._key is None
 
 
 def problem_response(failure: Failure) -> Response:

@@ -3,7 +3,8 @@
 Owns: request ids, the joining of envelopes into frames, reconnecting, and time-outs.
 Invariants: every call's future gets exactly one reply; a call that was lost, timed out or could not
 be sent gets a `Failure` of kind `unavailable`, whose attribute `is_sent` is False where the request
-certainly never left this process. Ids rise, so the oldest calls come first in `_pending`.
+certainly never left this process, or its server says that it never looked at it. Ids rise, so the
+oldest calls come first in `_pending`.
 Bounded: calls in flight and waiting, the length of a frame, the time to connect, and the back-off.
 Belongs to one event loop; must not be used from another thread.
 """
@@ -26,6 +27,7 @@ from dodona._core.codec import (
     WIRE_VERSION,
     decode_replies,
     encode_frame,
+    newest_of_goodbye,
 )
 from dodona._core.messages import CellMessage, DataRequest, Failure, Reply, WriteArrow
 from dodona._io.cluster_key import ClusterKey, key_headers
@@ -268,13 +270,17 @@ class Peer:
         self._is_paused = False
         self._flush()
 
-    def _lost(self, transport: WSTransport, reason: str) -> None:
+    def _lost(self, transport: WSTransport, reason: str, newest_id: int | None) -> None:
+        """`newest_id`: the other end said that it never looked at later requests."""
         if self._transport is not transport:
             return
         self._transport = None
         unsent = {request_id for request_id, _ in self._outgoing}
         sent = [request_id for request_id in self._pending if request_id not in unsent]
         text = f"the connection to {self.url} was lost: {reason}"
+        if newest_id is not None:
+            unheard = Failure("unavailable", text, {"is_sent": False})
+            self._settle([it for it in sent if it > newest_id], unheard)
         self._settle(sent, Failure("unavailable", text))
         self._reach()  # the rest is sent over a new connection
 
@@ -362,6 +368,7 @@ class _Connection(WSListener):
         self._peer = peer
         self._fragments = bytearray()
         self._reason = ""
+        self._newest_id: int | None = None
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._peer._opened(transport)
@@ -378,6 +385,8 @@ class _Connection(WSListener):
                 whole, self._fragments = bytes(self._fragments), bytearray()
                 self._receive(transport, whole)
         elif kind is WSMsgType.CLOSE:
+            if frame.get_close_code() == WSCloseCode.SERVICE_RESTART:
+                self._newest_id = newest_of_goodbye(frame.get_close_reason())
             self._reason = f"closed with {frame.get_close_code().value} {frame.get_close_reason()}"
             transport.send_close(frame.get_close_code())
             transport.disconnect()
@@ -397,7 +406,8 @@ class _Connection(WSListener):
         transport.disconnect()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        self._peer._lost(transport, self._reason or "it ended without a word")
+        reason = self._reason or "it ended without a word"
+        self._peer._lost(transport, reason, self._newest_id)
 
     def pause_writing(self) -> None:
         self._peer._pause(True)

@@ -4,6 +4,7 @@ Owns: the order in which effects are carried out, the group commit, and the end 
 something surprising happens. The law: effects are carried out in order, and nothing behind an
 `Append` leaves before that append is durable. While one flush is in the worker thread the core goes
 on, and the appends made meanwhile are the next flush; with nothing pending, replies leave at once.
+A short flush that somebody waits for is made by the loop itself: to hand it over takes longer.
 
 Invariants:
 - One thread (the event loop's) touches the core, one method at a time. What an effect's handler
@@ -17,8 +18,6 @@ Knows nothing of sockets: whoever asks brings a `Replier`. Must not import a ser
 
 import asyncio
 import logging
-import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +28,13 @@ import msgspec
 from dodona._core.codec import ONE_WAY, RequestEnvelope
 from dodona._core.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
 from dodona._core.messages import CellMessage, Failure, Reply, Request
+from dodona._io.flushes import (
+    INLINE_BYTES_MAX,
+    Batch,
+    FlushCounts,
+    InlineRule,
+    RuntimeStatistics,
+)
 from dodona._io.log_thread import Log, LogThread
 from dodona._io.process import read_clock, require_assertions, stop_process
 from dodona.types import Now
@@ -37,7 +43,8 @@ CELL_MESSAGES: Final = frozenset(get_args(CellMessage))
 
 _logger: Final = logging.getLogger("dodona.runtime")
 _overloaded: Final = Failure("overloaded", "too much waits for the log: wait, then repeat the call")
-_closing: Final = Failure("unavailable", "the server is shutting down")
+_closing: Final = Failure("unavailable", "the server is shutting down", {"is_sent": False})
+"""The core never sees what is refused: for its sender that is as good as never sent."""
 _no_cell: Final = Failure("invalid_request", "this server is no cell")
 
 
@@ -56,6 +63,10 @@ class Core(Protocol):
     def take_effects(self) -> list[Effect]: ...
 
 
+LATE_US_MIN: Final = 2_000_000
+"""What has waited longer for the disk says that something is wrong with it."""
+
+
 class RuntimeLimits(msgspec.Struct, frozen=True):
     """What may wait for the log, and for how long a quick answer may run ahead of it."""
 
@@ -66,35 +77,11 @@ class RuntimeLimits(msgspec.Struct, frozen=True):
     at_once_age_ms_max: int | None = None
     """Once the oldest waiting append is older than this, `ReplyAtOnce` is held behind it too: the
     most that a crash can take back of what was answered at once. None: never held."""
-    poll_us_max: int = 0
-    """How long the loop may poll, not sleep, for the next step of a lone caller's commit. Waking a
-    core that sleeps costs tens of microseconds at every step, and the code then runs on cold
-    caches: a fifth of what that caller waits for. Many callers keep the loop awake themselves."""
+    inline_flush_us_max: int = 0
+    """As long as flushes take no longer, the loop makes those that somebody waits for by itself:
+    see `InlineRule`. 0: the log's thread makes all."""
     close_ms_max: int = 10_000
     """How long `close` lets the log finish."""
-
-
-class RuntimeStatistics(msgspec.Struct, frozen=True):
-    """What a runtime did so far, and what waits now."""
-
-    flush_count: int
-    record_count: int
-    flush_duration_us_max: int
-    refused_count: int
-    waiting_count: int
-    waiting_age_us: int
-
-
-class _Batch:
-    """What one flush makes durable, and the effects that may leave once it has."""
-
-    __slots__ = ("effects", "records", "since_us", "size_bytes")
-
-    def __init__(self, since_us: int) -> None:
-        self.since_us = since_us
-        self.records: list[Any] = []
-        self.effects: list[Effect] = []
-        self.size_bytes = 0
 
 
 class _Asker:
@@ -117,7 +104,8 @@ class Runtime:
     appends and replies, by type; they must neither block nor raise. `stop` ends the process.
     `foresee` sees the requests of a frame just before the core does, and nothing once their effects
     have been carried out: no other input comes between. `keep_posted` tells the core what only a
-    shell can see: it is called after each flush and before each tick.
+    shell can see: it is called after each flush and before each tick. `watch_flush` is shown each
+    group that became durable, and when its flush began, before its effects leave.
     """
 
     def __init__(
@@ -131,6 +119,7 @@ class Runtime:
         stop: Callable[[BaseException], Any] = stop_process,
         foresee: Callable[[Sequence[RequestEnvelope]], None] | None = None,
         keep_posted: Callable[[Now], None] = lambda _: None,
+        watch_flush: Callable[[Batch, int, Now], None] | None = None,
     ) -> None:
         require_assertions()
         self._core = core
@@ -141,6 +130,7 @@ class Runtime:
         self._stop = stop
         self._foresee = foresee
         self._keep_posted = keep_posted
+        self._watch_flush = watch_flush
         self._handle_durable: Callable[[Any, Now], None] | None = getattr(
             core, "handle_durable", None
         )
@@ -148,9 +138,7 @@ class Runtime:
             core, "handle_cell_message", None
         )
         age_ms_max = self._limits.at_once_age_ms_max
-        self._poll_us_max = self._limits.poll_us_max
-        self._is_polling = False
-        self._awake_until = 0.0
+        self._inline = InlineRule(self._limits.inline_flush_us_max)
         self._at_once_age_us_max = None if age_ms_max is None else age_ms_max * 1000
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_inside = False
@@ -160,36 +148,45 @@ class Runtime:
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         # The batch in the worker thread, the one that gathers behind it, and the effects of the
         # newest of the two: what comes next in order joins those (None: nothing is pending).
-        self._in_flight: _Batch | None = None
-        self._gathering: _Batch | None = None
+        self._in_flight: Batch | None = None
+        self._gathering: Batch | None = None
         self._tail: list[Effect] | None = None
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
         self._log_thread: LogThread | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline_us: int | None = None
-        self._flush_count = self._record_count = self._flush_duration_us_max = 0
+        self._flushes = FlushCounts()
         self._flush_began_us = 0
+        self._stands_still = False
         self._refused_count = 0
 
     def start(self) -> None:
         """Begin, on the running loop, with whatever the core already has to say."""
         assert self._loop is None, "a runtime starts once"
         self._loop = asyncio.get_running_loop()
-        if len(os.sched_getaffinity(0)) == 1:
-            self._poll_us_max = 0  # the log's thread needs the only core
         if self._log is not None:
             self._log_thread = LogThread(self._log, self._hear_of_flush)
         self._enter(_nothing, ())
 
+    @property
+    def failure(self) -> BaseException | None:
+        """The surprise after which the core is not driven any more, if there was one."""
+        return self._failure
+
+    async def finish(self) -> None:
+        """Refuse what comes from now on, and wait until whatever came before is durable and its
+        answers have left. The core may go on to say things."""
+        self._is_closing = True
+        await self._idle.wait()
+
     async def close(self) -> None:
         """Refuse what comes, let the log finish, end the thread. The core hears nothing more: there
         is nobody to carry out what it says. Raises TimeoutError."""
-        self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
         async with asyncio.timeout(self._limits.close_ms_max / 1000):
-            await self._idle.wait()
+            await self.finish()
         self._is_closed = True
         if self._log_thread is not None:
             self._log_thread.close(self._limits.close_ms_max)
@@ -215,6 +212,8 @@ class Runtime:
             self._enter(take, (replier, envelopes))
             if self._gathering is not None:  # what the frame brought may be part of it
                 self._gathering.size_bytes += size_bytes
+            if size_bytes > INLINE_BYTES_MAX:
+                self._inline.pause(self._clock().instant_us)
             return
         self._refused_count += len(envelopes)
         for request_id, _ in envelopes:
@@ -244,22 +243,6 @@ class Runtime:
             assert self._loop is not None
             self._loop.call_soon(callback)
 
-    def stay_awake(self) -> None:
-        """A lone caller's commit is under way: poll for its next step, up to `poll_us_max`, and
-        as long again for its flush."""
-        if self._poll_us_max:
-            self._awake_until = time.perf_counter() + self._poll_us_max / 1e6
-            if not self._is_polling:
-                self._is_polling = True
-                self._poll()
-
-    def _poll(self) -> None:
-        if time.perf_counter() < self._awake_until:
-            assert self._loop is not None
-            self._loop.call_soon(self._poll)
-        else:
-            self._is_polling = False
-
     async def ask(self, body: Request, timeout_ms: int = 30_000) -> Reply:
         """Put a request to the core and wait for the answer; too late is a Failure."""
         assert self._loop is not None
@@ -276,15 +259,21 @@ class Runtime:
         self._failure = error
         self._stop(error)
 
+    def why_late(self) -> str | None:
+        """That the disk has not answered for long, so that nothing should be sent here; or None."""
+        age_us = self._waiting_age_us()
+        if age_us > LATE_US_MIN:
+            return f"the disk has not answered for {age_us // 1000} ms"
+        return None
+
+    def standing_us(self) -> int:
+        """For other threads: for how long the loop has stood still for a flush by now."""
+        return self._clock().instant_us - self._flush_began_us if self._stands_still else 0
+
     def statistics(self) -> RuntimeStatistics:
         """A record of now; cheap."""
-        return RuntimeStatistics(
-            flush_count=self._flush_count,
-            record_count=self._record_count,
-            flush_duration_us_max=self._flush_duration_us_max,
-            refused_count=self._refused_count,
-            waiting_count=self._waiting_count(),
-            waiting_age_us=self._waiting_age_us(),
+        return self._flushes.statistics(
+            self._refused_count, self._waiting_count(), self._waiting_age_us()
         )
 
     # The core
@@ -402,12 +391,12 @@ class Runtime:
         if batch is None:
             assert self._log is not None, "an append, but no log"
             assert self._loop is not None
-            batch = self._gathering = _Batch(now.instant_us)
+            batch = self._gathering = Batch(now.instant_us)
             self._tail = batch.effects
             if self._in_flight is None:
                 self._idle.clear()
-                # Not at once: the other frames of this iteration of the loop come along.
-                self._loop.call_soon(self._enter, self._start_flush, ())
+                # Not at once: what has come by now comes along, after one more look at the sockets.
+                self._loop.call_soon(self._loop.call_soon, self._enter, self._start_flush, ())
         batch.records.append(effect.record)
         if self._handle_durable is not None:
             batch.effects.append(effect)
@@ -421,10 +410,17 @@ class Runtime:
         assert self._in_flight is None, "one flush at a time"
         self._in_flight, self._gathering = batch, None
         self._flush_began_us = now.instant_us
+        assert self._log is not None
         assert self._log_thread is not None
-        self._log_thread.append(batch.records)
-        if self._is_polling and len(batch.records) == 1:
-            self.stay_awake()
+        if not self._inline.admits(batch, now.instant_us):
+            self._log_thread.append(batch.records)
+            return
+        self._stands_still = True
+        self._log.append(batch.records)  # what it raises ends the process, as for the thread
+        self._stands_still = False
+        end = self._clock()
+        self._inline.note(end.instant_us - now.instant_us, end.instant_us)
+        self._finish_flush(end)
 
     def _hear_of_flush(self, error: BaseException | None) -> None:
         """In the log's thread: nothing here touches the core."""
@@ -437,7 +433,9 @@ class Runtime:
     def _finish_flush(self, now: Now) -> None:
         batch = self._in_flight
         assert batch is not None, "a flush ended that was not begun"
-        self._count_flush(batch, now)
+        self._flushes.add(now.instant_us - self._flush_began_us, len(batch.records))
+        if self._watch_flush is not None:
+            self._watch_flush(batch, self._flush_began_us, now)
         self._keep_posted(now)
         self._in_flight = None
         if self._gathering is None:
@@ -448,16 +446,13 @@ class Runtime:
                 self._handle_durable(effect.record, now)
             else:
                 self._deliver(effect)
-        if self._gathering is not None:
-            self._start_flush(now)
-        else:
+        if self._gathering is None:
             self._idle.set()
-
-    def _count_flush(self, batch: _Batch, now: Now) -> None:
-        duration_us = now.instant_us - self._flush_began_us
-        self._flush_duration_us_max = max(self._flush_duration_us_max, duration_us)
-        self._flush_count += 1
-        self._record_count += len(batch.records)
+        elif self._inline.admits(self._gathering, now.instant_us):  # behind what leaves now
+            assert self._loop is not None
+            self._loop.call_soon(self._enter, self._start_flush, ())
+        else:
+            self._start_flush(now)
 
     # Limits
 

@@ -1,30 +1,43 @@
 """A server process from its application on: sockets, logging, signals, exit status.
 
-Owns: how uvicorn is run, that every answer names the program's version, and the exit status: 0
-after a signal (open requests and the log finish first), 75 when the data folder is in use, 1 for
-any other error that was said in words, 70 after a surprise.
+Owns: how uvicorn is run, that every answer names the program's version, how a process takes its
+leave, and its exit status: 0 after a signal, 75 when the data folder is in use, 1 for any other
+error that was said in words, 70 after a surprise.
+
+After the signal to stop `/readyz` says no at once. For `drain_ms` all goes on, so that load
+balancers notice. Then what is new is refused, with errors that say that it may be repeated, and
+what is under way ends, for at most `finish_ms_max`. Then connections close, and the log.
 Only servers import this: it needs uvicorn and FastAPI.
 """
 
+import asyncio
+import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.metadata import version
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import uvicorn
 from fastapi import FastAPI
 
+from dodona._io.door import Door
 from dodona._io.endpoint import UVICORN_OPTIONS, Endpoint
-from dodona._io.logs import prepare_logging
+from dodona._io.life import Life
+from dodona._io.logs import prepare_logging, tell
 from dodona._io.process import prepare_process, require_assertions
 from dodona._io.settings import ProcessSettings, ServerSettings, Settings, parse_settings
+from dodona._io.stand_in import StandIn
 from dodona.errors import DodonaError, FolderInUse
 
 GRACE_SECONDS: Final = 5
 REQUESTS_AT_A_TIME_MAX: Final = 8192
+
+_logger: Final = logging.getLogger("dodona.process")
 
 
 def run_process(
@@ -33,27 +46,43 @@ def run_process(
     """Read the settings and run until a signal comes. Raises SystemExit."""
     require_assertions()
     settings = parse_settings(kind, program, arguments)
-    prepare_logging(settings.log_level, settings.log_format)
+    prepare_logging(settings.log_level, settings.log_format, settings.server)
+    # Before it serves a signal ends the process. Then uvicorn minds them, and raises the one that
+    # came again once it has stopped.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
     try:
         run(settings)
     except DodonaError as error:
-        sys.stderr.write(f"{program}: {error}\n")
+        if settings.log_format == "json":
+            tell(_logger, logging.CRITICAL, "cannot_run", str(error), kind=error.kind)
+        else:
+            sys.stderr.write(f"{program}: {error}\n")
         is_busy = isinstance(error, FolderInUse)
         raise SystemExit(os.EX_TEMPFAIL if is_busy else 1) from error
 
 
-def serve(pages: FastAPI, endpoint: Endpoint, settings: ServerSettings, port: int) -> None:
-    """Serve REST and the data plane until a signal comes. Raises SystemExit without the port."""
-    serve_pages(pages, settings, port, ws=endpoint.protocol)
+class Served(NamedTuple):
+    """A server that is ready to be run."""
+
+    pages: FastAPI
+    endpoint: Endpoint
+    life: Life
 
 
-def serve_pages(pages: Any, settings: ProcessSettings, port: int, **options: Any) -> None:
-    """Serve a web application until a signal comes; `options` are uvicorn's. Raises SystemExit
-    without the port."""
+def serve(served: Served, settings: ServerSettings, door: Door) -> None:
+    """Serve REST and the data plane until a signal comes, at this door."""
+    pages, endpoint, life = served
+    serve_pages(pages, life, settings, door, ws=endpoint.protocol)
+
+
+def serve_pages(
+    pages: Any, life: Life, settings: ProcessSettings, door: Door, **options: Any
+) -> None:
+    """Serve a web application until a signal comes; `options` are uvicorn's."""
     prepare_process()
-    # uvicorn raises the signal again once it has stopped: that is when we leave.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
+    text = f"serving on {settings.host}:{door.port}"
+    tell(_logger, logging.INFO, "serving", text, host=settings.host, port=door.port)
     chosen: dict[str, Any] = {
         **UVICORN_OPTIONS,
         "log_config": None,
@@ -62,7 +91,37 @@ def serve_pages(pages: Any, settings: ProcessSettings, port: int, **options: Any
         "limit_concurrency": REQUESTS_AT_A_TIME_MAX,
         **options,
     }
-    uvicorn.Server(uvicorn.Config(pages, host=settings.host, port=port, **chosen)).run()
+    config = uvicorn.Config(pages, host=settings.host, port=door.port, **chosen)
+    sockets = door.hand_over()
+    with nullcontext() if life.standing_us is None else StandIn(sockets, life.standing_us):
+        _Server(config, life, settings).run(sockets)
+
+
+class _Server(uvicorn.Server):
+    """One that finishes what is under way before it closes connections."""
+
+    def __init__(self, config: uvicorn.Config, life: Life, settings: ProcessSettings) -> None:
+        super().__init__(config)
+        self._life = life
+        self._drain_ms = settings.drain_ms
+        self._finish_ms_max = settings.finish_ms_max
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._life.is_draining = True
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        bounds = {"drain_ms": self._drain_ms, "finish_ms_max": self._finish_ms_max}
+        tell(_logger, logging.INFO, "stopping", "about to stop", **bounds)
+        await asyncio.sleep(self._drain_ms / 1000)
+        try:
+            async with asyncio.timeout(self._finish_ms_max / 1000):
+                await self._life.finish()
+        except TimeoutError:
+            text = f"what is under way takes longer than {self._finish_ms_max} ms"
+            tell(_logger, logging.WARNING, "overdue", text, finish_ms_max=self._finish_ms_max)
+        await super().shutdown(sockets)
+        tell(_logger, logging.INFO, "stopped", "stopped")
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

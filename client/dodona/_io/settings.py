@@ -8,14 +8,14 @@ needs pydantic, which the light client does not have.
 import ipaddress
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from dodona._io.cluster_key import ClusterKey
+from dodona._io.cluster_key import ClusterKey, MetricsKey
 
 USAGE_STATUS: Final = 2
 
@@ -47,6 +47,9 @@ def is_loopback(host: str) -> bool:
 class ProcessSettings(BaseSettings):
     """What every process has."""
 
+    server: ClassVar[str] = ""
+    """What kind of server it is, in its logs and traces."""
+
     model_config = SettingsConfigDict(
         cli_kebab_case=True,
         cli_implicit_flags=True,
@@ -67,10 +70,43 @@ class ProcessSettings(BaseSettings):
         None, description="file with the key that all processes and clients of the cluster show"
     )
 
+    metrics_key_file: Path | None = Field(
+        None, description="file with a key that opens /metrics and nothing else, as a bearer token"
+    )
+    drain_ms: Annotated[int, Ge(0), Le(600_000)] = Field(
+        0,
+        description="after the signal to stop: how long to go on as if nothing was, while /readyz "
+        "says no, so that load balancers notice, ms",
+    )
+    finish_ms_max: Milliseconds = Field(
+        5_000, description="then: how long to wait for what is under way, ms"
+    )
+
+    @property
+    def metrics_key(self) -> MetricsKey | None:
+        """Read anew each time. Raises InvalidRequest."""
+        return None if self.metrics_key_file is None else MetricsKey.read(self.metrics_key_file)
+
     @property
     def cluster_key(self) -> ClusterKey | None:
         """Read anew each time. Raises InvalidRequest."""
         return None if self.cluster_key_file is None else ClusterKey.read(self.cluster_key_file)
+
+
+class TracedSettings(ProcessSettings):
+    """What every process has that makes traces. (Not master and proxies: one answer with
+    timestamps is for many callers, and no part of any one's trace.)"""
+
+    trace_url: Url | None = Field(
+        None,
+        description="where traces go, by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; "
+        "by default nowhere, or where the environment's OTEL_EXPORTER_OTLP_ENDPOINT says",
+    )
+    trace_ratio: Annotated[float, Ge(0), Le(1)] | None = Field(
+        None,
+        description="share of the requests without a trace of their own that are traced; by "
+        "default as the environment's OTEL_TRACES_SAMPLER says, or all",
+    )
 
 
 class ServerSettings(ProcessSettings):

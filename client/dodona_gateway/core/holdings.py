@@ -8,7 +8,7 @@ Time is an argument; what a transaction is, is its holder's business.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -26,6 +26,9 @@ LEASE_MS_MAX: Final = 60_000
 LEASE_MS: Final = 30_000
 
 Held = TypeVar("Held")
+Outcome = Literal["committed", "failed", "aborted", "expired"]
+OUTCOMES: Final = get_args(Outcome)
+"""How transactions end: `failed` in their commit, `aborted` by their owner."""
 
 
 class HoldingLimits(msgspec.Struct, frozen=True):
@@ -76,6 +79,8 @@ class Holdings(Generic[Held]):
         self._owned: dict[str, int] = {}
         self._ended: OrderedDict[str, End] = OrderedDict()
         self._size_bytes = 0
+        self.ended_by_outcome = dict.fromkeys(OUTCOMES, 0)
+        """Since the start."""
 
     @property
     def open_count(self) -> int:
@@ -159,8 +164,11 @@ class Holdings(Generic[Held]):
         now_us: int,
         timestamp: Timestamp | None = None,
         error: DodonaError | None = None,
+        *,
+        outcome: Outcome | None = None,
     ) -> None:
-        """It is over; its end is remembered. Repeating it is harmless."""
+        """It is over; its end is remembered. Repeating it is harmless. Without an `outcome` it was
+        its commit that ended."""
         text = str(holding.id)
         self.note_size(holding, 0)
         if self._open.pop(text, None) is None:
@@ -170,6 +178,7 @@ class Holdings(Generic[Held]):
             self._owned[holding.owner] = left_count
         else:
             del self._owned[holding.owner]
+        self.ended_by_outcome[outcome or ("committed" if error is None else "failed")] += 1
         self._ended[text] = End(holding.owner, now_us, timestamp, error)
         self._forget(now_us)
 
@@ -180,7 +189,7 @@ class Holdings(Generic[Held]):
             give_up(holding.held)
             text = f"the transaction's lease of {holding.lease_ms} ms expired"
             error = TransactionNotFound(text, transaction=str(holding.id))
-            self.end(holding, now_us, error=error)
+            self.end(holding, now_us, error=error, outcome="expired")
         self._forget(now_us)
         return len(late)
 

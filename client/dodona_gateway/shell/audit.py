@@ -50,8 +50,8 @@ class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
     operation: str
     path: str | None
     outcome: str
-    """`ok`, the kind of an error (docs/errors.md), `internal` if it was none of those, `refused` if
-    only its status tells, or `cancelled`."""
+    """`ok`, the kind of an error (docs/reference/errors.md), `internal` if it was none of those,
+    `refused` if only its status tells, or `cancelled`."""
     status: int | None
     """Of HTTP; None if nobody was there any more to be answered."""
     remote: str | None

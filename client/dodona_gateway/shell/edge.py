@@ -20,22 +20,55 @@ from urllib.parse import urlsplit
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dodona._io.life import HEALTH_PATHS, METRICS, READINESS, Life
 from dodona._io.settings import is_loopback
 from dodona.errors import DodonaError, Forbidden, Overloaded, RequestTimedOut, Unavailable
 from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.core.console import visit
+from dodona_gateway.core.traffic import NO_ANSWER, Traffic, route_of
 
+TRACEPARENT: Final = b"traceparent"
 REQUEST_ID: Final = b"x-request-id"
 OPEN_PATHS: Final = frozenset(
-    ("/healthz", "/readyz", "/openapi.json", "/api", "/api/v4", "/hosts", "/version", "/ping")
+    (
+        *HEALTH_PATHS,
+        METRICS,  # which has a key of its own
+        "/openapi.json",
+        *("/api", "/api/v4", "/hosts", "/version", "/ping"),
+        *visit.OPEN_PATHS,
+    )
 )
-"""Health, descriptions of the interface, and what YTsaurus's client asks for without its token."""
-READINESS: Final = "/readyz"
+"""Health, descriptions of the interface, what YTsaurus's client asks for without its token, and the
+console's door."""
+GOES_ON: Final = ("transactions", "ytsaurus", "pages")
+"""Where calls at transactions that are held may come, and those who watch."""
 PIECE_BYTES: Final = 256 << 10
 """An answer that is longer leaves piece by piece, and counts until all of it was taken."""
 BROKEN_OFF: Final = "broken_off"
 """In a request's state: why its answer has no end."""
 Result = TypeVar("Result")
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
+
+
+class TracedRequest(Protocol):
+    """The span of a request; see `traced_requests`."""
+
+    @property
+    def header(self) -> bytes:
+        """Its `traceparent`."""
+
+    def end(self, status: int | None) -> None:
+        """It was answered with this status, or not at all."""
+
+
+class RequestTracing(Protocol):
+    """Who makes these."""
+
+    def begin(
+        self, method: str, path: str, given: bytes | None, request_id: bytes
+    ) -> TracedRequest:
+        """From now on this task is within a span."""
+
 
 Message = MutableMapping[str, Any]
 _logger: Final = logging.getLogger("dodona.gateway")
@@ -77,8 +110,14 @@ class Edge:
         *,
         refusal: Refusal,
         is_local: bool,
+        life: Life | None = None,
+        tracing: RequestTracing | None = None,
     ) -> None:
         """`is_local`: whoever calls by a name of this machine is let in (see `_check_local`)."""
+        self.life = life or Life()
+        self._tracing = tracing
+        self.is_closed = False
+        """Whether nothing new is taken any more: only what has begun elsewhere goes on."""
         self._is_local = is_local
         self._refusal = refusal
         self._application = application
@@ -87,6 +126,8 @@ class Edge:
         self._is_stream = is_stream
         self.request_count = 0
         """Under way now."""
+        self.traffic = Traffic()
+        """What has passed."""
         self._budgets = _Budgets(
             _Budget("bodies", limits.bodies_mib_max << 20),
             _Budget("answers that are not taken yet", limits.answers_mib_max << 20),
@@ -100,10 +141,23 @@ class Edge:
         idle_seconds = self._limits.stream_idle_seconds_max if is_stream else None
         budgets = None if is_stream else self._budgets
         request = _Request(scope, receive, send, self._refusal, idle_seconds, budgets)
-        if self.request_count >= self._limits.request_count_max:
-            text = f"the gateway has {self._limits.request_count_max} requests under way"
-            await request.refuse(Overloaded(text))
-            return
+        request.is_last = self.life.is_draining
+        if self._tracing is not None and scope["path"] not in OPEN_PATHS:
+            given = request.header(TRACEPARENT)
+            request.traced = self._tracing.begin(scope["method"], scope["path"], given, request.id)
+        try:
+            if self.request_count >= self._limits.request_count_max:
+                text = f"the gateway has {self._limits.request_count_max} requests under way"
+                await request.refuse(Overloaded(text))
+            elif self.is_closed and route_of(scope["path"]) not in GOES_ON:
+                await request.refuse(Unavailable("the gateway is about to stop: ask another"))
+            else:
+                await self._count(request, is_stream=is_stream)
+        finally:
+            request.tell(self.traffic)
+
+    async def _count(self, request: "_Request", *, is_stream: bool) -> None:
+        """Among those that are under way."""
         self.request_count += 1
         try:
             await self._run(request, is_stream=is_stream)
@@ -133,9 +187,8 @@ class Edge:
         if self._is_local:
             _check_local(request.header(b"host"), request.header(b"origin"))
         if scope["path"] not in OPEN_PATHS:
-            authorization = request.header(b"authorization")
-            text = None if authorization is None else authorization.decode("latin-1")
-            scope["state"]["principal"] = await self._authenticate(text)
+            shown = visit.authorization_of(scope["path"], scope["headers"])
+            scope["state"]["principal"] = await self._authenticate(shown)
         await self._application(scope, request.receive, request.send)
 
 
@@ -199,6 +252,10 @@ class _Request:
         self._idle_seconds = idle_seconds
         self._budgets = budgets
         self._body_bytes = self._answer_bytes = 0
+        self._received_bytes = self._sent_bytes = 0
+        self.traced: TracedRequest | None = None
+        self.is_last = False
+        """Whether its connection is to end with it."""
         self._start: Message | None = None
         """Of an answer of which nothing has left yet."""
         self._is_replaced = False
@@ -234,7 +291,9 @@ class _Request:
             return await self._receive()
         message = await self._soon(self._receive(), "nothing of the body came")
         if message["type"] == "http.request":
-            self._take_body(len(message.get("body", b"")))
+            size_bytes = len(message.get("body", b""))
+            self._received_bytes += size_bytes
+            self._take_body(size_bytes)
             self._is_body_whole = not message.get("more_body", False)
         return message
 
@@ -253,6 +312,19 @@ class _Request:
         if self._budgets is not None:
             self._budgets.bodies.give_back(self._body_bytes)
             self._budgets.answers.give_back(self._answer_bytes)
+
+    def tell(self, traffic: Traffic) -> None:
+        """It is over."""
+        if self.traced is not None:
+            self.traced.end(self._status)
+        traffic.note(
+            self.scope["path"],
+            self.scope["method"],
+            NO_ANSWER if self._status is None else self._status,
+            int((time.monotonic() - self._began) * 1e6),
+            self._received_bytes,
+            self._sent_bytes,
+        )
 
     async def send(self, message: Message) -> None:
         """An answer's beginning waits for what follows it: if there is no room for that, another
@@ -276,7 +348,9 @@ class _Request:
         status: int = message["status"]
         self._status = status
         message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
-        if not self._is_body_whole:  # nobody will read what is still to come of it
+        if self.traced is not None:
+            message["headers"].append((TRACEPARENT, self.traced.header))
+        if self.is_last or not self._is_body_whole:  # nobody will read what is still to come
             message["headers"].append((b"connection", b"close"))
         if status >= 500 and not self._is_probe():
             self._log(status)
@@ -286,6 +360,7 @@ class _Request:
         """Piece by piece: the connection takes the next one when most of the last one is gone."""
         content, is_more = message.get("body", b""), message.get("more_body", False)
         rest = memoryview(content)
+        self._sent_bytes += len(rest)
         while len(rest) > PIECE_BYTES:
             await self._pass_on({**message, "body": rest[:PIECE_BYTES], "more_body": True})
             rest = rest[PIECE_BYTES:]
@@ -348,6 +423,7 @@ class _Request:
     def _log(self, status: int, what: str = "a request failed") -> None:
         took_ms = int((time.monotonic() - self._began) * 1000)
         fields = {
+            "event": "request_failed",
             "request": self.id.decode(),
             "method": self.scope["method"],
             "path": self.scope["path"],

@@ -4,27 +4,36 @@ Owns: nothing but the wiring, and what "ready" means for a gateway.
 """
 
 import functools
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from starlette.types import Scope
 
-from dodona._io.pages import create_application
+from dodona._io.door import Door
+from dodona._io.life import METRICS, Life, wait_until
+from dodona._io.metrics import Metrics, ServerReport
+from dodona._io.pages import create_application, metrics_response
 from dodona._io.serving import serve_pages
+from dodona._io.tracing import request_tracing, server_spans
 from dodona.errors import DodonaError
 from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.core.console.visit import is_console
+from dodona_gateway.core.traffic import TrafficStatistics
+from dodona_gateway.shell.console import visits
+from dodona_gateway.shell.console.console import Console
 from dodona_gateway.shell.edge import Edge
 from dodona_gateway.shell.http import bounded_http
+from dodona_gateway.shell.metrics import GATEWAY_METRICS
 from dodona_gateway.shell.openapi import describe
 from dodona_gateway.shell.rest import bulk, nodes, rows, tables, tokens, transactions
 from dodona_gateway.shell.routes import Route, add_routes, problem
 from dodona_gateway.shell.service import Service, open_service
 from dodona_gateway.shell.settings import GatewaySettings
+from dodona_gateway.shell.tokens import read_first_token
 from dodona_gateway.shell.ytsaurus.api import add_ytsaurus_api, error_response
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -38,11 +47,9 @@ ROUTES: Final[tuple[Route, ...]] = (
 BULK_PREFIX: Final = "/v1/bulk/"
 YTSAURUS_PREFIXES: Final = ("/api/", "/auth/", "/hosts")
 
-_logger: Final = logging.getLogger("dodona.gateway")
-
 
 def run_gateway(settings: GatewaySettings) -> None:
-    """Serve until a signal comes. Raises SystemExit."""
+    """Serve until a signal comes. Raises SystemExit, InvalidRequest."""
     options: dict[str, Any] = {
         "ws": "none",
         "http": bounded_http(settings.http_bounds),
@@ -51,7 +58,23 @@ def run_gateway(settings: GatewaySettings) -> None:
     if settings.tls_certificate is not None:
         options["ssl_certfile"] = str(settings.tls_certificate)
         options["ssl_keyfile"] = str(settings.tls_key)
-    serve_pages(create_gateway(settings), settings, settings.port, **options)
+    if settings.first_token_file is not None:
+        read_first_token(settings.first_token_file)  # what is no token is refused now, not later
+    edge = create_gateway(settings)
+    with Door(settings.host, settings.port, refusal) as door:
+        serve_pages(edge, edge.life, settings, door, **options)
+
+
+class GatewayReport(NamedTuple):
+    """What its metrics are made of."""
+
+    server: ServerReport
+    traffic: TrafficStatistics
+    requests_in_flight: int
+    transactions_held: int
+    transactions_bytes: int
+    transactions_ended: dict[str, int]
+    work: dict[str, dict[str, int]]
 
 
 class _Gateway:
@@ -60,6 +83,12 @@ class _Gateway:
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self._service: Service | None = None
+        self._metrics_key = settings.metrics_key
+        self.spans = server_spans("gateway", settings.trace_url, settings.trace_ratio)
+        self.life = Life(self.reason, finish=self._finish)
+        self.edge: Edge | None = None
+        self._metrics = Metrics("gateway", GATEWAY_METRICS, self._report)
+        self.console = Console(self.service)
 
     def service(self) -> Service:
         assert self._service is not None, "requests come between start and stop"
@@ -71,34 +100,75 @@ class _Gateway:
     async def authenticate(self, authorization: str | None) -> Principal:
         return await self.service().authenticate(authorization)
 
+    async def _finish(self) -> None:
+        """Begin no transaction, and take no request but at those that are held; until there are
+        none."""
+        service, edge = self.service(), self.edge
+        assert edge is not None
+        service.transactions.is_closed = edge.is_closed = True
+        await wait_until(lambda: not service.transactions.open_count and not edge.request_count)
+
+    async def answer_scrape(self, request: Request) -> Response:
+        """The metrics, for whoever has their key, or is an administrator."""
+        shown = request.headers.get("authorization")
+        try:
+            if self._metrics_key is None or not self._metrics_key.admits(shown):
+                (await self.authenticate(shown)).check_everywhere("admin")
+        except DodonaError as error:
+            return problem(error)
+        return metrics_response(self._metrics, request)
+
+    def _report(self) -> GatewayReport:
+        service, edge = self.service(), self.edge
+        assert edge is not None
+        held = service.transactions
+        return GatewayReport(
+            ServerReport.of(self.life, str(service.number)),
+            edge.traffic.statistics(),
+            edge.request_count,
+            held.open_count,
+            held.size_bytes,
+            held.ended_by_outcome,
+            {"queries": service.queries.statistics(), "streams": service.streams.statistics()},
+        )
+
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        async with open_service(self._settings) as service:
+        async with open_service(self._settings, self.spans) as service:
             self._service = service
-            _logger.info("listening on %s", self._settings.address)
-            yield
+            async with self.console.watching():
+                yield
+        if self.spans is not None:
+            await self.spans.close()
 
 
 def create_gateway(settings: GatewaySettings) -> Edge:
     """The whole application: routes behind the edge."""
     gateway = _Gateway(settings)
-    application = create_application("Dodona gateway", gateway.lifespan, gateway.reason)
+    application = create_application("Dodona gateway", gateway.lifespan, gateway.life)
     application.router.redirect_slashes = False
     add_routes(application, ROUTES, gateway.service)
     application.openapi = openapi_document  # type: ignore[method-assign]
     add_ytsaurus_api(application, gateway.service)
-    return Edge(
+    application.add_route(METRICS, gateway.answer_scrape, include_in_schema=False)
+    gateway.console.add_pages(application)
+    gateway.edge = Edge(
         application,
         gateway.authenticate,
         settings,
         _is_stream,
         refusal=refusal,
         is_local=settings.insecure,
+        life=gateway.life,
+        tracing=None if gateway.spans is None else request_tracing(gateway.spans),
     )
+    return gateway.edge
 
 
 def refusal(path: str, error: DodonaError) -> Response:
     """An error in the words of whoever asks."""
+    if is_console(path):
+        return visits.refusal(path, error)
     return error_response(error) if path.startswith(YTSAURUS_PREFIXES) else problem(error)
 
 

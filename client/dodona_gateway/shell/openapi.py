@@ -1,7 +1,7 @@
 """The OpenAPI document of the gateway, made of the table of routes.
 
-Owns: how a row of the table is described. The document is committed (`docs/openapi.json`), and a
-test holds it against what is served.
+Owns: how a row of the table is described. The document is committed
+(`docs/reference/openapi.json`), and a test holds it against what is served.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona._core.rest import PROBLEM_TYPE, Problem
+from dodona._io.life import HEALTH, READINESS, STARTUP
 from dodona_gateway.core.content import TYPES, Form
 from dodona_gateway.core.examples import EXAMPLES
 from dodona_gateway.shell.routes import Route
@@ -25,10 +26,14 @@ these three. Whole numbers have 64 bits, timestamps 62.
 
 Every error is `application/problem+json`: `kind` and `code` are for programs, `retryable` says \
 whether the whole transaction may be run again, `attributes` say where it happened (table, key, \
-lock, winner, ...). docs/errors.md lists them all.
+lock, winner, ...). docs/reference/errors.md lists them all.
 """
 _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
-_PAGES: Final = {"/healthz": "The process runs.", "/readyz": "The process serves."}
+_PAGES: Final = {
+    HEALTH: "The process is well.",
+    READINESS: "The process serves.",
+    STARTUP: "The process has started.",
+}
 
 Schemas = dict[type[Any], dict[str, Any]]
 

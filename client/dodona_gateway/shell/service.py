@@ -11,14 +11,15 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dodona._core.session import Session
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
-from dodona._io.drivers import AsyncioDriver
+from dodona._io.logs import tell
 from dodona._io.process import read_clock
 from dodona._io.sessions import new_session
+from dodona._io.tracing import asyncio_driver
 from dodona.aio import AsyncClient, AsyncTransaction
 from dodona.aio_snapshot import AsyncRun
 from dodona.errors import DodonaError, Overloaded
@@ -32,12 +33,15 @@ from dodona_gateway.shell.authentication import Authenticator
 from dodona_gateway.shell.master_transactions import MasterTransactions
 from dodona_gateway.shell.mutations import Mutations
 from dodona_gateway.shell.settings import GatewaySettings
-from dodona_gateway.shell.tokens import TokenStore, ensure_first_token
+from dodona_gateway.shell.tokens import TokenStore, ensure_first_token, read_first_token
 from dodona_gateway.shell.transactions import Transactions
 
 CLUSTER_POLL_SECONDS: Final = 1.0
 CLUSTER_TIMEOUT_MS: Final = 3_000
 WAITING_PER_SLOT_MAX: Final = 16
+
+if TYPE_CHECKING:
+    from dodona._io.spans import Spans
 
 Result = TypeVar("Result")
 _logger: Final = logging.getLogger("dodona.gateway")
@@ -50,7 +54,12 @@ class Slots:
         self._name = name
         self._count = count
         self._free = asyncio.Semaphore(count)
-        self._waiting_count = 0
+        self._waiting_count = self._running_count = 0
+
+    def statistics(self) -> dict[str, int]:
+        """How many are taken, and how many wait."""
+        waiting_count = self._waiting_count
+        return {"running": self._running_count, "waiting": waiting_count}
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[None]:
@@ -63,9 +72,11 @@ class Slots:
             await self._free.acquire()
         finally:
             self._waiting_count -= 1
+        self._running_count += 1
         try:
             yield
         finally:
+            self._running_count -= 1
             self._free.release()
 
 
@@ -151,27 +162,35 @@ class Service:
             await asyncio.sleep(CLUSTER_POLL_SECONDS)
 
     async def _ensure_first_token(self) -> None:
-        """Once, as soon as there are cells to keep it."""
+        """Once, as soon as there are cells to keep it. Whoever runs several gateways may give all
+        of them the same file with a token in it."""
         path = self.settings.first_token_file
         if path is None or self.settings.insecure or self._has_first_token:
             return
-        text = await ensure_first_token(self.client)
+        given = read_first_token(path)
+        text = await ensure_first_token(self.client, given)
         if text is not None:
-            _write_secret(path, text)
+            if given is None:
+                _write_secret(path, text)
             _logger.info("there was no token: one for everything is in %s", path)
         self._has_first_token = True
 
     def _note(self, reason: str | None) -> None:
         if reason != self.reason:
-            _logger.info("serving" if reason is None else f"not serving: {reason}")
+            if reason is None:
+                tell(_logger, logging.INFO, "ready", "the cluster can be reached")
+            else:
+                tell(_logger, logging.WARNING, "not_ready", "not serving", reason=reason)
         self.reason = reason
 
 
 @asynccontextmanager
-async def open_service(settings: GatewaySettings) -> AsyncIterator[Service]:
-    """A gateway's service, from its start to its end."""
+async def open_service(
+    settings: GatewaySettings, spans: "Spans | None" = None
+) -> AsyncIterator[Service]:
+    """A gateway's service, from its start to its end; `spans` are of what it does as a client."""
     session = new_session()
-    driver = AsyncioDriver(settings.master_url, session.routing, settings.cluster_key)
+    driver = asyncio_driver(settings.master_url, session.routing, settings.cluster_key, spans)
     client = AsyncClient(driver, session, settings.master_url)
     service = Service(settings, client, session, driver.run)
     tasks = [

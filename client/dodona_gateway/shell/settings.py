@@ -13,8 +13,8 @@ from pydantic_settings import SettingsConfigDict
 from dodona._io.settings import (
     Count,
     Port,
-    ProcessSettings,
     Seconds,
+    TracedSettings,
     Url,
     is_loopback,
     public_address,
@@ -24,10 +24,11 @@ from dodona_gateway.core.transaction_id import GATEWAY_MAX
 from dodona_gateway.shell.http import HttpBounds
 
 
-class GatewaySettings(ProcessSettings):
+class GatewaySettings(TracedSettings):
     """The gateway: REST for any language, and YTsaurus's HTTP API. Run any number."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_GATEWAY_")
+    server = "gateway"
 
     port: Port = Field(8502, description="port for REST")
     master_url: Url = Field("http://127.0.0.1:8500", description="where the master is")
@@ -43,7 +44,9 @@ class GatewaySettings(ProcessSettings):
         False, description="no tokens: everybody may do everything. On loopback only"
     )
     first_token_file: Path | None = Field(
-        None, description="a cluster without any token gets one for everything, in this new file"
+        None,
+        description="a cluster without any token gets one for everything: the one in this file, "
+        "or, if there is no such file, a new one, which is written there",
     )
     tls_certificate: Path | None = Field(None, description="PEM file with the certificate chain")
     tls_key: Path | None = Field(None, description="PEM file with the certificate's key")

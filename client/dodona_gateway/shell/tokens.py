@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -20,11 +21,13 @@ from dodona.aio import AsyncClient, AsyncTransaction
 from dodona.errors import (
     DataCorrupted,
     DodonaError,
+    InvalidRequest,
     LimitExceeded,
     NodeExists,
     NodeNotFound,
     RowNotFound,
     TableNotMounted,
+    Unauthenticated,
 )
 from dodona_gateway.core.access.grants import TOKENS, Grant, parse_grants
 from dodona_gateway.core.access.tokens import (
@@ -35,7 +38,9 @@ from dodona_gateway.core.access.tokens import (
     check_expiry,
     check_id,
     check_new,
+    given_token,
     new_token,
+    parse_token,
 )
 
 SCHEMA: Final[list[dict[str, Any]]] = [
@@ -128,16 +133,21 @@ class TokenStore:
         texts = [str(it) if isinstance(it, Grant) else it for it in grants]
         parsed = parse_grants(texts)
         check_new(name, parsed, self._unix_us(), expires_us)
-        made = await self._make(name, parsed, expires_us, only_first=False)
+        made = await self._make(lambda: self._draw(name, parsed, expires_us), only_first=False)
         assert made is not None
         return made
 
-    async def create_first(self) -> NewToken | None:
+    async def create_first(self, text: str | None = None) -> NewToken | None:
         """A token for everything, called `first`, if there is none at all, also none that has
-        ended. Of any number who try at once, one makes it. Raises DodonaError."""
+        ended; of this text if one is given. Of any number who try at once, one makes it. Raises
+        DodonaError."""
         if await self._read(lambda: self._client.select(TOKENS, columns=["id"])):
             return None
-        return await self._make(FIRST, (Grant.of("admin", "/"),), None, only_first=True)
+        grants = (Grant.of("admin", "/"),)
+        if text is None:
+            return await self._make(lambda: self._draw(FIRST, grants, None), only_first=True)
+        given = given_token(FIRST, grants, text, created_us=self._unix_us())
+        return await self._make(lambda: given, only_first=True)
 
     async def revoke(self, id: TokenId) -> Token:
         """Have it allow nothing any more, everywhere within 2 s. One that was revoked before stays
@@ -166,9 +176,7 @@ class TokenStore:
             random_bytes=self._random_bytes,
         )
 
-    async def _make(
-        self, name: str, grants: tuple[Grant, ...], expires_us: int | None, *, only_first: bool
-    ) -> NewToken | None:
+    async def _make(self, draw: Callable[[], NewToken], *, only_first: bool) -> NewToken | None:
         async def make(transaction: AsyncTransaction) -> NewToken | None:
             await transaction.lock_rows(TOKENS, [_LOCKED], lock_type="exclusive")
             rows = await transaction.select(TOKENS, columns=["id", "expires_us", "revoked_us"])
@@ -179,9 +187,9 @@ class TokenStore:
             if len(ids) - len(long_ago) >= TOKENS_MAX:
                 text = f"there are {TOKENS_MAX} tokens: revoke some; they go after 30 days"
                 raise LimitExceeded(text, tokens=len(ids))
-            made = self._draw(name, grants, expires_us)
-            while made.token.id in ids:
-                made = self._draw(name, grants, expires_us)
+            made = draw()
+            while made.token.id in ids:  # the first is nobody's twin: there is no other
+                made = draw()
             await transaction.delete_rows(TOKENS, long_ago)
             await transaction.insert_rows(TOKENS, [_row_of(made.token)])
             return made
@@ -227,11 +235,26 @@ class TokenStore:
         self._is_there = True
 
 
-async def ensure_first_token(client: AsyncClient) -> str | None:
-    """Make a token for everything, called `first`, if there is no token at all. → its text, which
-    is nowhere else, or None if there was one. Of any number who call this at once, one gets a text.
-    Raises DodonaError."""
-    made = await TokenStore(client).create_first()
+def read_first_token(path: Path) -> str | None:
+    """The text of a token that somebody else has put there, or None. Raises InvalidRequest, without
+    a word of it, if there is something else."""
+    try:
+        text = path.read_text().strip()
+        parse_token(text)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"the first token can't be read: {error}") from error
+    except Unauthenticated as error:
+        raise InvalidRequest(f"{path} has something else than a token: {error.message}") from None
+    return text
+
+
+async def ensure_first_token(client: AsyncClient, text: str | None = None) -> str | None:
+    """Make a token for everything, called `first`, if there is no token at all, with a text of its
+    own or with this one. → its text, or None if there was a token. Of any number who call this at
+    once, one gets a text. Raises DodonaError."""
+    made = await TokenStore(client).create_first(text)
     return None if made is None else made.text
 
 

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from dodona._core.transaction import TransactionBuffer
 from dodona.aio import AsyncClient, AsyncTransaction
@@ -20,6 +20,7 @@ from dodona.errors import (
     TransactionAborted,
     TransactionClosed,
     TransactionNotFound,
+    Unavailable,
 )
 from dodona.types import Atomicity, Durability, Timestamp, TransactionId
 from dodona_gateway.core.answers import Outcome
@@ -27,6 +28,18 @@ from dodona_gateway.core.holdings import End, Holding, HoldingLimits, Holdings, 
 from dodona_gateway.core.transaction_id import HeldId, parse_held_id
 
 EXPIRY_SECONDS: Final = 0.25
+
+
+class HeldView(NamedTuple):
+    """One that is open, as people see it."""
+
+    id: HeldId
+    owner: str
+    lease_ms: int
+    expires_ms: int
+    """From now, if no call comes."""
+    size_bytes: int
+    is_committing: bool
 
 
 class Held:
@@ -47,6 +60,8 @@ class Transactions:
         self._client = client
         self._gateway = gateway
         self._holdings: Holdings[Held] = Holdings(gateway, limits)
+        self.is_closed = False
+        """Whether none may begin any more."""
 
     @property
     def open_count(self) -> int:
@@ -57,6 +72,27 @@ class Transactions:
     def size_bytes(self) -> int:
         """Of the rows that they hold."""
         return self._holdings.size_bytes
+
+    @property
+    def ended_by_outcome(self) -> dict[str, int]:
+        """How many ended how, since the start."""
+        return dict(self._holdings.ended_by_outcome)
+
+    def held(self, owner: str | None) -> list[HeldView]:
+        """Those of an owner that are open now, or everybody's, oldest first."""
+        now_us = _now_us()
+        return [
+            HeldView(
+                it.id,
+                it.owner,
+                it.lease_ms,
+                max(it.expires_us - now_us, 0) // 1000,
+                it.size_bytes,
+                it.held.commit is not None,
+            )
+            for it in self._holdings
+            if owner in (None, it.owner)
+        ]
 
     async def run(self) -> None:
         """End those whose lease is over, until cancelled."""
@@ -73,6 +109,8 @@ class Transactions:
         lease_ms: int,
     ) -> tuple[str, AsyncTransaction]:
         """→ its id, and it. Raises Overloaded, InvalidRequest, Unavailable."""
+        if self.is_closed:
+            raise Unavailable("the gateway is about to stop: begin at another")
         check_lease(lease_ms)
         self._holdings.check_room(owner)
         begun = await self._client.begin(atomicity, durability, read_own_writes)
@@ -133,7 +171,7 @@ class Transactions:
             raise TransactionClosed("the transaction is being committed", transaction=text)
         buffer_of(found.held.transaction).abort()
         error = TransactionAborted("the transaction was aborted by its owner", transaction=text)
-        self._holdings.end(found, _now_us(), error=error)
+        self._holdings.end(found, _now_us(), error=error, outcome="aborted")
 
     async def outcome(self, text: str, owner: str, *, settle: bool) -> Outcome:
         """What became of it, by whichever gateway it was held."""

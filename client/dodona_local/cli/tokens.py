@@ -27,7 +27,8 @@ DURATION_S_MAX: Final = 100 * 365 * SECONDS_BY_UNIT["d"]
 Result = TypeVar("Result")
 
 commands = typer.Typer(
-    no_args_is_help=True, help="Tokens: who may use the gateway, and for what (docs/access.md)."
+    no_args_is_help=True,
+    help="Tokens: who may use the gateway, and for what (docs/reference/access.md).",
 )
 
 Id = Annotated[str, typer.Argument(help="As `list` shows it.", metavar="ID")]

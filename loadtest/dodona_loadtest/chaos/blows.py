@@ -3,7 +3,7 @@
 Owns: the draws. Must not import: anything that has processes or clocks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final, Literal, NamedTuple
 
@@ -31,7 +31,15 @@ def role_of(name: str) -> Role:
     return next(role for role in ROLES if role == word)
 
 
-def draw_blow(random: Random, names: Sequence[str], after_ms_mean: float) -> Blow:
+def draw_blows(seed: float, names: Sequence[str], after_ms_mean: float) -> Iterator[Blow]:
+    """One after another, without end: of this seed alone, however often clients come back and
+    whatever is drawn for them."""
+    random = Random(seed)
+    while True:
+        yield _draw_blow(random, names, after_ms_mean)
+
+
+def _draw_blow(random: Random, names: Sequence[str], after_ms_mean: float) -> Blow:
     """The next one. Two at once are of any roles."""
     after_ms = int(random.expovariate(1 / after_ms_mean))
     role = random.choices(ROLES, [WEIGHTS[role] for role in ROLES])[0]

@@ -19,7 +19,7 @@ from dodona._core.context import SessionLimits
 from dodona._io.drivers import BlockingDriver
 from dodona.errors import DodonaError
 from dodona.types import Key
-from dodona_loadtest.chaos.blows import Role, draw_blow, role_of
+from dodona_loadtest.chaos.blows import Role, draw_blows, role_of
 from dodona_loadtest.chaos.clients import ClientProcess, Order
 from dodona_loadtest.chaos.cluster import Targets
 from dodona_loadtest.checkers.violation import Violation
@@ -92,6 +92,7 @@ class Round:
         self._cluster = cluster
         self._folder = folder
         self._random = Random(plan.seed)
+        self._blows_seed = self._random.random()
         self._workload_seed = self._random.random()
         self._workload = WORKLOADS[plan.workload](Random(self._workload_seed))
         self._history = History(acquisitions=list(before))
@@ -157,12 +158,13 @@ class Round:
     def _strike(self, targets: Targets) -> None:
         targets.wait(int(self._plan.after_ms_mean))  # the clients are starting
         self.result.kills, self.result.pauses = targets.kills, targets.pauses
-        while len(targets.kills) < self._plan.kills:
-            blow = draw_blow(self._random, targets.names, self._plan.after_ms_mean)
+        for blow in draw_blows(self._blows_seed, targets.names, self._plan.after_ms_mean):
             if blow.is_patient:
                 targets.wait_until_ready()
             targets.wait(blow.after_ms)
             targets.strike(blow)
+            if len(targets.kills) >= self._plan.kills:
+                return
 
     # Rest
 

@@ -4,7 +4,7 @@ Owns: the checks LATEST and FALSE-CONFLICT. Both say nothing where instants over
 at the same time may be seen in either order. Must not import: any core.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Any
 
@@ -40,21 +40,33 @@ class _Timeline:
 
     def __init__(self) -> None:
         self._states: list[tuple[int, Transaction, Columns | None]] = []
+        self._commits: list[int] = []
         self._merged: dict[str, Any] | None = None
+        self._told_us: list[int] = []
+        self._floors: list[int] = []
+        """The newest commit that somebody was told of by each of these instants."""
 
     def add(self, commit: int, t: Transaction, write: Write) -> None:
         self._merged = after(self._merged, write)
         self._states.append((commit, t, visible(self._merged)))
+        self._commits.append(commit)
+
+    def finish(self) -> None:
+        """Once all states are there."""
+        told = [
+            (t.end_us, commit)
+            for commit, t, _ in self._states
+            if t.status == "ok" and t.end_us is not None
+        ]
+        for told_us, commit in sorted(told):
+            self._told_us.append(told_us)
+            self._floors.append(max(commit, self._floors[-1] if self._floors else 0))
 
     def problem(self, latest: LatestRead) -> str | None:
         """Why no moment between question and answer has this state, or None."""
-        told = [
-            commit
-            for commit, t, _ in self._states
-            if t.status == "ok" and t.end_us is not None and t.end_us < latest.asked_us
-        ]
-        floor = max(told, default=0)
-        first = bisect_right([commit for commit, _, _ in self._states], floor) - 1
+        position = bisect_left(self._told_us, latest.asked_us)
+        floor = self._floors[position - 1] if position else 0
+        first = bisect_right(self._commits, floor) - 1
         if first < 0 and latest.read.columns is None:
             return None
         for _, t, state in self._states[max(first, 0) :]:
@@ -69,6 +81,8 @@ def _timelines(committed: Committed) -> dict[RowKey, _Timeline]:
     for t, commit in sorted(committed, key=lambda pair: pair[1]):
         for write in t.writes:
             timelines.setdefault(write.row, _Timeline()).add(commit, t, write)
+    for timeline in timelines.values():
+        timeline.finish()
     return timelines
 
 

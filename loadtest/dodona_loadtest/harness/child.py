@@ -35,6 +35,12 @@ class Child:
         self._process.start()
         child_pipe.close()
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process.pid is not None, "it is started"
+        return self._process.pid
+
     def __enter__(self) -> Self:
         try:
             self._receive(OPEN_S_MAX)

@@ -16,13 +16,18 @@ def machine_facts(folder: Path) -> list[tuple[str, str]]:
     """Name and value pairs. `folder` is where the contenders keep their data."""
     fdatasync = f"{_fdatasync_us(folder):.0f} µs (p50) for a 128-byte append with fdatasync"
     return [
-        ("processor", f"{_cpu_model()}, {os.cpu_count()} cores"),
+        ("processor", processor_name()),
         ("memory", f"{_memory_gib():.0f} GiB"),
         ("kernel", f"{platform.system()} {platform.release()}"),
         ("Python", f"{platform.python_implementation()} {platform.python_version()}"),
         ("disk", f"{_file_system(folder)}; {fdatasync}"),
         ("at the start", f"{_idle_share():.0%} of the processor time was free"),
     ]
+
+
+def processor_name() -> str:
+    """Its model, and how many cores it has."""
+    return f"{_cpu_model()}, {os.cpu_count()} cores"
 
 
 def _cpu_model() -> str:

@@ -4,14 +4,17 @@ Each peer's line says what Dodona is in terms of it: a rate above 1× and a p50 
 Dodona's favour.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 
+from dodona_loadtest.harness.durability import durability_note
 from dodona_loadtest.harness.row import Goal, Line, RowResult
 from dodona_loadtest.harness.section import Section, ratio, spread
 from dodona_loadtest.harness.study import StudyResult
@@ -41,6 +44,8 @@ class Report:
 
     facts: Sequence[tuple[str, str]]
     results: Sequence[RowResult | StudyResult]
+    pictures: Path | None = None
+    """The folder with a picture of each row and study, if they were drawn."""
 
     def print(self, console: Console) -> None:
         """To a terminal."""
@@ -50,22 +55,37 @@ class Report:
             _section(result).print(console)
         console.print(f"\n{EXPLANATION}", style="dim")
 
-    def markdown(self) -> str:
-        """To a file."""
+    def markdown(self, folder: Path | None = None) -> str:
+        """To a file in that folder."""
         parts = ["# Results", "", *self._facts(), "", EXPLANATION]
         for result in self.results:
-            parts += ["", *_section(result).markdown()]
+            parts += ["", *self._part(result, folder)]
         return "\n".join(parts).rstrip() + "\n"
 
-    def section(self) -> str:
-        """To a part of a document that has such facts of another run at its beginning."""
+    def section(self, folder: Path | None = None) -> str:
+        """To a part of a document in that folder that has such facts of another run at its
+        beginning."""
         parts = []
         for result in self.results:
-            parts += [*_section(result).markdown(), ""]
+            parts += [*self._part(result, folder), ""]
         return "\n".join([*parts, "Of this run:", "", *self._facts()]) + "\n"
+
+    def _part(self, result: RowResult | StudyResult, folder: Path | None) -> list[str]:
+        """With its picture behind the preface."""
+        title, blank, preface, *rest = _section(result).markdown()
+        if self.pictures is None or folder is None or not has_figures(result):
+            return [title, blank, preface, *rest]
+        item = result.study if isinstance(result, StudyResult) else result.row
+        place = Path(os.path.relpath(self.pictures / f"{item.name}.png", folder)).as_posix()
+        return [title, blank, preface, "", f"![{item.title}]({place})", *rest]
 
     def _facts(self) -> list[str]:
         return [f"- {name}: {value}" for name, value in self.facts]
+
+
+def has_figures(result: RowResult | StudyResult) -> bool:
+    """Whether anything of it was measured."""
+    return bool(result.findings if isinstance(result, StudyResult) else result.lines)
 
 
 def _section(result: RowResult | StudyResult) -> Section:
@@ -121,14 +141,18 @@ def _goal_notes(result: RowResult, goal: Goal) -> list[str]:
         notes.append(f"goal, {caller}: p50 at most {goal.latency_ms_p50_max:g} ms: {outcome}")
     peer = _line(result, goal.not_below, goal.callers) if goal.not_below else None
     if peer is not None:
-        outcome = "met" if line.rate >= peer.rate else "missed"
-        notes.append(f"goal, {caller}: not below {peer.contender}: {outcome}")
+        outcome = "met" if line.rate >= goal.times * peer.rate else "missed"
+        wanted = "not below" if goal.times == 1 else f"{goal.times:g} times"
+        notes.append(f"goal, {caller}: {wanted} {peer.contender}: {outcome}")
     return notes
 
 
 def _notes(result: RowResult) -> list[str]:
     """Goals, versions, contenders that dropped out, and failed operations."""
     notes = [note for goal in result.row.goals for note in _goal_notes(result, goal)]
+    measured = [it for it in result.row.contenders if it.name in result.versions]
+    if measured:
+        notes.append(durability_note((it.name, it.durability) for it in measured))
     notes += [f"{name}: {version}" for name, version in result.versions.items()]
     notes += [f"{name} was not measured: {reason}" for name, reason in result.dropped.items()]
     notes += [

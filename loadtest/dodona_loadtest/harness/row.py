@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from dodona_loadtest.harness.durability import SYNCED
 from dodona_loadtest.harness.load import Load
 from dodona_loadtest.harness.measure import Sample
 from dodona_loadtest.harness.pinning import PinningName
@@ -27,6 +28,8 @@ class Contender:
 
     name: str
     start: Callable[[Path], AbstractContextManager[Running]]
+    durability: str = SYNCED
+    """Of what it acknowledges: the same for all of a row, or the report says whose is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Goal:
     latency_ms_p50_max: float | None = None
     not_below: str | None = None
     """The contender whose rate is to be reached."""
+    times: float = 1
+    """So many times over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
+from dodona_loadtest.harness.durability import SYNCED
+
 Figures = Mapping[str, float]
 """By the measure's name. A contender leaves out what it has none for."""
 
@@ -86,6 +88,11 @@ class Study:
     bounds: tuple[Bound, ...] = ()
     rounds_max: int = 3
     """Of a long story fewer rounds than asked for."""
+    warms_up: bool = False
+    """Whether there is a round before that does not count: of what is done again and again. A long
+    course of events begins alike in each round."""
+    durability: str = SYNCED
+    """Of what is acknowledged, by all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
+from dodona_loadtest.harness.durability import durability_note
 from dodona_loadtest.harness.section import Section, ratio, spread
 from dodona_loadtest.harness.study import Bound, Finding, StudyResult
 
@@ -40,6 +41,8 @@ def number(value: float) -> str:
 def _notes(result: StudyResult) -> list[str]:
     """Bounds, versions, and contenders that dropped out."""
     notes = [note for bound in result.study.bounds for note in _bound_notes(result, bound)]
+    if result.versions:
+        notes.append(durability_note((name, result.study.durability) for name in result.versions))
     notes += [f"{name}: {version}" for name, version in result.versions.items()]
     return notes + [f"{name} was not measured: {why}" for name, why in result.dropped.items()]
 

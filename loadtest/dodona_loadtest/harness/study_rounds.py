@@ -25,16 +25,20 @@ def run_study(study: Study, plan: Plan, folder: Path, progress: Progress) -> Stu
     figures: dict[str, list[Figures]] = defaultdict(list)
     with ExitStack() as stack:
         performances = _start_all(study, plan, folder, stack, result, progress)
-        for number in range(min(plan.rounds, study.rounds_max)):
+        rounds = min(plan.rounds, study.rounds_max)
+        for number in range(-1 if study.warms_up else 0, rounds):
             for name in rotated(list(performances), number):
                 if name in result.dropped:
                     continue
-                progress(f"{study.name}: round {number + 1}, {name}")
+                progress(f"{study.name}: round {number + 1} of {rounds}, {name}")
                 rest()
                 try:
-                    figures[name].append(performances[name].perform(number))
+                    found = performances[name].perform(number)
                 except ContenderError as error:
                     result.dropped[name] = str(error)
+                else:
+                    if number >= 0:
+                        figures[name].append(found)
     result.findings = _findings(study, figures)
     return result
 

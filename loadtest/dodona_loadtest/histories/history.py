@@ -235,6 +235,21 @@ class History:
     crashes: list[Crash] = field(default_factory=list)
     """Of cells, noted by whoever makes them crash: they excuse what was answered from memory."""
 
+    _shared: dict[Read, Read] = field(default_factory=dict)
+
+    @property
+    def record_count(self) -> int:
+        """How many records it holds, each distinct state of a row that was seen included: what its
+        size in memory goes by."""
+        records = len(self.transactions) + len(self.acquisitions) + len(self.latest_reads)
+        stamped = len(self.stamped_writes) + len(self.stamped_reads)
+        return records + stamped + len(self._shared)
+
+    def shared(self, read: Read) -> Read:
+        """An equal one, of which there is only one: a row's state is kept once, however often it
+        was seen."""
+        return self._shared.setdefault(read, read)
+
     def begin(self, session: str, now_us: int) -> Transaction:
         transaction = Transaction(session, len(self.transactions), now_us)
         self.transactions.append(transaction)

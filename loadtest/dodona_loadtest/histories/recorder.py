@@ -1,20 +1,31 @@
 """A client's session as a workload uses it, with everything written into the history.
 
 Owns: the translation between the users' rows and the history's records, and what a caller was told:
-ok, fail or info. It records what was *asked*, not what the client made of it.
+ok, fail or info. It records what was *asked*, not what the client made of it. What carries it out
+is the Python client's session, or another one with the same few operations (`RowSession`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, cast
 
 from dodona._core.messages import CommitOne, Prepare
+from dodona._core.outcomes import Outcome
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Pause, Protocol, Step
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
 from dodona.schema import MAIN_LOCK
-from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, LockType, Timestamp
+from dodona.types import (
+    KEY_MAX,
+    KEY_MIN,
+    SYNC_LAST_COMMITTED,
+    Durability,
+    LockType,
+    Timestamp,
+    TransactionId,
+)
 from dodona_loadtest.histories.history import (
     Acquisition,
     Conflict,
@@ -37,12 +48,86 @@ LOOK_RATE: Final = 0.3
 """How often they only look. A pending one leaves them unsure."""
 
 
+RowsByKey = Mapping[str, Sequence[RowKey]]
+"""By the key as a refusal names it; several tables may have rows of it."""
+
+
+class RowSession(typing.Protocol):
+    """What a recorder needs of a client: its protocols raise DodonaError."""
+
+    def generate_timestamp(self, count: int, /) -> Protocol[Timestamp]:
+        """The first of `count`."""
+
+    def begin(self) -> Protocol[TransactionBuffer]:
+        """With a snapshot of its own."""
+
+    def lookup_rows(
+        self, path: str, keys: Sequence[Row], /, *, keep_missing: bool, timestamp: Timestamp
+    ) -> Protocol[list[Any]]:
+        """None in the place of each row that is not there."""
+
+    def select(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        /,
+        *,
+        timestamp: Timestamp,
+    ) -> Protocol[Iterable[Row]]:
+        """The rows of lower ≤ key < upper."""
+
+    def write_rows(
+        self, path: str, rows: Sequence[Row], update: bool, durability: Durability, /
+    ) -> Protocol[Timestamp | None]:
+        """Without a transaction."""
+
+    def erase_rows(
+        self, path: str, keys: Sequence[Row], durability: Durability, /
+    ) -> Protocol[Timestamp | None]:
+        """Without a transaction."""
+
+    def insert_rows(
+        self,
+        buffer: TransactionBuffer,
+        path: str,
+        rows: Sequence[Row],
+        update: bool,
+        aggregate: bool,
+        lock_type: LockType,
+        /,
+    ) -> Protocol[None]:
+        """Within a transaction."""
+
+    def delete_rows(
+        self, buffer: TransactionBuffer, path: str, keys: Sequence[Row], /
+    ) -> Protocol[None]:
+        """Within a transaction."""
+
+    def lock_rows(
+        self,
+        buffer: TransactionBuffer,
+        path: str,
+        keys: Sequence[Row],
+        locks: Sequence[str] | None,
+        lock_type: LockType,
+        /,
+    ) -> Protocol[None]:
+        """Within a transaction."""
+
+    def commit(self, buffer: TransactionBuffer, /) -> Protocol[Timestamp | None]:
+        """Raises CommitOutcomeUnknown; its `transaction` is what `outcome` takes, if it has one."""
+
+    def outcome(self, transaction: TransactionId, /, *, settle: bool = False) -> Protocol[Outcome]:
+        """What became of a transaction."""
+
+
 class Recorder:
     """One session. At most one transaction at a time."""
 
     def __init__(
         self,
-        session: Session,
+        session: RowSession,
         name: str,
         history: History,
         random: Random,
@@ -51,7 +136,7 @@ class Recorder:
         """`instant_us` is one clock for all sessions of a history."""
         self.name = name
         self.random = random
-        self.session = session
+        self.rows = session
         self.history = history
         self._instant_us = instant_us
         self._value_count = 0
@@ -59,6 +144,24 @@ class Recorder:
         """Told when a commit begins."""
         self.last_commit: int | None = None
         """The timestamp of the last commit that was acknowledged."""
+        self.doing = ""
+        """What it does, in the words of its workload: for statistics."""
+        self.refusal: str | None = None
+        """The kind of the error that its last write was answered with; None once acknowledged."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether it is seen where each row goes."""
+        return isinstance(self.rows, Session)
+
+    @property
+    def session(self) -> Session:
+        """The Python client's, for what others have not."""
+        return cast("Session", self.rows)
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self.rows = session
 
     @property
     def now_us(self) -> int:
@@ -73,13 +176,24 @@ class Recorder:
         """Raises DodonaError when the oracle can't be reached."""
         record = self.history.begin(self.name, self.now_us)
         try:
-            buffer = yield from self.session.begin()
+            buffer = yield from self.rows.begin()
         except DodonaError as error:
             record.status, record.end_us, record.error = "fail", self.now_us, str(error)
             raise
         assert buffer.start_timestamp is not None
         record.start, record.begun_us = buffer.start_timestamp, self.now_us
         return Attempt(self, buffer, record)
+
+    def begin_reading(self) -> Protocol["Attempt"]:
+        """A snapshot of the present, of which no server keeps anything. Raises DodonaError."""
+        record = self.history.begin(self.name, self.now_us)
+        try:
+            start = yield from self.rows.generate_timestamp(1)
+        except DodonaError as error:
+            record.status, record.end_us, record.error = "fail", self.now_us, str(error)
+            raise
+        record.start, record.begun_us = start, self.now_us
+        return Attempt(self, None, record)
 
     def begin_at(self, timestamp: int) -> "Attempt":
         """Reads at a timestamp of the caller's choice, past or (refused, if it still is) future."""
@@ -90,25 +204,26 @@ class Recorder:
     def lookup_latest(self, table: TableShape, key: Row) -> Protocol[Row | None]:
         """The last committed state of one row."""
         asked_us = self.now_us
-        rows = yield from self.session.lookup_rows(
+        rows = yield from self.rows.lookup_rows(
             table.path, [key], keep_missing=True, timestamp=SYNC_LAST_COMMITTED
         )
-        read = Read(table.row_key(key), table.columns_read(rows[0]))
+        read = self.history.shared(Read(table.row_key(key), table.columns_read(rows[0])))
         self.history.latest_reads.append(LatestRead(asked_us, self.now_us, read))
-        return rows[0]
+        row: Row | None = rows[0]
+        return row
 
     def write(
         self, table: TableShape, rows: Sequence[Row], *, is_update: bool = False
     ) -> Protocol[bool]:
         """Write rows without a transaction. → whether the caller was told that it is committed."""
-        writing = self.session.write_rows(table.path, rows, is_update, "sync")
+        writing = self.rows.write_rows(table.path, rows, is_update, "sync")
         writes = [table.write(row, is_update=is_update) for row in rows]
         return (yield from self._settle_blind(table, rows, writes, writing))
 
     def erase(self, table: TableShape, keys: Sequence[Row]) -> Protocol[bool]:
         """Delete rows of one tablet without a transaction. → whether the caller was told that it
         is committed."""
-        erasing = self.session.erase_rows(table.path, keys, "sync")
+        erasing = self.rows.erase_rows(table.path, keys, "sync")
         writes = [Write(table.row_key(key), None) for key in keys]
         return (yield from self._settle_blind(table, keys, writes, erasing))
 
@@ -123,7 +238,7 @@ class Recorder:
         record.is_blind = True
         record.writes.extend(writes)
         texts = [table.key_text(row) for row in rows]
-        rows_by_key = {text: write.row for text, write in zip(texts, writes, strict=True)}
+        rows_by_key = {text: [write.row] for text, write in zip(texts, writes, strict=True)}
         return (yield from self.settle(record, self._watch(record, writing), rows_by_key))
 
     def _watch(
@@ -155,7 +270,7 @@ class Recorder:
         self,
         record: Transaction,
         committing: Protocol[Timestamp | None],
-        rows_by_key: Mapping[str, RowKey],
+        rows_by_key: RowsByKey,
     ) -> Protocol[bool]:
         """Record what the caller of a commit is told. → whether that it is committed."""
         record.commit_us = self.now_us
@@ -166,25 +281,26 @@ class Recorder:
         except CommitOutcomeUnknown as error:
             yield from self._ask_outcome(record, error)
         except DodonaError as error:
-            _fail(record, error, rows_by_key)
+            _fail(record, error, rows_by_key, is_watched=self.is_watched)
         else:
             record.status, record.commit = "ok", timestamp
         record.end_us = self.now_us
+        self.refusal = None if record.status == "ok" else kind_of(record.error)
         if record.status == "ok":
             self.last_commit = record.commit
         return record.status == "ok"
 
     def _ask_outcome(self, record: Transaction, error: CommitOutcomeUnknown) -> Protocol[None]:
         self.history.unknown_count += 1
-        record.status, record.error = "info", error.message
-        if self.random.random() > ASK_RATE:
+        record.status, record.error = "info", f"{error.kind}: {error.message}"
+        transaction = error.attributes.get("transaction")
+        if transaction is None or self.random.random() > ASK_RATE:
             return
         if self.random.random() < 0.5:
             yield Pause(self.random.randrange(1, ASK_LATE_MS_MAX))
         settle = self.random.random() > LOOK_RATE
         try:
-            transaction = error.attributes["transaction"]
-            outcome = yield from self.session.outcome(transaction, settle=settle)
+            outcome = yield from self.rows.outcome(transaction, settle=settle)
         except DodonaError:
             return
         if outcome.state == "committed":
@@ -195,7 +311,7 @@ class Recorder:
     def take_timestamps(self, count: int) -> Protocol[None]:
         """A range for nothing: it moves the oracle's counter ahead."""
         asked_us = self.now_us
-        first = yield from self.session.generate_timestamp(count)
+        first = yield from self.rows.generate_timestamp(count)
         taken = Acquisition(self.name, asked_us, self.now_us, first, first + count - 1)
         self.history.acquisitions.append(taken)
 
@@ -208,22 +324,24 @@ class Attempt:
     ) -> None:
         self.record = record
         self._recorder = recorder
-        self._session = recorder.session
+        self._rows = recorder.rows
         self._buffer = buffer
-        self._rows_by_key: dict[str, RowKey] = {}
+        self._rows_by_key: dict[str, list[RowKey]] = {}
+        self._written: dict[RowKey, None] = {}
 
     @property
     def session(self) -> Session:
         """For what is not to be in the history."""
-        return self._session
+        return self._recorder.session
 
     def lookup(self, table: TableShape, keys: Sequence[Row]) -> Protocol[list[Row | None]]:
         """The rows of these keys, None where no row is."""
-        rows = yield from self._session.lookup_rows(
+        rows = yield from self._rows.lookup_rows(
             table.path, keys, keep_missing=True, timestamp=Timestamp(self.record.start)
         )
+        shared = self._recorder.history.shared
         for key, row in zip(keys, rows, strict=True):
-            self.record.reads.append(Read(table.row_key(key), table.columns_read(row)))
+            self.record.reads.append(shared(Read(table.row_key(key), table.columns_read(row))))
         return list(rows)
 
     def scan(
@@ -234,11 +352,14 @@ class Attempt:
         copy: str | None = None,
     ) -> Protocol[list[dict[str, Any]]]:
         """The rows of lower ≤ key < upper, or what a copy at that path has in their place."""
-        found = yield from self._session.select(
+        found = yield from self._rows.select(
             copy or table.path, lower, upper, timestamp=Timestamp(self.record.start)
         )
         rows = [dict(row) for row in found]
-        reads = tuple(Read(table.row_key(row), table.columns_read(row) or ()) for row in rows)
+        shared = self._recorder.history.shared
+        reads = tuple(
+            shared(Read(table.row_key(row), table.columns_read(row) or ())) for row in rows
+        )
         first, end = table.bound(lower, KEY_MIN), table.bound(upper, KEY_MAX)
         self.record.scans.append(Scan(table.path, first, end, reads))
         return rows
@@ -255,7 +376,7 @@ class Attempt:
         """Buffer one row. A workload writes each row at most once a transaction."""
         assert self._buffer is not None
         lock_type: LockType = "shared_write" if is_shared else "exclusive"
-        yield from self._session.insert_rows(
+        yield from self._rows.insert_rows(
             self._buffer, table.path, [row], is_update, is_aggregate, lock_type
         )
         write = table.write(
@@ -265,7 +386,7 @@ class Attempt:
 
     def delete(self, table: TableShape, key: Row) -> Protocol[None]:
         assert self._buffer is not None
-        yield from self._session.delete_rows(self._buffer, table.path, [key])
+        yield from self._rows.delete_rows(self._buffer, table.path, [key])
         self._keep(table, key, Write(table.row_key(key), None))
 
     def lock(
@@ -279,17 +400,17 @@ class Attempt:
         """Buffer a read lock on some lock groups of a row: on the main one, if none is named."""
         assert self._buffer is not None
         lock_type: LockType = "shared_strong" if is_strong else "shared_weak"
-        yield from self._session.lock_rows(self._buffer, table.path, [key], locks, lock_type)
+        yield from self._rows.lock_rows(self._buffer, table.path, [key], locks, lock_type)
         groups = table.groups_named([MAIN_LOCK] if locks is None else locks)
         row = table.row_key(key)
         self.record.locks.append(Lock(row, is_strong, groups))
-        self._rows_by_key[table.key_text(key)] = row
+        self._rows_by_key.setdefault(table.key_text(key), []).append(row)
 
     def _keep(self, table: TableShape, row: Row, write: Write) -> None:
-        taken = [other.row for other in self.record.writes]
-        assert write.row not in taken, "a workload writes a row once a transaction"
+        assert write.row not in self._written, "a workload writes a row once a transaction"
+        self._written[write.row] = None
         self.record.writes.append(write)
-        self._rows_by_key[table.key_text(row)] = write.row
+        self._rows_by_key.setdefault(table.key_text(row), []).append(write.row)
 
     def end(self) -> None:
         """A reader is done."""
@@ -299,7 +420,7 @@ class Attempt:
     def commit(self) -> Protocol[bool]:
         """→ whether the caller was told that it is committed."""
         assert self._buffer is not None
-        committing = self._session.commit(self._buffer)
+        committing = self._rows.commit(self._buffer)
         settling = self._recorder.settle(self.record, committing, self._rows_by_key)
         return (yield from settling)
 
@@ -309,6 +430,11 @@ class Attempt:
         self.record.error = f"{error.kind}: {error.message}"
 
 
+def kind_of(error: str) -> str:
+    """The kind that a record's error begins with."""
+    return error.partition(":")[0]
+
+
 def _forget_start(record: Transaction) -> None:
     """An earlier attempt, to several cells, is aborted: it began then, but this one begins anew."""
     if not record.is_blind:
@@ -316,11 +442,18 @@ def _forget_start(record: Transaction) -> None:
         record.is_blind, record.start, record.begun_us = True, 0, None
 
 
-def _fail(record: Transaction, error: DodonaError, rows_by_key: Mapping[str, RowKey]) -> None:
+def _fail(
+    record: Transaction, error: DodonaError, rows_by_key: RowsByKey, *, is_watched: bool
+) -> None:
     record.status, record.error = "fail", f"{error.kind}: {error.message}"
     if not isinstance(error, TransactionConflict):
         return
-    row = rows_by_key.get(repr(error.attributes.get("key")))
-    if row is not None:
-        said = error.attributes.get
-        record.conflict = Conflict((row,), said("winner"), said("winner_timestamp"))
+    said = error.attributes.get
+    rows = rows_by_key.get(repr(said("key")), [])
+    rows = [row for row in rows if said("table") in (None, row.table)]
+    # Where names are not seen, a holder may go by one that nobody knows, and a write without a
+    # transaction may have been sent as one.
+    is_tellable = is_watched or (said("winner") is None and not record.is_blind)
+    if rows and is_tellable:
+        one_of = tuple(dict.fromkeys(rows))
+        record.conflict = Conflict(one_of, said("winner"), said("winner_timestamp"))

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from dodona._core.messages import WriteNonAtomic
 from dodona._core.steps import Calls, Protocol, Step
-from dodona.errors import DodonaError
+from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import SYNC_LAST_COMMITTED, Durability, TabletId, Timestamp
 from dodona_loadtest.histories.history import Read, StampedRead, StampedWrite, Status
-from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.recorder import Recorder, kind_of
 from dodona_loadtest.histories.shape import Row, TableShape
 
 STATES: dict[str, Status] = {"applied": "ok", "unknown": "info", "not_applied": "fail"}
@@ -35,16 +35,18 @@ def write_stamped(
         db.on_commit()
     places: Places = {}
     durability: Durability = "sync" if is_durable else "async"
-    writing = db.session.write_rows(table.path, rows, False, durability)
+    writing = db.rows.write_rows(table.path, rows, False, durability)
     try:
         told = yield from _watch(writing, records, places)
     except DodonaError as error:
-        _fail(records, places, error)
+        _fail(records, places, error, is_watched=db.is_watched)
     else:
         for record in records:
             record.status, record.told = "ok", told
     for record in records:
         record.answered_us = db.now_us
+    refused = [record for record in records if record.status != "ok"]
+    db.refusal = kind_of(refused[0].error) if refused else None
     return records
 
 
@@ -74,7 +76,9 @@ def _note_places(step: Step, places: Places) -> None:
                 places[bytes(key)] = (int(target), body.tablet)
 
 
-def _fail(records: Sequence[StampedWrite], places: Places, error: DodonaError) -> None:
+def _fail(
+    records: Sequence[StampedWrite], places: Places, error: DodonaError, *, is_watched: bool
+) -> None:
     said = {
         tablet: status
         for state, status in STATES.items()
@@ -83,16 +87,26 @@ def _fail(records: Sequence[StampedWrite], places: Places, error: DodonaError) -
     stamps = error.attributes.get("client_timestamp"), error.attributes.get("server_timestamp")
     for record in records:
         place = places.get(record.write.row.key)
-        record.status = "fail" if place is None else said.get(place[1], "info")
+        if not is_watched:
+            record.status = _status_anywhere(list(said.values()), error)
+        else:
+            record.status = "fail" if place is None else said.get(place[1], "info")
         record.error = f"{error.kind}: {error.message}"
         if stamps[0] is not None and stamps[1] is not None:
             record.clocks = stamps[0], stamps[1]
 
 
+def _status_anywhere(said: Sequence[Status], error: DodonaError) -> Status:
+    """Of a row that went nobody knows where: what is said of all tablets is said of it."""
+    if not said:  # the call was refused as a whole, or nothing sure is known of it
+        return "fail" if isinstance(error, InvalidRequest) else "info"
+    return said[0] if len(dict.fromkeys(said)) == 1 else "info"
+
+
 def lookup_stamped(db: Recorder, table: TableShape, keys: Sequence[Row]) -> Protocol[None]:
     """Read rows, each as of some moment of its own."""
     asked_us = db.now_us
-    rows = yield from db.session.lookup_rows(
+    rows = yield from db.rows.lookup_rows(
         table.path, keys, keep_missing=True, timestamp=SYNC_LAST_COMMITTED
     )
     _keep(db, table, asked_us, list(zip(keys, rows, strict=True)))
@@ -101,7 +115,7 @@ def lookup_stamped(db: Recorder, table: TableShape, keys: Sequence[Row]) -> Prot
 def scan_stamped(db: Recorder, table: TableShape, keys: Sequence[Row]) -> Protocol[list[Row]]:
     """Read the whole table, which has no other keys than these. → its rows."""
     asked_us = db.now_us
-    found = yield from db.session.select(table.path, timestamp=SYNC_LAST_COMMITTED)
+    found = yield from db.rows.select(table.path, timestamp=SYNC_LAST_COMMITTED)
     rows = {table.row_key(row): row for row in found}
     for key in keys:
         rows.setdefault(table.row_key(key), {})
@@ -114,5 +128,5 @@ def _keep(
     db: Recorder, table: TableShape, asked_us: int, rows: Sequence[tuple[Row, Row | None]]
 ) -> None:
     for key, row in rows:
-        read = Read(table.row_key(key), table.columns_read(row))
+        read = db.history.shared(Read(table.row_key(key), table.columns_read(row)))
         db.history.stamped_reads.append(StampedRead(db.name, asked_us, db.now_us, read))

@@ -22,18 +22,19 @@ async def wait_for_rest(node_urls: Sequence[str]) -> None:
     """Until no node has a transaction under way. Raises NotLive with what goes on too long."""
     deadline = time.monotonic() + RESOLVE_S_MAX
     async with httpx.AsyncClient(timeout=ANSWER_S_MAX, trust_env=False) as http:
-        while left := [text for url in node_urls if (text := await _unfinished(http, url))]:
+        while left := [text for url in node_urls if (text := await unfinished(http, url))]:
             if time.monotonic() > deadline:
                 raise NotLive(f"after {RESOLVE_S_MAX:g} s of rest: {'; '.join(left)}")
             await asyncio.sleep(POLL_S)
 
 
-async def _unfinished(http: httpx.AsyncClient, url: str) -> str:
+async def unfinished(http: httpx.AsyncClient, url: str) -> str:
     """What the node still has to bring to an end, if anything."""
     try:
-        cell = (await http.get(f"{url}/v1/statistics")).json()["cell"]
-    except httpx.HTTPError as error:
+        answer = (await http.get(f"{url}/v1/statistics")).raise_for_status()
+    except httpx.HTTPError as error:  # one that was killed last may be starting
         return f"{url} does not answer: {error!r}"
+    cell = answer.json()["cell"]
     if not cell["transactions_alive"] and not cell["reads_waiting"]:
         return ""
     return (

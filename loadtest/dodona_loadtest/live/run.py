@@ -4,6 +4,7 @@ Owns: the order of these. Who starts the sessions, and when they end, is the cal
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -11,14 +12,14 @@ from typing import Final
 from dodona._core.context import SessionLimits
 from dodona.errors import DodonaError
 from dodona_loadtest.checkers.violation import Violation
-from dodona_loadtest.histories.history import History, Transaction
-from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.history import History
+from dodona_loadtest.histories.recorder import Recorder, RowSession
 from dodona_loadtest.live.outcomes import ask_outcomes, check_outcomes
-from dodona_loadtest.live.party import Party
+from dodona_loadtest.live.party import Party, now_us
 from dodona_loadtest.live.phases import NotLive, Phases, rows_written
 from dodona_loadtest.live.resting import RESOLVE_S_MAX, wait_for_rest
 from dodona_loadtest.live.verdict import Counts, is_unsure, judge
-from dodona_loadtest.workloads import WORKLOADS
+from dodona_loadtest.workloads import WORKLOADS, Workload
 
 SET_UP_S_MAX: Final = 30.0
 TOUCH_S_MAX: Final = 30.0
@@ -27,7 +28,8 @@ VIOLATIONS_SHOWN_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run. The seed decides what sessions want to do, not what comes of it."""
+    """What to run. The seed decides what sessions want to do, not what comes of it. `workload` is a
+    name, of one of WORKLOADS unless a run is told what to make of it."""
 
     master_url: str
     workload: str
@@ -65,39 +67,46 @@ class Report:
 class Run:
     """Make it in the event loop that its sessions run in."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, make: Callable[[Random], Workload] | None = None) -> None:
+        """`make` makes the workload, if it is none of WORKLOADS."""
         self.report = Report(order)
         self._random = Random(order.seed)
-        self._workload = WORKLOADS[order.workload](Random(self._random.random()))
+        make = WORKLOADS[order.workload] if make is None else make
+        self.workload = make(Random(self._random.random()))
         self.party = Party(
             order.master_url,
-            self._workload,
+            self.workload,
             self.report.history,
             think_ms_mean=order.think_ms_mean,
             limits=SessionLimits(retry_ms_max=order.patience_ms),
         )
         self._db = self.party.recorder("operator", Random(self._random.random()))
-        self._phases = Phases(self._db, self._workload)
+        self._phases = Phases(self._db, self.workload)
         self._began = time.monotonic()
 
     async def begin(self) -> None:
         """Make the tables and fill them. Raises DodonaError, TablesInTheWay, NotLive."""
         await self.party.connect()
         await self.party.run(self._db, self._phases.set_up(SET_UP_S_MAX))
+        urls = await self.party.run(self._db, self._phases.node_urls())
+        if len(urls) < self.workload.cells_min and self.workload.tables:
+            await self.party.run(self._db, self._phases.remove())
+            needed = f"{self.workload.name} needs {self.workload.cells_min} nodes"
+            raise NotLive(f"{needed}, and its tables are on {len(urls)}")
         self._began = time.monotonic()
 
-    def new_session(self) -> Recorder:
-        """One more, for `party.use` or `step`."""
+    def new_session(self, rows: RowSession | None = None) -> Recorder:
+        """One more, for `party.use` or `step`; or of another client, which its owner drives."""
         self.report.session_count += 1
         name = f"s{self.report.session_count}"
-        return self.party.recorder(name, Random(self._random.random()))
+        random = Random(self._random.random())
+        if rows is None:
+            return self.party.recorder(name, random)
+        return Recorder(rows, name, self.report.history, random, now_us)
 
-    async def step(self, db: Recorder) -> list[Transaction]:
-        """One step of the workload. → the transactions that it began. Raises DodonaError."""
-        transactions = self.report.history.transactions
-        first = len(transactions)
-        await self.party.run(db, self._workload.step(db))
-        return [t for t in transactions[first:] if t.session == db.name]
+    async def step(self, db: Recorder) -> None:
+        """One step of the workload. Raises DodonaError."""
+        await self.party.run(db, self.workload.step(db))
 
     async def finish(self) -> Report:
         """Once all sessions are over: what was begun must end, all must work, and the checkers
@@ -107,7 +116,7 @@ class Run:
             await self._rest_and_judge()
         except (NotLive, DodonaError) as error:
             self.report.violations.append(Violation("LIVENESS", str(error)))
-            self.report.violations += self._workload.violations
+            self.report.violations += self.workload.violations
         if not self.report.violations:
             await self.party.run(self._db, self._phases.remove())
         return self.report
@@ -121,5 +130,5 @@ class Run:
         answers = await run(db, ask_outcomes(db, filter(is_unsure, report.history.transactions)))
         dump = await run(db, phases.dump(rows))
         report.version_count = len(dump)
-        report.violations += judge(report.history, dump, self._workload)
+        report.violations += judge(report.history, dump, self.workload)
         report.violations += check_outcomes(answers, report.history, dump)

@@ -20,8 +20,14 @@ UNSURE: Final = ("info", "open")
 def judge(history: History, dump: Iterable[Version], workload: Workload) -> list[Violation]:
     """All broken promises: the checkers', what the workload saw on the way, and what it
     finds in the history as a whole."""
+    versions = list(dump)
     workload.resolve(history)
-    return [*check(history, dump), *workload.violations, *workload.check(history)]
+    return [
+        *check(history, versions),
+        *workload.violations,
+        *workload.check(history),
+        *workload.check_versions(history, versions),
+    ]
 
 
 def is_unsure(t: Transaction) -> bool:

@@ -5,7 +5,6 @@ clock stops: all others have their rows on disk by then.
 """
 
 import importlib.metadata
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 
 from dodona_loadtest.harness.errors import ContenderFailed, client_library
 from dodona_loadtest.harness.sample_rows import Rows, arrow_table
+from dodona_loadtest.harness.syncing import files_in, sync_new
 from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, WorkerProcess
 
 
@@ -53,23 +53,23 @@ class DeltaWorker(Worker):
     async def merge(self, table: str, rows: Rows) -> Spent:
         """Upsert by id. Making the data is not measured."""
         source = arrow_table(rows)
-        known = self._files(table)
+        known = files_in(Path(self._path(table)))
         watch = Stopwatch()
         target = self._library.DeltaTable(self._path(table))
         merger = target.merge(
             source, "target.id = source.id", source_alias="source", target_alias="target"
         )
         merger.when_matched_update_all().when_not_matched_insert_all().execute()
-        self._sync(table, known)
+        sync_new(Path(self._path(table)), known)
         return watch.read()
 
     async def append(self, table: str, rows: Rows) -> Spent:
         """Add rows, whatever is there already."""
         source = arrow_table(rows)
-        known = self._files(table)
+        known = files_in(Path(self._path(table)))
         watch = Stopwatch()
         self._library.write_deltalake(self._path(table), source, mode="append")
-        self._sync(table, known)
+        sync_new(Path(self._path(table)), known)
         return watch.read()
 
     async def remove(self, table: str) -> None:
@@ -98,16 +98,3 @@ class DeltaWorker(Worker):
 
     def _path(self, table: str) -> str:
         return str(self._folder / table)
-
-    def _files(self, table: str) -> set[Path]:
-        return set(Path(self._path(table)).rglob("*"))
-
-    def _sync(self, table: str, known: set[Path]) -> None:
-        """What is new, and the folders."""
-        folder = Path(self._path(table))
-        for path in [*(self._files(table) - known), folder, folder / "_delta_log"]:
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)

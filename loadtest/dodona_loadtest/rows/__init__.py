@@ -1,7 +1,15 @@
 """The benchmark rows: what is measured, with how many callers, against whom."""
 
 from dodona_loadtest.harness.row import Row
-from dodona_loadtest.rows import commits, embedded, timestamps, two_node_commits
+from dodona_loadtest.rows import (
+    async_writes,
+    commits,
+    embedded,
+    hot_rows,
+    lookups,
+    timestamps,
+    two_node_commits,
+)
 
 ROWS: tuple[Row, ...] = (
     timestamps.ROW,
@@ -9,5 +17,10 @@ ROWS: tuple[Row, ...] = (
     commits.ONE_CORE_ROW,
     commits.TRANSACTIONS_ROW,
     two_node_commits.ROW,
+    hot_rows.ROW,
+    async_writes.ROW,
+    async_writes.BATCHES_ROW,
+    lookups.ROW,
+    lookups.WIDE_ROW,
     embedded.ROW,
 )

@@ -19,5 +19,5 @@ ROW: Final = Row(
     ),
     callers=(1, 16, 64),
     callers_quick=(1, 64),
-    goals=(Goal(64, rate_min=3_000),),
+    goals=(Goal(64, rate_min=6_000, not_below="two PostgreSQL, 2PC", times=2),),
 )

@@ -1,9 +1,9 @@
 """Study 1: a batch of Arrow data into a table that is in use."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dodona_loadtest.harness.errors import ContenderFailed
 from dodona_loadtest.harness.sample_rows import Rows
@@ -15,12 +15,14 @@ from dodona_loadtest.harness.study import (
     Measure,
     Performance,
     Performer,
+    Story,
     Study,
 )
-from dodona_loadtest.harness.worker_process import Spent
-from dodona_loadtest.peers import delta, dodona, postgres
+from dodona_loadtest.harness.worker_process import Spent, WorkerProcess
+from dodona_loadtest.peers import delta, dodona, lance, postgres
 from dodona_loadtest.peers.delta import DeltaWorker, open_delta_worker
 from dodona_loadtest.peers.dodona_storage import DodonaWorker, serve_worker
+from dodona_loadtest.peers.lance import LanceWorker, open_lance_worker
 from dodona_loadtest.peers.postgres_storage import PostgresWorker, serve_postgres_worker
 
 ROWS: Final = 2_000_000
@@ -97,32 +99,43 @@ def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
         yield Performance(postgres.version(), perform)
 
 
-@contextmanager
-def _delta(folder: Path, effort: Effort, is_append: bool = False) -> Iterator[Performance]:
-    load = DeltaWorker.append if is_append else DeltaWorker.merge
-    with open_delta_worker(folder, effort.embedded_cores) as worker:
+def _library(
+    open_worker: Callable[[Path, frozenset[int]], AbstractContextManager[WorkerProcess[Any]]],
+    kind: type[DeltaWorker] | type[LanceWorker],
+    load: Callable[[Any, str, Rows], Awaitable[Spent]],
+    version: Callable[[], str],
+) -> Story:
+    """What a library in the client's process lives through, with that way of writing."""
 
-        def finish() -> None:
-            if worker.call(DeltaWorker.count, "bulk") != 2 * effort.share(ROWS):
-                raise ContenderFailed("rows that were written aren't all there")
-            worker.call(DeltaWorker.remove, "bulk")
+    @contextmanager
+    def story(folder: Path, effort: Effort) -> Iterator[Performance]:
+        with open_worker(folder, effort.embedded_cores) as worker:
 
-        def perform(number: int) -> Figures:
-            return _figures(
-                effort,
-                lambda: (),
-                lambda there: worker.call(DeltaWorker.create, "bulk", there),
-                lambda new: worker.call(load, "bulk", new),
-                finish,
-            )
+            def finish() -> None:
+                if worker.call(kind.count, "bulk") != 2 * effort.share(ROWS):
+                    raise ContenderFailed("rows that were written aren't all there")
+                worker.call(kind.remove, "bulk")
 
-        yield Performance(delta.version(), perform)
+            def perform(number: int) -> Figures:
+                return _figures(
+                    effort,
+                    lambda: (),
+                    lambda there: worker.call(kind.create, "bulk", there),
+                    lambda new: worker.call(load, "bulk", new),
+                    finish,
+                )
+
+            yield Performance(version(), perform)
+
+    return story
 
 
-@contextmanager
-def _delta_append(folder: Path, effort: Effort) -> Iterator[Performance]:
-    with _delta(folder, effort, is_append=True) as performance:
-        yield performance
+def _delta(load: Callable[[Any, str, Rows], Awaitable[Spent]]) -> Story:
+    return _library(open_delta_worker, DeltaWorker, load, delta.version)
+
+
+def _lance(load: Callable[[Any, str, Rows], Awaitable[Spent]]) -> Story:
+    return _library(open_lance_worker, LanceWorker, load, lance.version)
 
 
 STUDY: Final = Study(
@@ -131,16 +144,19 @@ STUDY: Final = Study(
     fairness=(
         f"{ROWS:,} rows (int64 key, double, int64, string of 20 bytes; sorted) into a table that "
         "has as many, with keys among theirs or above them: an upsert by key in Dodona (atomicity "
-        "none) and Delta. PostgreSQL's COPY gets the rows ready-made in its own binary format, "
-        "and its table has a primary key. Delta's files are synced after its commit, which "
-        "delta-rs itself does not do; it has no server, and uses all cores; its append looks for "
-        "no keys. Per core: rows for each second of processor time of client and servers."
+        "none), Delta and Lance. PostgreSQL's COPY gets the rows ready-made in its own binary "
+        "format, and its table has a primary key. Delta's and Lance's files are synced after their "
+        "commits, which the libraries themselves do not do; they have no server, and use all "
+        "cores; their appends look for no keys. Per core: rows for each second of processor time "
+        "of client and servers."
     ),
     performers=(
         Performer("Dodona", _dodona),
         Performer("PostgreSQL COPY", _postgres),
-        Performer("Delta MERGE", _delta),
-        Performer("Delta append", _delta_append),
+        Performer("Delta MERGE", _delta(DeltaWorker.merge)),
+        Performer("Delta append", _delta(DeltaWorker.append)),
+        Performer("Lance merge_insert", _lance(LanceWorker.merge)),
+        Performer("Lance append", _lance(LanceWorker.append)),
     ),
     measures=(
         Measure(AMONG, "rows/s"),

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
+from dodona_loadtest.harness.measure import Sample
 from dodona_loadtest.harness.study import (
     Bound,
     Effort,
@@ -47,13 +48,22 @@ def rest_story(serve: Serve, tell: Tell) -> Story:
 
 
 def _tell(callers: WorkerProcess[RestCaller], port: int, effort: Effort) -> Figures:
-    def insert(count: int, rows: int) -> float:
-        return callers.call(RestCaller.insert, count, rows, effort.measure_s).rate * rows
-
+    inserts = callers.call(RestCaller.insert, CALLERS, 1, effort.measure_s)
+    lookups = callers.call(RestCaller.look_up, CALLERS, effort.measure_s)
+    batches = callers.call(RestCaller.insert, BATCH_CALLERS, BATCH_ROWS, effort.measure_s)
     return {
-        INSERTS: insert(CALLERS, 1),
-        LOOKUPS: callers.call(RestCaller.look_up, CALLERS, effort.measure_s).rate,
-        BATCHES: insert(BATCH_CALLERS, BATCH_ROWS),
+        **_figures(INSERTS, inserts, 1),
+        **_figures(LOOKUPS, lookups, 1),
+        **_figures(BATCHES, batches, BATCH_ROWS),
+    }
+
+
+def _figures(name: str, sample: Sample, rows: int) -> Figures:
+    """Rows a second, and how long a call takes."""
+    return {
+        name: sample.rate * rows,
+        f"{name}: p50": sample.latency_us_p50 / 1e3,
+        f"{name}: p99": sample.latency_us_p99 / 1e3,
     }
 
 
@@ -71,11 +81,16 @@ STUDY: Final = Study(
         Performer("Dodona", rest_story(rest_dodona.serve, _tell)),
         Performer("FastAPI and PostgreSQL", rest_story(rest_postgres.serve, _tell)),
     ),
-    measures=(
-        Measure(INSERTS, "rows/s"),
-        Measure(LOOKUPS, "rows/s"),
-        Measure(BATCHES, "rows/s"),
+    measures=tuple(
+        measure
+        for name in (INSERTS, LOOKUPS, BATCHES)
+        for measure in (
+            Measure(name, "rows/s"),
+            Measure(f"{name}: p50", "ms"),
+            Measure(f"{name}: p99", "ms"),
+        )
     ),
+    warms_up=True,
     bounds=(
         Bound(INSERTS, at_least=2_000),
         Bound(LOOKUPS, at_least=3_000),

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from dodona_loadtest.harness.durability import READS
+from dodona_loadtest.harness.measure import Sample
 from dodona_loadtest.harness.sample_rows import Rows
 from dodona_loadtest.harness.servers import private_memory_bytes
 from dodona_loadtest.harness.study import (
@@ -16,9 +18,10 @@ from dodona_loadtest.harness.study import (
     Performer,
     Study,
 )
-from dodona_loadtest.peers import delta, dodona, postgres
+from dodona_loadtest.peers import delta, dodona, lance, postgres
 from dodona_loadtest.peers.delta import DeltaWorker, open_delta_worker
 from dodona_loadtest.peers.dodona_storage import DodonaWorker, node_pid, serve_worker
+from dodona_loadtest.peers.lance import LanceWorker, open_lance_worker
 from dodona_loadtest.peers.postgres_storage import PostgresWorker, serve_postgres_worker
 
 SCANNED_ROWS: Final = 2_000_000
@@ -60,18 +63,18 @@ def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
             half = max(1, rows.count // 2)
             return worker.call(DodonaWorker.scan, path, rows, half, effort.measure_s)
 
-        def look_up_us(path: str, keys: int) -> float:
-            sample = worker.call(DodonaWorker.look_up, path, resident, keys, effort.measure_s)
-            return sample.latency_us_p50
+        def look_up(name: str, path: str, keys: int) -> Figures:
+            args = (path, resident, keys, effort.measure_s)
+            return _latencies(name, worker.call(DodonaWorker.look_up, *args))
 
         def perform(number: int) -> Figures:
             return {
                 SCAN_CHUNKS: scan(SCANNED, scanned),
                 SCAN_MEMORY: scan(RESIDENT, resident),
-                LOOKUP_CHUNKS: look_up_us(FLUSHED, 1),
-                LOOKUP_MEMORY: look_up_us(RESIDENT, 1),
-                LOOKUPS_CHUNKS: look_up_us(FLUSHED, KEYS_MANY),
-                LOOKUPS_MEMORY: look_up_us(RESIDENT, KEYS_MANY),
+                **look_up(LOOKUP_CHUNKS, FLUSHED, 1),
+                **look_up(LOOKUP_MEMORY, RESIDENT, 1),
+                **look_up(LOOKUPS_CHUNKS, FLUSHED, KEYS_MANY),
+                **look_up(LOOKUPS_MEMORY, RESIDENT, KEYS_MANY),
                 ROW_MEMORY: row_bytes,
             }
 
@@ -85,11 +88,9 @@ def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
         worker.call(PostgresWorker.create, "scanned", scanned)
         worker.call(PostgresWorker.create, "resident", resident)
 
-        def look_up_us(keys: int) -> float:
-            sample = worker.call(
-                PostgresWorker.look_up, "resident", resident, keys, effort.measure_s
-            )
-            return sample.latency_us_p50
+        def look_up(name: str, keys: int) -> Figures:
+            args = ("resident", resident, keys, effort.measure_s)
+            return _latencies(name, worker.call(PostgresWorker.look_up, *args))
 
         def perform(number: int) -> Figures:
             half = max(1, scanned.count // 2)
@@ -97,8 +98,8 @@ def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
                 SCAN_CHUNKS: worker.call(
                     PostgresWorker.scan, "scanned", scanned, half, effort.measure_s
                 ),
-                LOOKUP_CHUNKS: look_up_us(1),
-                LOOKUPS_CHUNKS: look_up_us(KEYS_MANY),
+                **look_up(LOOKUP_CHUNKS, 1),
+                **look_up(LOOKUPS_CHUNKS, KEYS_MANY),
             }
 
         yield Performance(postgres.version(), perform)
@@ -118,30 +119,52 @@ def _delta(folder: Path, effort: Effort) -> Iterator[Performance]:
         yield Performance(delta.version(), perform)
 
 
+def _latencies(name: str, sample: Sample) -> Figures:
+    """The p50, which goes by the name alone, and the p99."""
+    return {name: sample.latency_us_p50, f"{name}: p99": sample.latency_us_p99}
+
+
+@contextmanager
+def _lance(folder: Path, effort: Effort) -> Iterator[Performance]:
+    scanned = Rows(effort.share(SCANNED_ROWS))
+    with open_lance_worker(folder, effort.embedded_cores) as worker:
+        worker.call(LanceWorker.create, "scanned", scanned)
+
+        def perform(number: int) -> Figures:
+            half = max(1, scanned.count // 2)
+            scan = worker.call(LanceWorker.scan, "scanned", scanned, half, effort.measure_s)
+            return {SCAN_CHUNKS: scan}
+
+        yield Performance(lance.version(), perform)
+
+
 STUDY: Final = Study(
     name="reads",
     title="Reads from memory and from chunks: one caller in one client process",
     fairness=(
         f"Scans read random halves of tables: {SCANNED_ROWS:,} rows written in bulk and flushed, "
         f"{RESIDENT_ROWS:,} rows written one by one and in memory. Dodona gives Arrow tables, as "
-        "does delta-rs, in the client's process and over all cores; PostgreSQL gives COPY's binary "
-        "format, which nobody turns into anything. Lookups (p50) are of random keys of "
-        f"{RESIDENT_ROWS:,} rows, through the client; PostgreSQL's rows fit its buffers. What a "
-        "row in memory takes is the growth of the node's private memory by half of them, divided "
-        "by their number."
+        "do delta-rs and Lance, in the client's process and over all cores; PostgreSQL gives "
+        "COPY's binary format, which nobody turns into anything. Lookups (p50, and p99) are of "
+        f"random keys of {RESIDENT_ROWS:,} rows, through the client; PostgreSQL's rows fit its "
+        "buffers. What a row in memory takes is the growth of the node's private memory by half "
+        "of them, divided by their number."
     ),
+    durability=READS,
     performers=(
         Performer("Dodona", _dodona),
         Performer("PostgreSQL", _postgres),
         Performer("Delta", _delta),
+        Performer("Lance", _lance),
     ),
     measures=(
         Measure(SCAN_CHUNKS, "rows/s"),
         Measure(SCAN_MEMORY, "rows/s"),
-        Measure(LOOKUP_CHUNKS, "µs"),
-        Measure(LOOKUP_MEMORY, "µs"),
-        Measure(LOOKUPS_CHUNKS, "µs"),
-        Measure(LOOKUPS_MEMORY, "µs"),
+        *(
+            measure
+            for name in (LOOKUP_CHUNKS, LOOKUP_MEMORY, LOOKUPS_CHUNKS, LOOKUPS_MEMORY)
+            for measure in (Measure(name, "µs"), Measure(f"{name}: p99", "µs"))
+        ),
         Measure(ROW_MEMORY, "bytes"),
     ),
     bounds=(
@@ -150,4 +173,5 @@ STUDY: Final = Study(
         Bound(LOOKUP_CHUNKS, at_most=3, times=("Dodona", LOOKUP_MEMORY)),
         Bound(LOOKUPS_CHUNKS, at_most=3, times=("Dodona", LOOKUPS_MEMORY)),
     ),
+    warms_up=True,
 )

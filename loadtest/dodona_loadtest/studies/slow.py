@@ -56,6 +56,7 @@ STUDY: Final = Study(
         "many are there all the time. Dodona's gateway has its default bounds; the peer has none "
         "but uvicorn's."
     ),
+    warms_up=True,
     performers=(
         Performer("Dodona", rest_story(rest_dodona.serve, _tell)),
         Performer("FastAPI and PostgreSQL", rest_story(rest_postgres.serve, _tell)),

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
+from dodona_loadtest.harness.durability import READS
 from dodona_loadtest.harness.study import (
     Bound,
     Effort,
@@ -65,6 +66,8 @@ STUDY: Final = Study(
         "parts of 64 KiB and gives rows back part by part; it knows the columns when it writes. "
         "Rows for each second of processor time."
     ),
+    warms_up=True,
+    durability=READS,
     performers=(
         Performer("Dodona", _story(DodonaCodec(), None, "dodona")),
         Performer("ytsaurus-yson", _story(NATIVE, "yt_yson_bindings", "ytsaurus-yson")),

@@ -151,6 +151,7 @@ STUDY: Final = Study(
         "text or compression: what it is faster by, the detour costs. The real client is measured "
         "with binary YSON as it is, packed by gzip, and with JSON."
     ),
+    warms_up=True,
     performers=(
         Performer("Dodona", _own),
         Performer("YSON", _real(_yson("identity"))),

@@ -53,6 +53,7 @@ class Loads(Workload):
     """Rows 0 to n-1, in bundles; one that was deleted has no rows."""
 
     name = "loads"
+    needs_python_client = True
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)

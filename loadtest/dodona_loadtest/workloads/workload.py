@@ -5,6 +5,7 @@ Each protocol raises DodonaError where a server refuses or can't be reached; the
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from dodona._core.steps import Protocol
 from dodona.errors import DodonaError
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX
 from dodona_loadtest.checkers.violation import Violation
-from dodona_loadtest.histories.history import History
+from dodona_loadtest.histories.history import History, Version
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import TableShape
 
@@ -27,6 +28,11 @@ class Workload(ABC):
     table: TableShape
     may_be_resharded: bool = True
     """Whether the first table's rows may come to lie in other cells meanwhile."""
+    cells_min: int = 1
+    """Nodes without which its tables would say nothing of what it is for."""
+
+    needs_python_client: bool = False
+    """Whether it does what others have no operations for."""
 
     def __init__(self, random: Random) -> None:
         """`random` draws the sizes."""
@@ -50,18 +56,23 @@ class Workload(ABC):
         """One thing that a session does: mostly a transaction."""
         if db.random.random() < self.burst_rate:
             # The counter runs ahead of the clock, and the ceiling is renewed on its account.
+            db.doing = "timestamps"
             yield from db.take_timestamps(
                 int(TIMESTAMPS_PER_REQUEST_MAX ** db.random.random() ** 0.2)
             )
             return
         dice = db.random.random()
         if dice < 0.75:
+            db.doing = "write"
             yield from self.transact(db)
         elif dice < 0.85:
+            db.doing = "audit"
             yield from self.audit(db)
         elif dice < 0.95:
+            db.doing = "look at the newest"
             yield from self.look(db)
         else:
+            db.doing = "audit of another time"
             yield from self._audit_elsewhen(db)
 
     @abstractmethod
@@ -122,6 +133,10 @@ class Workload(ABC):
 
     def check(self, _history: History) -> list[Violation]:
         """What is wrong with a whole run, judged by more than snapshots."""
+        return []
+
+    def check_versions(self, _history: History, _dump: Sequence[Version]) -> list[Violation]:
+        """The same, by what the tables held in the end."""
         return []
 
     def count(self, what: str, times: int = 1) -> None:

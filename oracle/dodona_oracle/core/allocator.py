@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dodona._core.counting import ClockDifference
 from dodona._core.mischief import Mischief, Point, behave
 from dodona.types import (
     MAX_TIMESTAMP,
@@ -32,6 +33,7 @@ from dodona.types import (
     Now,
     Timestamp,
     timestamp_from_unix_us,
+    unix_us_from_timestamp,
 )
 
 LAST_UNIX_US: Final = (1 << 32) * 1_000_000 - 1
@@ -96,6 +98,13 @@ class Allocator:
         self._leased_until_us = NEVER_US
         self._last_demand_us: int | None = None
         self._renew_at_us = 0
+        self._ahead = self._ahead_max = 0
+
+    @property
+    def ahead(self) -> ClockDifference:
+        """How far what was given out lay ahead of the clock."""
+        last, largest = Timestamp(self._ahead), Timestamp(self._ahead_max)
+        return ClockDifference(unix_us_from_timestamp(last), unix_us_from_timestamp(largest))
 
     @property
     def next_unused(self) -> int:
@@ -115,7 +124,11 @@ class Allocator:
     def take(self, count: int, now: Now) -> Grant | None:
         """A fresh range; None when the timestamps are used up for good."""
         assert 0 < count <= TIMESTAMPS_PER_REQUEST_MAX
-        first = max(self._next_unused, _physical(now))
+        physical = _physical(now)
+        first = max(self._next_unused, physical)
+        self._ahead = first - physical
+        if self._ahead > self._ahead_max:
+            self._ahead_max = self._ahead
         if self._may_misbehave and self._mischief(Point.LEAVE_GAP):
             first += TIMESTAMPS_PER_REQUEST_MAX
         end = first + count

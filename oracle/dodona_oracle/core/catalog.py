@@ -66,6 +66,7 @@ from dodona_oracle.core.records import MasterState, Record, StoredTable, StoredT
 from dodona_oracle.core.tables import Tables
 from dodona_oracle.core.tree import Tree
 from dodona_oracle.core.tree_calls import TreeCalls
+from dodona_oracle.core.tree_transactions import OpenTransaction
 
 
 class CatalogStatistics(msgspec.Struct, frozen=True):
@@ -77,6 +78,14 @@ class CatalogStatistics(msgspec.Struct, frozen=True):
     node_count: int
     tree_transaction_count: int
     lock_count: int
+
+
+class Attendance(msgspec.Struct, frozen=True):
+    """Who is there now."""
+
+    cells: dict[str, int]
+    """Those that have joined, by whether they were heard of lately: `alive` or `silent`."""
+    proxy_count: int
 
 
 class Catalog:
@@ -144,6 +153,10 @@ class Catalog:
         """When to call `tick` at the latest, as an instant in microseconds."""
         return self._tree.transactions.next_deadline()
 
+    def open_transactions(self, now: Now) -> list[OpenTransaction]:
+        """The master transactions that are alive, oldest first."""
+        return self._tree.transactions.open_at(now)
+
     def statistics(self) -> CatalogStatistics:
         """A record of now."""
         return CatalogStatistics(
@@ -154,6 +167,13 @@ class Catalog:
             tree_transaction_count=self._tree.transactions.count,
             lock_count=self._tree.locks.count,
         )
+
+    def attendance(self, now: Now) -> Attendance:
+        """By what was heard of lately."""
+        joined = self._membership.cells
+        alive_count = sum(1 for cell in joined if self._presence.is_alive(cell, now))
+        cells = {"alive": alive_count, "silent": len(joined) - alive_count}
+        return Attendance(cells, len(self._presence.proxies(now)))
 
     # Tables
 

@@ -10,6 +10,7 @@ from typing import Self
 
 import msgspec
 
+from dodona._core.counting import COUNTS, ClockDifference, Histogram, Tally
 from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo, Route
 from dodona._core.messages import (
     CatalogReply,
@@ -20,9 +21,9 @@ from dodona._core.messages import (
 )
 from dodona._core.mischief import Mischief, Point, behave
 from dodona.errors import DodonaError, InvalidRequest
-from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
+from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp, unix_us_from_timestamp
 from dodona_oracle.core.allocator import Allocator, AllocatorSettings
-from dodona_oracle.core.catalog import Catalog, CatalogStatistics
+from dodona_oracle.core.catalog import Attendance, Catalog, CatalogStatistics
 from dodona_oracle.core.records import (
     CEILING,
     ORACLE,
@@ -35,6 +36,7 @@ from dodona_oracle.core.records import (
     put_machine,
     state_from_items,
 )
+from dodona_oracle.core.tree_transactions import OpenTransaction
 
 _count_wrong = Failure(
     "invalid_request", f"the count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}"
@@ -50,9 +52,20 @@ class MasterStatistics(msgspec.Struct, frozen=True):
 
     request_count: int
     timestamp_count: int
+    timestamp_request_count: int
+    request_sizes: Histogram
+    """How many timestamps were given at a time."""
     ceiling_count: int
     next_unused: int
+    newest_us: int
+    """The same as Unix time."""
     ceiling_durable: int
+    ceiling_us: int
+    """The same as Unix time."""
+    clock: ClockDifference
+    """How far timestamps lay ahead of this machine's clock when they were given out."""
+    catalog_request_count: int
+    catalog_refused_by_kind: dict[str, int]
     catalog: CatalogStatistics
 
 
@@ -78,6 +91,9 @@ class MasterCore:
         self._is_alone = machine in ("", state.machine)
         self._alone_at_us = now.instant_us + (settings.takeover_us if state.machine else 0)
         self._request_count = self._timestamp_count = self._ceiling_count = 0
+        self._catalog_request_count = 0
+        self._catalog_refused_by_kind: dict[str, int] = {}
+        self._request_sizes = Tally(COUNTS)
         self._raise_ceiling(self._allocator.prepare(now))
         self._catalog = Catalog(state, self._append, now, mischief)
 
@@ -99,6 +115,7 @@ class MasterCore:
         if type(body) is GenerateTimestamps:
             self._generate(route, body.count, now)
         elif isinstance(body, CatalogRequest):
+            self._catalog_request_count += 1
             self._effects.append(ReplyTo(route, self._catalog_reply(body, now)))
         else:
             error = InvalidRequest(f"a master does not take {type(body).__name__}")
@@ -128,14 +145,30 @@ class MasterCore:
 
     def statistics(self) -> MasterStatistics:
         """A record of now."""
+        sizes = self._request_sizes.read()
         return MasterStatistics(
             request_count=self._request_count,
             timestamp_count=self._timestamp_count,
+            timestamp_request_count=sizes.count,
+            request_sizes=sizes,
             ceiling_count=self._ceiling_count,
             next_unused=self._allocator.next_unused,
+            newest_us=unix_us_from_timestamp(Timestamp(self._allocator.next_unused)),
             ceiling_durable=self._allocator.durable,
+            ceiling_us=unix_us_from_timestamp(Timestamp(self._allocator.durable)),
+            clock=self._allocator.ahead,
+            catalog_request_count=self._catalog_request_count,
+            catalog_refused_by_kind=dict(self._catalog_refused_by_kind),
             catalog=self._catalog.statistics(),
         )
+
+    def attendance(self, now: Now) -> Attendance:
+        """Who is there."""
+        return self._catalog.attendance(now)
+
+    def open_transactions(self, now: Now) -> list[OpenTransaction]:
+        """The master transactions that are alive, oldest first."""
+        return self._catalog.open_transactions(now)
 
     def _generate(self, route: Route, count: int, now: Now) -> None:
         if not 0 < count <= TIMESTAMPS_PER_REQUEST_MAX:
@@ -149,6 +182,7 @@ class MasterCore:
             self._effects.append(ReplyAtOnce(route, _used_up))
             return
         self._timestamp_count += count
+        self._request_sizes.add(count)
         reply = TimestampRange(grant.first, count)
         if not grant.is_durable:
             self._raise_ceiling(grant.append)
@@ -181,6 +215,8 @@ class MasterCore:
         try:
             return self._catalog.handle(request, now)
         except DodonaError as error:
+            count = self._catalog_refused_by_kind.get(error.kind, 0)
+            self._catalog_refused_by_kind[error.kind] = count + 1
             return _failure(error)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from dodona._core.batcher import Batcher
+from dodona._core.counting import COUNTS, DURATIONS_US, Histogram, Tally
 from dodona._core.effects import AskMaster, Effect, ReplyTo, Route
 from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
 from dodona._core.mischief import Mischief, Point, behave
@@ -37,6 +38,10 @@ class ProxyStatistics(msgspec.Struct, frozen=True):
     request_count: int
     timestamp_count: int
     batch_count: int
+    batch_sizes: Histogram
+    """How many timestamps were asked for at a time."""
+    batch_durations_us: Histogram
+    """Of those that were answered."""
     failed_batch_count: int
     waiting_count: int
 
@@ -53,7 +58,10 @@ class ProxyCore:
         self._token = 0
         self._deadline_us: int | None = None
         self._request_count = self._timestamp_count = 0
-        self._batch_count = self._failed_batch_count = 0
+        self._failed_batch_count = 0
+        self._asked_us = 0
+        self._batch_sizes = Tally(COUNTS)
+        self._batch_durations_us = Tally(DURATIONS_US)
 
     def handle(self, route: Route, body: GenerateTimestamps, now: Now) -> None:
         """One request. It goes to the master at once, unless another is away."""
@@ -84,6 +92,7 @@ class ProxyCore:
             self._fail(Failure(error.kind, error.message, error.attributes), now)
             return
         self._deadline_us = None
+        self._batch_durations_us.add(now.instant_us - self._asked_us)
         for route, share_first, count in shares:
             self._timestamp_count += count
             self._effects.append(ReplyTo(route, TimestampRange(share_first, count)))
@@ -109,12 +118,20 @@ class ProxyCore:
         effects, self._effects = self._effects, []
         return effects
 
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait for the master."""
+        return self._batcher.waiting_count
+
     def statistics(self) -> ProxyStatistics:
         """A record of now."""
+        sizes = self._batch_sizes.read()
         return ProxyStatistics(
             request_count=self._request_count,
             timestamp_count=self._timestamp_count,
-            batch_count=self._batch_count,
+            batch_count=sizes.count,
+            batch_sizes=sizes,
+            batch_durations_us=self._batch_durations_us.read(),
             failed_batch_count=self._failed_batch_count,
             waiting_count=self._batcher.waiting_count,
         )
@@ -124,7 +141,8 @@ class ProxyCore:
         if count is None:
             return
         self._token += 1
-        self._batch_count += 1
+        self._batch_sizes.add(count)
+        self._asked_us = now.instant_us
         self._deadline_us = now.instant_us + self._limits.answer_us_max
         self._effects.append(AskMaster(self._token, count))
 

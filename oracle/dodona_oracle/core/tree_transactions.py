@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+import msgspec
+
 from dodona.errors import InvalidRequest, LimitExceeded, TransactionClosed, TransactionNotFound
 from dodona.types import NO_TREE_TRANSACTION, Now, Revision, TreeTransactionId
 from dodona_oracle.core.records import StoredTransaction
@@ -20,6 +22,18 @@ TITLE_LENGTH_MAX: Final = 1024
 COMMITTED_MAX: Final = 10_000
 """How many of the last commits are remembered, so that each may be repeated, also after a restart
 of the master."""
+
+
+class OpenTransaction(msgspec.Struct, frozen=True):
+    """One that is alive, as people see it."""
+
+    transaction: TreeTransactionId
+    parent: TreeTransactionId
+    """The one that it is inside of, or none."""
+    title: str
+    timeout_ms: int
+    expires_ms: int
+    """From now, if nobody pings it."""
 
 
 class Transactions:
@@ -44,6 +58,19 @@ class Transactions:
     def count(self) -> int:
         """How many are alive."""
         return len(self._alive)
+
+    def open_at(self, now: Now) -> list[OpenTransaction]:
+        """All that are alive, oldest first."""
+        return [
+            OpenTransaction(
+                it.transaction,
+                it.parent,
+                it.title,
+                it.timeout_ms,
+                max(self._deadlines_us[it.transaction] - now.instant_us, 0) // 1000,
+            )
+            for it in self._alive.values()
+        ]
 
     def is_alive(self, transaction: TreeTransactionId) -> bool:
         """Whether it has not ended."""

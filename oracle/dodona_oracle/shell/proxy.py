@@ -4,30 +4,43 @@ Owns: nothing but the wiring, and what "ready" means for a proxy.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import NamedTuple
 
 from fastapi import FastAPI
 
 from dodona._core.effects import AskMaster
+from dodona._io.door import Door
 from dodona._io.endpoint import Endpoint, EndpointLimits
-from dodona._io.pages import create_application
+from dodona._io.flushes import RuntimeStatistics
+from dodona._io.life import Life, wait_until
+from dodona._io.metrics import Metrics, ServerReport
+from dodona._io.pages import add_metrics, create_application
 from dodona._io.runtime import Runtime
 from dodona._io.scheduling import take_short_turns
-from dodona._io.serving import serve
-from dodona_oracle.core.proxy import ProxyCore, ProxyLimits
+from dodona._io.serving import Served, serve
+from dodona._io.statistics_page import add_statistics_page
+from dodona_oracle.core.proxy import ProxyCore, ProxyLimits, ProxyStatistics
+from dodona_oracle.shell.metrics import PROXY_METRICS
 from dodona_oracle.shell.settings import ProxySettings
 from dodona_oracle.shell.transport import MasterLink, Registration
-
-_logger: Final = logging.getLogger("dodona.proxy")
 
 
 def run_proxy(settings: ProxySettings) -> None:
     """Serve until a signal comes. Raises SystemExit."""
     take_short_turns()  # each request takes microseconds, and somebody waits for it
-    serve(*create_proxy(settings), settings, settings.port)
+    with Door(settings.host, settings.port) as door:
+        serve(create_proxy(settings), settings, door)
+
+
+class ProxyReport(NamedTuple):
+    """What its metrics are made of."""
+
+    server: ServerReport
+    core: ProxyStatistics
+    runtime: RuntimeStatistics
+    connections: int
 
 
 class _Proxy:
@@ -47,12 +60,10 @@ class _Proxy:
     @asynccontextmanager
     async def lifespan(self, application: FastAPI) -> AsyncIterator[None]:
         """Between start and stop of the process."""
-        settings = self._settings
-        self._link = MasterLink(self.core, self.runtime, settings)
+        self._link = MasterLink(self.core, self.runtime, self._settings)
         self.runtime.start()
         registering = asyncio.create_task(self.registration.run())
         registering.add_done_callback(self._check_registration)
-        _logger.info("serving on %s:%d", settings.host, settings.port)
         try:
             yield
         finally:
@@ -60,7 +71,11 @@ class _Proxy:
             await asyncio.wait([registering])
             await self._link.close()
             await self.runtime.close()
-            _logger.info("stopped: %s", self.core.statistics())
+
+    async def finish(self) -> None:
+        """Take no more callers; those who wait get their answers."""
+        await self.runtime.finish()
+        await wait_until(lambda: self.core.waiting_count == 0)
 
     def _check_registration(self, task: "asyncio.Task[None]") -> None:
         """It ends by cancellation only; a proxy that nobody hears of must not live on."""
@@ -72,15 +87,29 @@ class _Proxy:
         self._link.ask(effect)
 
 
-def create_proxy(settings: ProxySettings) -> tuple[FastAPI, Endpoint]:
+def create_proxy(settings: ProxySettings) -> Served:
     """The REST pages and the data plane of a proxy."""
     proxy = _Proxy(settings)
     key = settings.cluster_key
-    rest = create_application(
-        "Dodona proxy", proxy.lifespan, lambda: proxy.registration.reason, key
+    runtime = proxy.runtime
+    life = Life(lambda: proxy.registration.reason, lambda: runtime.failure, proxy.finish)
+    rest = create_application("Dodona proxy", proxy.lifespan, life, key, settings.metrics_key)
+    add_statistics_page(
+        rest, lambda: {"proxy": proxy.core.statistics(), "runtime": runtime.statistics()}
     )
     limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
     )
-    return rest, Endpoint(proxy.runtime, limits=limits, key=key)
+    endpoint = Endpoint(runtime, limits=limits, key=key)
+
+    def report() -> ProxyReport:
+        return ProxyReport(
+            ServerReport.of(life),
+            proxy.core.statistics(),
+            runtime.statistics(),
+            endpoint.connection_count,
+        )
+
+    add_metrics(rest, Metrics("proxy", PROXY_METRICS, report))
+    return Served(rest, endpoint, life)

@@ -17,6 +17,7 @@ class MasterSettings(ServerSettings):
     """The master: allocates timestamps, owns the catalog. One process, one data folder."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_MASTER_")
+    server = "master"
 
     port: Port = Field(8500, description="port for REST and for the data plane")
     data_dir: Path = Field(description="folder of the catalog and of the timestamp ceiling")
@@ -44,6 +45,7 @@ class ProxySettings(ServerSettings):
     """The proxy: batches timestamp requests of many clients. Stateless; run any number."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_PROXY_")
+    server = "proxy"
 
     port: Port = Field(8501, description="port for health checks and for the data plane")
     master_url: Url = Field("http://127.0.0.1:8500", description="where the master is")

@@ -64,6 +64,11 @@ class MasterStore:
             raise
         return store
 
+    @property
+    def path(self) -> Path:
+        """The data folder, which is this process's as long as the store is open."""
+        return self._folder.path
+
     def items(self) -> Iterator[Item]:
         """All that is stored. Raises DataCorrupted. Not to be mixed with `append`."""
         return read_items(self._environment, self._folder.path)
@@ -76,6 +81,12 @@ class MasterStore:
                 return
             except lmdb.MapFullError:
                 self._grow()
+
+    def size(self) -> tuple[int, float]:
+        """What is in use of the file, in bytes, and in relation to how large it may become."""
+        info, stat = self._environment.info(), self._environment.stat()
+        used_bytes = (info["last_pgno"] + 1) * stat["psize"]
+        return used_bytes, used_bytes / self._map_bytes_max
 
     def close(self) -> None:
         """Let go of the files and of the folder."""

@@ -15,6 +15,7 @@ from dodona._core.effects import AskMaster
 from dodona._core.messages import Failure, GenerateTimestamps, RegisterProxy, Reply, TimestampRange
 from dodona._core.rest import JSON_TYPE, decode_reply, encode_call
 from dodona._io.cluster_key import key_headers
+from dodona._io.logs import tell
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
 from dodona_oracle.core.proxy import ProxyCore
@@ -96,7 +97,8 @@ class Registration:
     def _note(self, reason: str | None) -> None:
         if reason != self._reason:
             if reason is None:
-                _logger.info("registered with %s", self._settings.master_url)
+                text = f"registered with {self._settings.master_url}"
+                tell(_logger, logging.INFO, "ready", text)
             else:
-                _logger.warning("not registered: %s", reason)
+                tell(_logger, logging.WARNING, "not_ready", "not registered", reason=reason)
         self._reason = reason

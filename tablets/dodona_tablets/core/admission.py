@@ -1,8 +1,9 @@
 """Who may begin to commit here, and who never may.
 
 Owns: the checks of a transaction and of what it brings, before it takes any lock: the fence (rule 9
-of `docs/commit-protocol.md`), a transaction's life, the bounds in number and size, room in the log.
-Rows and locks are not looked at, and nothing is changed: `participant` records what is refused.
+of `docs/explanation/commit-protocol.md`), a transaction's life, the bounds in number and size, room
+in the log. Rows and locks are not looked at, and nothing is changed: `participant` records what is
+refused.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from dodona.errors import (
 )
 from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
 from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.flushing import fill_ratio
+from dodona_tablets.core.flushing import is_full
 from dodona_tablets.core.tablet import Tablet
 
 CHUNKS_MAX: Final = 300
@@ -94,7 +95,7 @@ def check_room(cell: Cell, tablet: Tablet) -> None:
     reason = None
     if cell.memory_bytes > cell.limits.memory_bytes_max:
         reason = "Node is out of tablet memory"
-    elif fill_ratio(tablet.active, tablet) >= 1:
+    elif is_full(tablet.active, tablet):
         reason = "Active store is overflown"
     elif len(tablet.stores.chunks) >= CHUNKS_MAX:
         reason = "Too many stores in tablet"

@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 
+from dodona._core.counting import ClockWatch
 from dodona._core.effects import Append, Effect, RemoveChunks, ReplyTo
 from dodona._core.messages import Failure, Publication, Reply, TabletModifications
 from dodona._core.mischief import Mischief, behave
 from dodona.errors import DodonaError, TabletMoved
 from dodona.types import (
+    MAX_TIMESTAMP,
     NO_CLUSTER,
     NULL_TIMESTAMP,
     TIMESTAMP_COUNTER_BITS,
@@ -27,6 +29,7 @@ from dodona.types import (
 )
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_tablets.core.counts import CommitCounts
 from dodona_tablets.core.loads import Loads
 from dodona_tablets.core.locks import release
 from dodona_tablets.core.outcomes import Outcomes
@@ -132,9 +135,15 @@ class Cell:
         """Of the work on chunks."""
         self.effects: list[Effect] = []
         self.woken: list[Any] = []
-        self.committed_count = 0
+        self.client_clock = ClockWatch()
+        """How far clients' clocks are ahead of the oracle's time, as a difference of timestamps."""
         self.misfit_count = 0
         """Decisions of other cells that can't be: see `participant`."""
+        self.reset_counts()
+
+    def reset_counts(self) -> None:
+        """Whatever was counted so far, nobody did: it was replayed."""
+        self.counts = CommitCounts()
         self.refused_count_by_kind: dict[str, int] = {}
 
     def reply(self, route: Any, body: Reply) -> None:
@@ -236,7 +245,7 @@ class Cell:
             self.apply_part(tablet, part, commit_timestamp)
             self._let_go(tablet, transaction)
         release(transaction, commit_timestamp)
-        self.committed_count += 1
+        self.counts.applied += 1
 
     def apply_part(
         self, tablet: Tablet, part: TabletModifications, commit_timestamp: Timestamp
@@ -291,14 +300,33 @@ class Cell:
         release(transaction, None)
         transaction.state = State.REFUSED
         self.transactions.pop(transaction.id, None)
-        self.refuse(transaction.id, failure)
+        is_blind = transaction.start == MAX_TIMESTAMP
+        self.turn_away(transaction.id, transaction.participants, failure, is_blind=is_blind)
         self.wake(transaction)
+
+    def turn_away(
+        self,
+        transaction: TransactionId,
+        participants: tuple[CellId, ...],
+        failure: Failure,
+        *,
+        is_blind: bool,
+    ) -> None:
+        """Refuse a transaction of which it is known whose it is."""
+        self.refuse(transaction, failure)
+        self.counts.note_refusal(self.id, participants, failure.kind, is_blind=is_blind)
 
     def refuse(self, transaction: TransactionId, failure: Failure) -> None:
         """A refusal lives in memory only: the restart fence stands in for it after a crash."""
         self.outcomes.put(transaction, failure)
         count = self.refused_count_by_kind.get(failure.kind, 0)
         self.refused_count_by_kind[failure.kind] = count + 1
+
+    def wait(self, transaction: Transaction, other: Transaction) -> None:
+        """A transaction checks again once the other has moved on."""
+        self.counts.lock_waits += 1
+        transaction.state = State.WAITING
+        other.waiters.append(transaction)
 
     def wake(self, transaction: Transaction) -> None:
         """Whoever waited for this transaction checks again at the end of this event."""

@@ -2,8 +2,8 @@
 
 Owns: decisions, their announcement until all have acknowledged, recovery, and what is answered to
 whoever asks what became of a transaction. The coordinator is a transaction's first participant.
-Source: `docs/commit-protocol.md`: `TABLE` is its second table, entry by entry; rule numbers are
-its. Decides never by time alone: time only makes it ask.
+Source: `docs/explanation/commit-protocol.md`: `TABLE` is its second table, entry by entry; rule
+numbers are its. Decides never by time alone: time only makes it ask.
 """
 
 import enum
@@ -111,6 +111,7 @@ class Coordinator:
         cell = self._cell
         cell.append(CommitDecided(alive.id, at))
         cell.apply(alive, at)
+        cell.counts.coordinated += 1
         alive.unacknowledged = tuple([it for it in alive.participants if it != cell.id])
         self._finish_questions(alive, Committed(alive.id, at))
         cell.wake(alive)
@@ -158,7 +159,8 @@ class Coordinator:
         if transaction <= cell.outcomes.watermark:
             cell.reply(route, OutcomeUnknown(transaction))
             return
-        cell.refuse(transaction, POISONED)
+        participants = body.participants if type(body) is Decide else ()
+        cell.turn_away(transaction, participants, POISONED, is_blind=False)
         cell.reply(route, Aborted(transaction))
         if type(body) is Decide:
             self._tell_abort(body)
@@ -210,7 +212,8 @@ class Coordinator:
         if transaction <= self._cell.outcomes.watermark:  # rule 12: nothing is recorded there
             self._send(body.source, TellAbort(self._cell.id, transaction, is_forgotten=True))
             return
-        self._cell.refuse(transaction, POISONED)
+        participants = (self._cell.id, body.source)
+        self._cell.turn_away(transaction, participants, POISONED, is_blind=False)
         self._ask_abort(body)
 
     def _ask_recover(self, body: AskCoordinator) -> None:

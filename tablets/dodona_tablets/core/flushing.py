@@ -232,6 +232,14 @@ def fill_ratio(store: DynamicStore, tablet: Tablet) -> float:
     )
 
 
+def is_full(store: DynamicStore, tablet: Tablet) -> bool:
+    """Whether it takes no more writes: as `fill_ratio` has it, for every write to ask."""
+    settings = tablet.assignment.settings
+    return store.version_count >= max(
+        settings.max_dynamic_store_row_count, 1
+    ) or store.size_bytes >= max(settings.max_dynamic_store_pool_size, 1)
+
+
 def apply_flush(cell: Cell, record: StoreFlushed) -> None:
     """What a flush changes, live and in replay."""
     tablet = cell.tablets[record.tablet]

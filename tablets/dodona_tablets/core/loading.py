@@ -57,7 +57,7 @@ class Loading:
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
-        self.row_count = 0
+        self.row_count = self.done_count = self.refused_count = 0
 
     def begin(self, route: Any, tablet: Tablet, request: WriteArrow) -> None:
         """Start to make a chunk of a batch for a tablet that takes it. Raises Overloaded."""
@@ -78,13 +78,16 @@ class Loading:
         tablet = cell.tablets[token.tablet]
         tablet.active_count -= 1
         if isinstance(result, Failure):
+            self.refused_count += 1
             result.attributes.setdefault("table", tablet.assignment.path)
             cell.reply(token.route, result)
             return
         if result is None:  # it had no rows
+            self.done_count += 1
             cell.reply(token.route, Written(0, token.stamp))
             return
         if token.load and token.load not in cell.loads.open:
+            self.refused_count += 1
             cell.effects.append(RemoveChunks((token.number,)))
             cell.reply(token.route, failure_of(cell.loads.ended_error(token.load)))
             return
@@ -94,6 +97,7 @@ class Loading:
         cell.append(record)
         apply_load(cell, record)
         self.row_count += result.info.row_count
+        self.done_count += 1
         cell.reply(token.route, Written(result.info.row_count, attached.stamp))
 
 

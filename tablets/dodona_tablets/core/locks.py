@@ -8,13 +8,14 @@ them. Times of last modification are read off the versions in memory; locks with
 theirs behind, until no transaction could meet them any more.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from dodona._core.messages import Failure, RowLock
+from dodona._core.messages import Failure, RowLock, TabletModifications
 from dodona.errors import TransactionConflict
 from dodona.schema import TableSchema
-from dodona.types import MAX_TIMESTAMP, Key, LockType, Timestamp
+from dodona.types import MAX_TIMESTAMP, Key, LockType, SpecialWrites, Timestamp
+from dodona_tablets.core.counts import CONFLICTS
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.version import Version, bits_of
 
@@ -27,6 +28,7 @@ KINDS: Final[dict[LockType, int]] = {
 """The kinds of locks as far as conflicts go, in the order of the masks of a `Watch`."""
 DONE: Final = ("written", "written in shared mode", "read-locked")
 HELD: Final = ("locked for a write", "locked for a shared write", "locked for reading")
+CONFLICT_BY_VERB: Final = dict(zip((*DONE, *HELD), CONFLICTS, strict=False))
 
 Watch = tuple[int, int, int]
 """The lock groups in which each kind of lock of somebody else stands in our way."""
@@ -90,11 +92,13 @@ LockTable = dict[Key, RowLocks]
 
 
 class Lost(Exception):
-    """The transaction can't have its locks: refuse it with this failure."""
+    """The transaction can't have its locks: refuse it with this failure. `conflict` is one of
+    `CONFLICTS`, if it is one."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, conflict: str | None = None) -> None:
         super().__init__(failure.message)
         self.failure = failure
+        self.conflict = conflict
 
 
 def check_versions(
@@ -193,13 +197,30 @@ def _lost(
     columns = dict(zip(schema.key_names, schema.decode_key(key), strict=True))
     message = f"row {columns} was {verb} by a concurrent transaction"
     attributes = {"key": columns, "lock": lock, "start_timestamp": start, **winner}
-    return Lost(Failure(TransactionConflict.kind, message, attributes))
+    return Lost(Failure(TransactionConflict.kind, message, attributes), CONFLICT_BY_VERB[verb])
 
 
 def groups_of(lock: RowLock) -> tuple[int, int, int]:
     """The groups that a lock without data takes, by kind."""
     kind, mask = KINDS[lock.lock_type], lock.lock_mask
     return mask if kind == 0 else 0, mask if kind == 1 else 0, mask if kind == 2 else 0
+
+
+def shared_groups(special: SpecialWrites, key: Key) -> int:
+    """The lock groups that the write of this key takes by shared_write."""
+    return special[key][1] if key in special else 0
+
+
+def locks_of(
+    schema: TableSchema, part: TabletModifications
+) -> Iterator[tuple[Key, tuple[int, int, int]]]:
+    """What is locked of each row, by kind."""
+    special = part.special
+    for key, mask, _ in schema.plain_writes(part.writes):
+        together = 0 if special is None else shared_groups(special, key)
+        yield key, (schema.lock_mask(mask) & ~together, together, 0)
+    for lock in part.locks:
+        yield lock.key, groups_of(lock)
 
 
 def acquire(table: LockTable, key: Key, holder: Holder) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from dodona._core.counting import ClockWatch
 from dodona._core.effects import AskTimestamps, Effect, Route
 from dodona._core.messages import (
     Acknowledge,
@@ -56,6 +57,7 @@ from dodona.types import (
     Now,
     Timestamp,
     TransactionId,
+    unix_us_from_timestamp,
 )
 from dodona_tablets.core.cell import Cell, CellLimits
 from dodona_tablets.core.chunks.chunk import Chunk
@@ -68,15 +70,13 @@ from dodona_tablets.core.flushing import Flushing, FlushToken
 from dodona_tablets.core.loading import BatchToken, Loading
 from dodona_tablets.core.mounting import FenceToken, Mounting
 from dodona_tablets.core.nonatomic import NonAtomicWrites
-from dodona_tablets.core.participant import (
-    Participant,
-    ParticipantEvent,
-    timed_out_waiting,
-)
+from dodona_tablets.core.participant import Participant, ParticipantEvent
 from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
 from dodona_tablets.core.records import Record, WatermarkRaised
+from dodona_tablets.core.recovered import Recovered
 from dodona_tablets.core.replay import foresee, replay
 from dodona_tablets.core.staging import SealToken, StageToken, Staging
+from dodona_tablets.core.statistics import JobCounts, Parts, statistics_of
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.truncation import Truncation
 
@@ -108,6 +108,20 @@ class NodeCore:
         self._compaction = Compaction(self.cell)
         self._truncation = Truncation(self.cell)
         self._mounting = Mounting(self.cell, self._flushing, address)
+        self.recovered = Recovered(self.cell)
+        self._jobs = JobCounts()
+        self._oracle_clock = ClockWatch()
+        self._counted = Parts(
+            self.cell,
+            self._reads,
+            self._writes,
+            self._loading,
+            self._flushing,
+            self._compaction,
+            self._mounting,
+            self._jobs,
+            self._oracle_clock,
+        )
         self.is_drained = False
         self._tick_at_us = 0
         self._oracle_time_at_us = 0
@@ -168,18 +182,32 @@ class NodeCore:
         """Everything was replayed: ask for the fence, then serve."""
         assert len(self.chunks_needed()) == len(self.cell.chunks), "chunks are missing"
         self.cell.now = now
+        self.cell.reset_counts()
         for tablet in self.cell.tablets.values():
             tablet.fence = NULL_TIMESTAMP
         for alive in self.cell.transactions.values():
             alive.nag_at_us = now.instant_us
+        self.recovered.begin()
         self.cell.effects.append(AskTimestamps(CELL_FENCE))
         self._tick_at_us = now.instant_us
+
+    def refuse_writes(self, now: Now) -> None:
+        """Let no transaction begin to commit, nor any row in; what is under way goes on."""
+        self.cell.now = now
+        self.cell.is_draining = True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for what only this cell can do: a transaction has no outcome yet,
+        a batch is on its way into a chunk, a read waits for a row."""
+        alive = self.cell.transactions.values()
+        is_undecided = any(it.state is not State.COMMITTED for it in alive)
+        return is_undecided or bool(self.cell.batches) or len(self._reads) > 0
 
     def drain(self, now: Now) -> None:
         """Take no more writes, and bring all rows into chunks, so that the next start has little
         to read. To be called until `is_drained`, or for as long as there is time."""
-        self.cell.now = now
-        self.cell.is_draining = True
+        self.refuse_writes(now)
         self.is_drained = not self._is_worth_draining or self._flushing.drain()
 
     def finish(self, now: Now) -> None:
@@ -253,12 +281,15 @@ class NodeCore:
             self._begin_serving(timestamp)
         elif isinstance(token, ProofToken):
             self._reads.handle_proof(token)
+        elif token == ORACLE_TIME:
+            self._oracle_clock.note(unix_us_from_timestamp(timestamp) - now.unix_us)
         if cell.woken:
             self._let_woken_retry()
 
     def handle_job(self, token: Any, result: Built | Failure | None, now: Now) -> None:
         """The end of a `RunJob`: a chunk, nothing at all that would be worth one, or why not."""
         self.cell.now = now
+        self._jobs.note(token, has_failed=isinstance(result, Failure))
         if isinstance(token, BatchToken):
             self._loading.handle(token, result)
         elif isinstance(token, StageToken | SealToken):
@@ -296,6 +327,7 @@ class NodeCore:
         if self.cell.fence == NULL_TIMESTAMP:
             return
         self._mounting.tick()
+        self.recovered.tick(is_serving=self.is_serving)
         if not self.is_serving:
             return
         self._reads.tick()
@@ -313,36 +345,8 @@ class NodeCore:
         return self._tick_at_us
 
     def statistics(self) -> NodeStatistics:
-        cell = self.cell
-        alive = cell.transactions.values()
-        mounted_count = sum(1 for tablet in cell.tablets.values() if tablet.is_mounted)
-        return NodeStatistics(
-            tablets=mounted_count,
-            tablets_stored=len(cell.tablets) - mounted_count,
-            tablets_dropped=self._mounting.dropped_count,
-            rows=sum(tablet.stores.row_count for tablet in cell.tablets.values()),
-            transactions_alive=len(alive),
-            transactions_prepared=sum(1 for t in alive if t.state is State.PREPARED),
-            reads_waiting=len(self._reads),
-            reads_waited=self._reads.waited_count,
-            readers=len(self.cell.readers),
-            loads=len(cell.loads.open),
-            chunks_staged=sum(1 for _ in cell.loads.staged),
-            outcomes_remembered=len(cell.outcomes),
-            committed=cell.committed_count,
-            misfits=cell.misfit_count,
-            refused_by_kind=dict(cell.refused_count_by_kind),
-            non_atomic_rows=self._writes.row_count + self._loading.row_count,
-            memory_bytes=cell.memory_bytes,
-            chunks=len(cell.chunks),
-            chunk_bytes=sum(it.info.size_bytes for it in cell.chunks.values()),
-            flushed=self._flushing.flushed_count,
-            compacted=self._compaction.compacted_count,
-            compacting=self._compaction.progress(),
-            jobs_failed=self._flushing.failed_count + self._compaction.failed_count,
-            last_failure=cell.last_failure,
-            latest_timestamp=cell.latest,
-        )
+        """A record of now."""
+        return statistics_of(self._counted)
 
     def in_doubt(self, now: Now) -> list[InDoubt]:
         """What is prepared and undecided here, oldest transaction first."""
@@ -424,7 +428,7 @@ class NodeCore:
             waited_us = now_us - alive.since_us
             if alive.state is State.WAITING:
                 if waited_us > limits.blocked_wait_ms_max * 1000:
-                    self._participant.refuse(alive, timed_out_waiting(alive))
+                    self._participant.tire(alive)
             elif alive.state is State.LOCKED:
                 waited_us_max = (limits.blocked_wait_ms_max + limits.oracle_wait_ms_max) * 1000
                 if waited_us > waited_us_max or self.cell.mischief(Point.GIVE_UP_ON_ORACLE):

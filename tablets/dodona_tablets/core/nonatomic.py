@@ -29,6 +29,8 @@ class NonAtomicWrites:
         self._cell = cell
         self._loading = loading
         self.row_count = 0
+        self.done_count = self.refused_count = self.clock_refused_count = 0
+        """Requests; those that become chunks are counted as done by `loading`."""
 
     def handle(self, route: Any, request: WriteNonAtomic | WriteArrow) -> None:
         try:
@@ -41,8 +43,11 @@ class NonAtomicWrites:
                 return
             written = self._write(request, tablet)
         except DodonaError as error:
+            self.refused_count += 1
+            self.clock_refused_count += error.message == OFF_LIMITS
             self._cell.reply(route, failure_of(error))
             return
+        self.done_count += 1
         effect = ReplyTo if request.is_durable else ReplyAtOnce
         self._cell.effects.append(effect(route, written))
 
@@ -95,5 +100,6 @@ class NonAtomicWrites:
 def check_stamp(cell: Cell, stamp: Timestamp) -> None:
     """Whether a client's clock shows about the oracle's time. Raises InvalidRequest."""
     theirs, ours = stamp >> TIMESTAMP_COUNTER_BITS, cell.latest >> TIMESTAMP_COUNTER_BITS
+    cell.client_clock.note(stamp - cell.latest)
     if stamp < 0 or abs(theirs - ours) > cell.limits.client_clock_difference_s_max:
         raise InvalidRequest(OFF_LIMITS, client_timestamp=stamp, server_timestamp=cell.latest)

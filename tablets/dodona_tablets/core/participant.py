@@ -1,14 +1,15 @@
 """The participant's half of commit, as a table: (event, state) → what to do.
 
-Owns: locking, preparing, one-cell commit, and obeying decisions. Source: `docs/commit-protocol.md`
-in full: `TABLE` is its first table, entry by entry, and rule numbers below are its. Knows nothing
-of who decides (see `coordinator`) but for whom to answer; who may begin at all is `admission`'s.
-"Misfit" entries were never reached in the model: only a client that lies to several cells about one
-transaction gets there, and harms nobody's transaction but its own.
+Owns: locking, preparing, one-cell commit, and obeying decisions. Source:
+`docs/explanation/commit-protocol.md` in full: `TABLE` is its first table, entry by entry, and rule
+numbers below are its. Knows nothing of who decides (see `coordinator`) but for whom to answer; who
+may begin at all is `admission`'s. "Misfit" entries were never reached in the model: only a client
+that lies to several cells about one transaction gets there, and harms nobody's transaction but its
+own.
 """
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from dodona._core.effects import AskTimestamps, SendToCell
@@ -38,13 +39,10 @@ from dodona.errors import (
     TransactionAborted,
     TransactionConflict,
 )
-from dodona.schema import TableSchema
 from dodona.types import (
     MAX_TIMESTAMP,
     NULL_TIMESTAMP,
     CellId,
-    Key,
-    SpecialWrites,
     Timestamp,
     TransactionId,
 )
@@ -57,11 +55,14 @@ from dodona_tablets.core.locks import (
     check_locks,
     check_versions,
     groups_of,
+    locks_of,
+    shared_groups,
 )
 from dodona_tablets.core.publishing import Publishing, check_publication, check_rows
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_tablets.core.version import Version
 
 ROUTES_MAX = 8
 
@@ -133,7 +134,8 @@ class Participant:
             check_parts(cell, transaction, modifications, tablets)
         except DodonaError as error:
             failure = failure_of(error)
-            cell.refuse(transaction, failure)
+            is_blind = start == MAX_TIMESTAMP
+            cell.turn_away(transaction, participants, failure, is_blind=is_blind)
             cell.reply(route, failure)
             return
         now_us = cell.now.instant_us
@@ -168,14 +170,15 @@ class Participant:
             for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
                 waits_for = _check_part(self._cell, transaction, tablet, part) or waits_for
         except Lost as lost:
+            if lost.conflict is not None:
+                self._cell.counts.conflicts[lost.conflict] += 1
             self.refuse(transaction, lost.failure)
             return
         if waits_for is not None:
             if self._cell.mischief(Point.TIRE_OF_HOLDER):
-                self.refuse(transaction, timed_out_waiting(transaction))
-                return
-            transaction.state = State.WAITING
-            waits_for.waiters.append(transaction)
+                self.tire(transaction)
+            else:
+                self._cell.wait(transaction, waits_for)
             return
         acquire_all(self._cell, transaction)
         transaction.state = State.LOCKED
@@ -212,6 +215,13 @@ class Participant:
         for route in (*routes, *asked):
             self._cell.reply(route, failure)
 
+    def tire(self, transaction: Transaction) -> None:
+        """A bounded wait is over (rule 4)."""
+        self._cell.counts.conflicts["timeout"] += 1
+        text = "timed out waiting for a transaction that holds a row"
+        attributes = {"start_timestamp": transaction.id}
+        self.refuse(transaction, Failure(TransactionConflict.kind, text, attributes))
+
     # The oracle's answer
 
     def _stamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
@@ -228,6 +238,7 @@ class Participant:
             record = CommittedHere(transaction, timestamp, alive.modifications)
             cell.append(record)
             cell.apply(alive, timestamp)
+            cell.counts.blind += alive.start == MAX_TIMESTAMP
             cell.finish_committed(alive)
             reply = Committed(transaction, timestamp)
         else:
@@ -298,6 +309,7 @@ class Participant:
             at = alive.prepare_timestamp
         cell.append(CommitDecided(alive.id, at))
         cell.apply(alive, at)
+        cell.counts.participated += 1
         cell.finish_committed(alive)
         self._acknowledge(body)
 
@@ -394,7 +406,7 @@ def _check_part(
             return _check_publication(cell, transaction, tablet, part.publication)
         waits_for = None
         if tablet.publishing is not None or tablet.published:
-            waits_for = check_rows(transaction, tablet, _locks_of(tablet.schema, part))
+            waits_for = check_rows(transaction, tablet, locks_of(tablet.schema, part))
         return _check_rows(transaction, tablet, part) or waits_for
     except DataCorrupted as error:  # of a load's chunk: nobody knows whether this is a conflict
         raise Lost(failure_of(error)) from None
@@ -411,10 +423,14 @@ def _check_rows(
     waits_for: Transaction | None = None
     locks, schema, special = tablet.locks, tablet.schema, part.special
     start = transaction.start
-    recent = [store.rows for store in tablet.stores.in_memory if store.max_timestamp > start]
+    is_blind = start == MAX_TIMESTAMP  # then nothing is newer
+    stores = () if is_blind else tablet.stores.in_memory
+    recent = [store.rows for store in stores if store.max_timestamp > start]
+    chains: list[Version] = []
     for key, mask, _ in schema.plain_writes(part.writes):
         held = locks.get(key)
-        chains = [rows[key] for rows in recent if key in rows]
+        if recent:
+            chains = [rows[key] for rows in recent if key in rows]
         if held is None and not chains:
             continue
         groups = schema.lock_mask(mask)
@@ -432,18 +448,6 @@ def _check_rows(
         if held is not None:
             waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
     return waits_for
-
-
-def _locks_of(
-    schema: TableSchema, part: TabletModifications
-) -> Iterator[tuple[Key, tuple[int, int, int]]]:
-    """What is locked of each row, by kind."""
-    special = part.special
-    for key, mask, _ in schema.plain_writes(part.writes):
-        together = 0 if special is None else shared_groups(special, key)
-        yield key, (schema.lock_mask(mask) & ~together, together, 0)
-    for lock in part.locks:
-        yield lock.key, groups_of(lock)
 
 
 def _check_publication(
@@ -479,17 +483,3 @@ def acquire_all(cell: Cell, transaction: Transaction) -> None:
         for lock in part.locks:
             holder = Holder(transaction, *groups_of(lock), lock.lock_type)
             acquire(locks, lock.key, holder)
-
-
-def shared_groups(special: SpecialWrites, key: Key) -> int:
-    """The lock groups that the write of this key takes by shared_write."""
-    return special[key][1] if key in special else 0
-
-
-def timed_out_waiting(transaction: Transaction) -> Failure:
-    """A bounded wait is over (rule 4)."""
-    return Failure(
-        TransactionConflict.kind,
-        "timed out waiting for a transaction that holds a row",
-        {"start_timestamp": transaction.id},
-    )

@@ -26,6 +26,7 @@ from dodona.types import DELETE_MASK, MAX_TIMESTAMP, Key, LoadMode, Timestamp
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.view import ChunkView
+from dodona_tablets.core.counts import LOAD
 from dodona_tablets.core.loads import Seal
 from dodona_tablets.core.locks import Lost, check_locks, check_versions, is_met
 from dodona_tablets.core.transaction import State, Transaction
@@ -149,7 +150,7 @@ def _wait_or_lose(
     if key is not None:
         attributes["key"] = _columns(tablet, key)
         text = f"row {attributes['key']} is being published by a load"
-    raise Lost(Failure(TransactionConflict.kind, text, attributes))
+    raise Lost(Failure(TransactionConflict.kind, text, attributes), LOAD)
 
 
 # A publication against everybody else
@@ -240,7 +241,8 @@ def _check_change(
         "table": tablet.assignment.path,
     }
     verb = "deleted" if is_deletion else "written"
-    raise Lost(Failure(kind.kind, f"row {columns} was {verb} while the load ran", attributes))
+    text = f"row {columns} was {verb} while the load ran"
+    raise Lost(Failure(kind.kind, text, attributes), LOAD)
 
 
 def conflict_of(mode: LoadMode, *, is_deletion: bool, is_erased: bool) -> type[TransactionConflict]:

@@ -88,6 +88,10 @@ class Readers:
             if until_us <= now_us:
                 del self._expected_until_us[tablet]
 
+    def oldest_held(self) -> Timestamp | None:
+        """The oldest timestamp that anybody holds here."""
+        return min([it.timestamp for it in self._holds.values()], default=None)
+
     def oldest(self, tablet: TabletId) -> Timestamp | None:
         """The oldest timestamp that a reader of this tablet may still read at, as of the last tick:
         what it shows has to stay, at this timestamp and later ones. None if there is no reader."""

@@ -5,7 +5,7 @@ commit), bounded waiting on prepared rows, the queue of reads that wait, and whi
 still be held. A read is attempted anew, whole, after whatever it waited for has moved on.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from dodona._core.messages import (
     LookupVersions,
     Reply,
     Scan,
+    ScanArrow,
     ScanVersions,
     SnapshotHeld,
     SplitTablet,
@@ -37,6 +38,16 @@ from dodona_tablets.core.snapshot import Read, lookup, lookup_versions, too_old
 from dodona_tablets.core.splitting import split
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
+
+KINDS: Final[dict[type[Any], str]] = {
+    Lookup: "lookup",
+    LookupVersions: "lookup_versions",
+    Scan: "scan",
+    ScanArrow: "scan_arrow",
+    ScanVersions: "scan_versions",
+    CountVersions: "count_versions",
+}
+"""Reads, by what they are called where they are counted."""
 
 
 class ProofToken(NamedTuple):
@@ -68,12 +79,14 @@ class Reads:
         self._parked_count = 0
         self._waiting: dict[WaitingRead, None] = {}
         self.waited_count = 0
+        self.count_by_type: dict[type[Any], int] = dict.fromkeys(KINDS, 0)
 
     def __len__(self) -> int:
         return len(self._waiting) + self._parked_count
 
     def handle(self, route: Any, request: Read) -> None:
         """Answer, or park until the oracle has shown that the timestamp is not in the future."""
+        self.count_by_type[type(request)] += 1
         timestamp = request.timestamp
         cell, is_newest = self._cell, timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
         is_issued = is_newest or MIN_TIMESTAMP <= timestamp <= cell.latest

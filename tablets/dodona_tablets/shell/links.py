@@ -18,6 +18,7 @@ from dodona._core.effects import AskTimestamps, SendHeartbeat, SendToCell
 from dodona._core.messages import (
     Assignment,
     CommitOne,
+    Failure,
     GenerateTimestamps,
     Heartbeat,
     Prepare,
@@ -25,6 +26,7 @@ from dodona._core.messages import (
     TimestampRange,
 )
 from dodona._io.cluster_key import ClusterKey, key_headers
+from dodona._io.logs import tell
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
 from dodona.errors import DataCorrupted
@@ -95,9 +97,6 @@ class Links:
         if count:
             self._is_asking = True
             self._foreseen_left = count
-            if len(envelopes) == 1 and type(envelopes[0][1]) is CommitOne:
-                # Not for a prepare: two cells that poll would take the cores of all others.
-                self._runtime.stay_awake()
             self._oracle.ask(GenerateTimestamps(count), self._deal_foreseen)
 
     def _deal_foreseen(self, reply: Reply) -> None:
@@ -152,7 +151,9 @@ class Links:
 
     def _warn(self, count: int, reply: Reply) -> None:
         """The core asks again for what it still wants."""
-        _logger.warning("the oracle gave none of %d timestamps: %s", count, reply)
+        reason = reply.message if isinstance(reply, Failure) else type(reply).__name__
+        text = f"the oracle gave none of {count} timestamps: {reason}"
+        tell(_logger, logging.WARNING, "no_timestamps", text, count=count, reason=reason)
 
     # Other cells
 
@@ -183,10 +184,14 @@ class Links:
     def _end_beat(self, task: asyncio.Task[None]) -> None:
         self._heartbeat = None
         if not task.cancelled() and task.exception() is not None:
-            _logger.warning("no heartbeat: %r", task.exception())
+            self._tell_no_heartbeat(task.exception())
         if self._next_heartbeat is not None and not task.cancelled():
             body, self._next_heartbeat = self._next_heartbeat, None
             self._send_heartbeat(SendHeartbeat(body))
+
+    def _tell_no_heartbeat(self, error: BaseException | None) -> None:
+        text = f"the master can't be reached: {error!r}"
+        tell(_logger, logging.WARNING, "no_heartbeat", text, reason=repr(error))
 
     async def _beat(self, body: Heartbeat) -> None:
         call = rest.encode_call(body)
@@ -195,11 +200,13 @@ class Links:
                 call.method, call.target, content=call.content, headers=JSON_HEADERS
             )
         except httpx.HTTPError as error:
-            _logger.warning("the master can't be reached: %r", error)
+            self._tell_no_heartbeat(error)
             return
         reply = rest.decode_reply(Heartbeat, response.status_code, response.content)
         if isinstance(reply, Assignment):
             self._learn(reply.addresses)
             self._runtime.call(self._core.handle_assignment, reply)
         else:
-            _logger.error("the master refused a heartbeat: %s", reply)
+            reason = reply.message if isinstance(reply, Failure) else type(reply).__name__
+            text = f"the master refused a heartbeat: {reason}"
+            tell(_logger, logging.ERROR, "heartbeat_refused", text, reason=reason)

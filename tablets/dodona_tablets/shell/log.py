@@ -22,13 +22,24 @@ from dodona._io.folder import LockedFolder, lock_folder, sync_folder
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell.log_groups import CHECKPOINT, STRUCTURAL, GroupKey, encode_group
 from dodona_tablets.shell.log_reading import read
-from dodona_tablets.shell.log_segments import FIRST_INDEX, Segment, find_segments
+from dodona_tablets.shell.log_segments import (
+    FIRST_INDEX,
+    OLD_NAME,
+    LastSegment,
+    Place,
+    Segment,
+    find_segments,
+)
 
 LOG_NAME: Final = "log"
 SEGMENT_BYTES_MAX: Final = 64 << 20
 """With this a file is long enough: not too many of them, and each removed in some ms."""
 SEGMENTS_MIN: Final = 16
 """Of a log that is full: where it may not grow to much, files are shorter."""
+SHORT_BYTES_MAX: Final = 64 << 10
+"""A last file that is not longer is copied at a start, some ms: then there is one for so much."""
+SHORT_MIN: Final = 64
+"""So many of them are not more than a file; where files are shorter, these are."""
 SPARE_BYTES: Final = 64 << 20
 """What a full log takes more, if it is no row: what it needs to be truncated, and to start."""
 
@@ -59,6 +70,8 @@ class CellLog:
         self._index_by_checkpoint: dict[int, int] = {}
         self._reader_count = 0
         self._truncation = threading.Lock()
+        self.written_bytes = 0
+        """Of the groups that were appended since it was opened."""
 
     @classmethod
     def open(cls, path: str | Path, bytes_max: int) -> "CellLog":
@@ -73,12 +86,32 @@ class CellLog:
             folder.close()
             raise
 
-    def _open_last(self) -> Segment:
+    def _open_last(self) -> LastSegment:
+        """A new one: what another process left under way in a file would be met by later commits
+        to it. A short one is replaced, else many short lives would leave as many files; and one
+        without groups is, which has the new one's name."""
         found = find_segments(self._path)
         if not found:
-            return Segment.create(self._path, FIRST_INDEX)
-        self._older += [_Older(*it, it.path.stat().st_size) for it in found[:-1]]
-        return Segment(*found[-1], is_last=True)
+            return LastSegment(self._path, FIRST_INDEX)
+        if found[0].path.name != OLD_NAME:  # its copy is there: the last process ended just then
+            (self._path / OLD_NAME).unlink(missing_ok=True)
+        before = Segment(found[-1])
+        groups = before.copied() if self._is_to_be_copied(before) else None
+        if groups is None:
+            made = LastSegment(self._path, before.head_index, before.behind)
+            before.finish()
+        else:
+            before.close()
+            found.pop()
+            made = LastSegment(self._path, before.first_index, groups)
+            if before.path != made.path:
+                before.path.unlink()
+        self._older += [_Older(*it, it.path.stat().st_size) for it in found]
+        return made
+
+    def _is_to_be_copied(self, before: Segment) -> bool:
+        short_bytes_max = min(SHORT_BYTES_MAX, self._segment_bytes_max // SHORT_MIN)
+        return before.size_bytes <= short_bytes_max or before.head_index == before.first_index
 
     @property
     def path(self) -> Path:
@@ -102,8 +135,10 @@ class CellLog:
 
     def _segments(self, index: int) -> Iterator[Segment]:
         """From the file with this group on, each open until the next is asked for."""
-        for it in self._older[self._count_before(index) :]:
-            segment = Segment(it.first_index, it.path, is_last=False)
+        begin = self._count_before(index)
+        ends = [*[it.first_index for it in self._older[begin + 1 :]], self._last.first_index]
+        for it, end_index in zip(self._older[begin:], ends, strict=False):
+            segment = Segment(Place(it.first_index, it.path), end_index)
             try:
                 yield segment
             finally:
@@ -131,6 +166,7 @@ class CellLog:
         if self._is_long_enough(key) and self._last.first_index < index:
             self._begin_segment()
         self._last.append(key, value)
+        self.written_bytes += len(value)
         for record in records:
             if type(record) is Checkpoint:
                 self._index_by_checkpoint[record.number] = index
@@ -152,7 +188,7 @@ class CellLog:
 
     def _begin_segment(self) -> None:
         full = self._last
-        self._last = Segment.create(self._path, full.next_index)
+        self._last = LastSegment(self._path, full.next_index)
         self._older.append(_Older(full.first_index, full.path, full.size_bytes))
         full.finish()
 

@@ -74,12 +74,13 @@ def read_log(folder: Path, *, is_survey: bool = False) -> Iterator[Record]:
 def _verified(places: Sequence[Place]) -> Iterator[Segment]:
     for place in places:
         verify_pages(place.path)
-        yield from _opened([place])
+    yield from _opened(places)
 
 
 def _opened(places: Sequence[Place]) -> Iterator[Segment]:
-    for place in places:
-        segment = Segment(*place, is_last=False)
+    ends: list[int | None] = [*[it.first_index for it in places[1:]], None]
+    for place, end_index in zip(places, ends, strict=True):
+        segment = Segment(place, end_index)
         try:
             yield segment
         finally:

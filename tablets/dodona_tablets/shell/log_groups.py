@@ -29,6 +29,7 @@ CHECKPOINT: Final = 2
 
 _KEY: Final = struct.Struct(">QB")
 """Index, flags."""
+KEY_BYTES: Final = _KEY.size
 _KEY_1: Final = struct.Struct(">Q")
 """Of version 1: the index."""
 _HEADER: Final = struct.Struct(">BI")

@@ -5,28 +5,31 @@ written and walked. A log that had all of its groups in one file which is used a
 tried: pages that were freed between others are of no use to a large group, which takes whole runs
 of them, so that the engine searched for long and then found none (see the decision).
 
-Invariants: a file is written by one thread, while nobody reads it; hence no table of readers, no
-lock file. One with a number for a name was complete, and durable, before it had that name.
+Invariants: a file is written by one thread of the one process that made it, while nobody reads it;
+hence no table of readers, no lock file. It was complete, and durable, before it had its name. A
+group is durable when `append` returns. The head that tells of it is so with the next one, and need
+never be: what no head tells of is found behind (see `log_tail`).
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import lmdb
 
-from dodona._io.environment import open_environment
+from dodona._io.environment import make_environment, open_environment
 from dodona.errors import DataCorrupted
-from dodona_tablets.shell.log_doubt import find_commit_in_doubt, read_last_of
+from dodona_tablets.shell.log_doubt import is_last_commit_in_doubt
 from dodona_tablets.shell.log_groups import GroupKey, damaged, decode_group, decode_key
+from dodona_tablets.shell.log_tail import Group, find_groups_behind
 from dodona_tablets.shell.room import AHEAD_BYTES, Room
 
 FIRST_INDEX: Final = 1
 SUFFIX: Final = ".mdb"
 
-_FIRST_NAME: Final = "data.mdb"
+OLD_NAME: Final = "data.mdb"
 """What the first file is called where it comes from a time when it was the only one."""
 _MAP_BYTES: Final = 1 << 34
 """More than ever lies in one. The file itself is only as long as what is in it."""
@@ -43,42 +46,47 @@ class Place(NamedTuple):
 
 def find_segments(folder: Path) -> list[Place]:
     """The files of the log in this folder, in order. None if there is no folder."""
-    found = [Place(FIRST_INDEX, path) for path in folder.glob(_FIRST_NAME)]
-    found += [Place(int(it.stem), it) for it in folder.glob(f"*{SUFFIX}") if it.stem.isdecimal()]
+    found = [Place(int(it.stem), it) for it in folder.glob(f"*{SUFFIX}") if it.stem.isdecimal()]
+    if FIRST_INDEX not in [it.first_index for it in found]:  # else that is the other's copy
+        found += [Place(FIRST_INDEX, path) for path in folder.glob(OLD_NAME)]
     return sorted(found)
 
 
 class Segment:
-    """An open file of a log. `append` is for the last one only."""
+    """An open file of a log, to be read."""
 
-    def __init__(self, first_index: int, path: Path, *, is_last: bool) -> None:
-        """The last one is made if it is not there. Raises DataCorrupted, InvalidRequest."""
-        self.path = path
-        self.first_index = first_index
-        self._room: Room | None = None
-        map_bytes = _MAP_BYTES if is_last else 1  # or what it takes to map all of it
-        self._environment = open_environment(path, map_bytes, is_read_only=not is_last)
+    def __init__(self, place: Place, end_index: int | None = None) -> None:
+        """The next file begins with the group `end_index`; there is none behind the last one.
+        Raises DataCorrupted, InvalidRequest."""
+        self.first_index, self.path = place
+        self._environment = self._opened()
         try:
             self._page_bytes: int = self._environment.stat()["psize"]
             self.size_bytes = self._used_bytes()
             """What it occupies, without the room behind it."""
             self._check_size(self.size_bytes)
-            in_doubt = find_commit_in_doubt(path, self._page_bytes)
-            self.next_index = self._find_next_index()
-            """Of the group that comes, or would come, behind those that are here."""
+            is_in_doubt = is_last_commit_in_doubt(self.path, self._page_bytes)
+            self.head_index = self._find_head_index()
+            """Of the group that comes, or would come, behind those that a head tells of."""
             self._check_count()
-            if is_last:
-                self._room = Room(path, _MAP_BYTES)
-                if in_doubt is not None:
-                    self._make_again(in_doubt)
+            self.behind: list[Group] = []
+            """The groups that no head tells of."""
+            if end_index is None or end_index > self.head_index:
+                found = find_groups_behind(
+                    self.path, self._page_bytes, self.head_index, has_one=is_in_doubt
+                )
+                self.behind = found[: end_index and end_index - self.head_index]
         except BaseException:
             self._environment.close()
             raise
 
-    @classmethod
-    def create(cls, folder: Path, first_index: int) -> "Segment":
-        """A new last file, durable with its name."""
-        return cls(first_index, folder / f"{first_index:020}{SUFFIX}", is_last=True)
+    def _opened(self) -> lmdb.Environment:
+        return open_environment(self.path, 1, is_read_only=True)  # it maps what there is
+
+    @property
+    def next_index(self) -> int:
+        """Of the group that comes, or would come, behind those that are here."""
+        return self.head_index + len(self.behind)
 
     def _check_size(self, wanted_bytes: int) -> None:
         """To touch what is missing at the end of a mapped file would kill the process."""
@@ -87,38 +95,19 @@ class Segment:
             text = f"a file of the log has {found_bytes} bytes, and should have {wanted_bytes}"
             raise DataCorrupted(text, path=str(self.path))
 
-    def _make_again(self, number: int) -> None:
-        """The commit with this number, which is in doubt."""
-        raw, value = read_last_of(self.path, self._page_bytes, number)
-        key = decode_key(raw, self.path)
-        if key.index != self.next_index:
-            raise damaged("is missing", self.path, self.next_index)
-        decode_group(key, memoryview(value), self.path)
-        self.append(key, value)
-
     def _check_count(self) -> None:
         """A damaged page may leave out what is behind it; the engine's own count does not. What is
         missing before is found, with its place, by whoever walks."""
-        count, found = self._environment.stat()["entries"], self.next_index - self.first_index
+        count, found = self._environment.stat()["entries"], self.head_index - self.first_index
         if found < count:
             text = f"a file of the log has {found} groups, and should have {count}"
             raise DataCorrupted(text, path=str(self.path))
-
-    def append(self, key: GroupKey, value: bytes | bytearray) -> None:
-        """Make a group durable."""
-        assert self._room is not None, "an older file of a log is not written"
-        if len(value) <= AHEAD_BYTES:  # what is larger makes the file grow: zeros come on top
-            self._room.ensure(self.size_bytes)
-        with self._environment.begin(write=True) as transaction:
-            transaction.put(key.raw, value, append=True)
-        self.next_index = key.index + 1
-        self.size_bytes = self._used_bytes()
 
     def _used_bytes(self) -> int:
         last_page: int = self._environment.info()["last_pgno"]
         return (last_page + 1) * self._page_bytes
 
-    def _find_next_index(self) -> int:
+    def _find_head_index(self) -> int:
         with self._reading() as cursor:
             if cursor.last():
                 return decode_key(bytes(cursor.key()), self.path).index + 1
@@ -136,8 +125,21 @@ class Segment:
                 expected += 1
                 if is_wanted(key):
                     yield key, cursor.value()
-        if expected != self.next_index:
+        if expected != self.head_index:
             raise damaged("is missing", self.path, expected)
+        yield from [(key, memoryview(value)) for key, value in self.behind if is_wanted(key)]
+
+    def copied(self) -> list[Group] | None:
+        """All groups; None if one is damaged, or missing: such a file stays as it is, and whoever
+        needs that group is told where it is."""
+        copies = []
+        try:
+            for key, value in self.walk(lambda _: True):
+                decode_group(key, value, self.path)
+                copies.append((key, bytes(value)))
+        except DataCorrupted:
+            return None
+        return copies
 
     @contextmanager
     def _reading(self) -> Iterator["lmdb.Cursor[memoryview]"]:
@@ -148,11 +150,38 @@ class Segment:
             raise DataCorrupted(f"the log can't be read: {error}", path=str(self.path)) from error
 
     def finish(self) -> None:
-        """It is long enough: close it, and give back the room behind what is there."""
+        """Another file follows: close this one, and give back the room behind what is there."""
         self.close()
         os.truncate(self.path, self.size_bytes)
 
     def close(self) -> None:
         self._environment.close()
-        if self._room is not None:
-            self._room.close()
+
+
+class LastSegment(Segment):
+    """The file that this process appends to."""
+
+    def __init__(self, folder: Path, first_index: int, groups: Sequence[Group] = ()) -> None:
+        """Made anew, with these groups, durable with its name. In the place of one that had no
+        others, if there is one: at each moment the one or the other is there. Raises OSError,
+        lmdb.Error."""
+        path = folder / f"{first_index:020}{SUFFIX}"
+        make_environment(path, _MAP_BYTES, [(key.raw, value) for key, value in groups])
+        super().__init__(Place(first_index, path), first_index + len(groups))
+        self._room = Room(path, _MAP_BYTES)
+
+    def _opened(self) -> lmdb.Environment:
+        return open_environment(self.path, _MAP_BYTES, has_late_heads=True)
+
+    def append(self, key: GroupKey, value: bytes | bytearray) -> None:
+        """Make a group durable."""
+        if len(value) <= AHEAD_BYTES:  # what is larger makes the file grow: zeros come on top
+            self._room.ensure(self.size_bytes)
+        with self._environment.begin(write=True) as transaction:
+            transaction.put(key.raw, value, append=True)
+        self.head_index = key.index + 1
+        self.size_bytes = self._used_bytes()
+
+    def close(self) -> None:
+        super().close()
+        self._room.close()

@@ -8,26 +8,36 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import msgspec
-from fastapi import FastAPI, Response
+from fastapi import FastAPI
 
 from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
+from dodona._io.door import Door
 from dodona._io.endpoint import Endpoint, EndpointLimits
-from dodona._io.pages import create_application
+from dodona._io.flushes import RuntimeStatistics
+from dodona._io.life import Life
+from dodona._io.metrics import LogReport, Metrics, ServerReport
+from dodona._io.pages import add_metrics, create_application
+from dodona._io.recovery_book import RecoveryBook, add_recoveries_page
 from dodona._io.runtime import Runtime
-from dodona._io.serving import serve
+from dodona._io.serving import Served, serve
+from dodona._io.statistics_page import add_statistics_page
+from dodona._io.tracing import server_spans, server_tracing
 from dodona.types import CellId, Now
+from dodona_tablets.core.counts import NodeStatistics
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.doubt_page import add_doubt_page
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.metrics import NODE_METRICS
 from dodona_tablets.shell.outcome_page import add_outcome_page
-from dodona_tablets.shell.recovery import drain, recover
+from dodona_tablets.shell.recovery import drain, finish, recover
+from dodona_tablets.shell.recovery_notes import RecoveryNotes
 from dodona_tablets.shell.settings import NodeSettings
+from dodona_tablets.shell.tablets_page import add_tablets_page
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long a thread that makes a chunk may keep the event loop waiting for Python."""
@@ -40,15 +50,28 @@ def run_node(settings: NodeSettings) -> None:
     log = CellLog.open(settings.data_dir, settings.log_bytes_max)
     try:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        serve(*create_app(settings, log), settings, settings.port)
+        with Door(settings.host, settings.port) as door:
+            serve(create_app(settings, log), settings, door)
     finally:
         log.close()
 
 
-def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]:
+class NodeReport(NamedTuple):
+    """What its metrics are made of."""
+
+    server: ServerReport
+    cell: NodeStatistics
+    runtime: RuntimeStatistics
+    log: LogReport
+    connections: int
+
+
+def create_app(settings: NodeSettings, log: CellLog) -> Served:
     """The REST pages and the data plane of a node over an open log."""
     files = ChunkFiles(settings.data_dir)
-    core = recover(settings, log, files)
+    book = RecoveryBook.open(log.path)
+    core = recover(settings, log, files, book)
+    notes = RecoveryNotes(book, core.recovered)
     key = settings.cluster_key
     links = Links(core, settings.master_url, key)
     jobs = Jobs(
@@ -63,10 +86,13 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
         RemoveChunks: jobs.remove,
         TruncateLog: partial(jobs.truncate, log),
     }
+    spans = server_spans("node", settings.trace_url, settings.trace_ratio, cell=settings.cell)
+    tracing = None if spans is None else server_tracing(spans, "node")
     runtime = Runtime(
         core,
         log,
         handlers,
+        watch_flush=None if tracing is None else tracing.watch_flush,
         limits=settings.runtime_limits(),
         foresee=links.foresee,
         keep_posted=lambda now: core.note_log(log.size_bytes(), log.fill_ratio(), now),
@@ -76,30 +102,54 @@ def create_app(settings: NodeSettings, log: CellLog) -> tuple[FastAPI, Endpoint]
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         links.open(runtime)
         runtime.start()
+        notes.start()
         yield
         await drain(core, runtime)
         await runtime.close()
+        await notes.close()
         jobs.close()
         await links.close()
+        if spans is not None:
+            await spans.close()
 
-    pages = create_application(
-        "Dodona tablet node", lifespan, partial(_not_ready_because, core), key
-    )
+    life = _life(core, runtime)
+    pages = create_application("Dodona tablet node", lifespan, life, key, settings.metrics_key)
     _add_pages(pages, core, runtime, log)
-    add_outcome_page(pages, runtime)
-    add_doubt_page(pages, core)
+    add_recoveries_page(pages, book)
     endpoint_limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
     )
     cell = CellId(settings.cell)
-    return pages, Endpoint(runtime, cell=cell, limits=endpoint_limits, key=key)
+    endpoint = Endpoint(runtime, cell=cell, limits=endpoint_limits, key=key, tracing=tracing)
+
+    def report() -> NodeReport:
+        return NodeReport(
+            ServerReport.of(life, str(settings.cell)),
+            core.statistics(),
+            runtime.statistics(),
+            LogReport(log.size_bytes(), log.fill_ratio(), log.written_bytes),
+            endpoint.connection_count,
+        )
+
+    add_metrics(pages, Metrics("node", NODE_METRICS, report))
+    return Served(pages, endpoint, life)
 
 
-def _not_ready_because(core: NodeCore) -> str | None:
-    """A cell serves once its log is replayed, the oracle has answered for its fence, and the master
-    knows it as one of its cluster."""
-    return None if core.waits_for is None else f"waiting for {core.waits_for}"
+def _life(core: NodeCore, runtime: Runtime) -> Life:
+    def why_not_ready() -> str | None:
+        """A cell serves once its log is replayed, the oracle has answered for its fence, and the
+        master knows it as one of its cluster; and as long as its disk answers."""
+        if core.waits_for is not None:
+            return f"waiting for {core.waits_for}"
+        return runtime.why_late()
+
+    return Life(
+        why_not_ready,
+        lambda: runtime.failure,
+        partial(finish, core, runtime),
+        runtime.standing_us,
+    )
 
 
 def _raise(error: BaseException, _: Now) -> None:
@@ -108,13 +158,15 @@ def _raise(error: BaseException, _: Now) -> None:
 
 
 def _add_pages(pages: FastAPI, core: NodeCore, runtime: Runtime, log: CellLog) -> None:
-    @pages.get("/v1/statistics", operation_id="get_statistics")
-    async def get_statistics() -> Response:
-        """What the cell and its log count."""
-        counted = {
+    def collect() -> dict[str, Any]:
+        return {
             "cell": core.statistics(),
             "runtime": runtime.statistics(),
             "log_bytes": log.size_bytes(),
             "log_fill_ratio": log.fill_ratio(),
         }
-        return Response(msgspec.json.encode(counted), media_type="application/json")
+
+    add_statistics_page(pages, collect)
+    add_outcome_page(pages, runtime)
+    add_doubt_page(pages, core)
+    add_tablets_page(pages, core)

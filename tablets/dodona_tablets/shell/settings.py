@@ -17,6 +17,7 @@ from dodona._io.settings import (
     Port,
     Seconds,
     ServerSettings,
+    TracedSettings,
     Url,
     public_address,
 )
@@ -26,10 +27,11 @@ _DEFAULTS: Final = CellLimits()
 _RUNTIME_DEFAULTS: Final = RuntimeLimits()
 
 
-class NodeSettings(ServerSettings):
+class NodeSettings(ServerSettings, TracedSettings):
     """The tablet node: hosts one cell. One process, one data folder."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_NODE_")
+    server = "node"
 
     cell: Annotated[int, Ge(0)] = Field(
         description="the cell's number: the same for as long as its data lives"
@@ -58,9 +60,10 @@ class NodeSettings(ServerSettings):
     waiting_count_max: Count = Field(
         100_000, description="records and answers that may wait for the disk"
     )
-    poll_us_max: Annotated[int, Ge(0)] = Field(
-        800,
-        description="how long to poll, not sleep, for the next step of a lone caller's commit, µs",
+    inline_flush_us_max: Annotated[int, Ge(0)] = Field(
+        3_000,
+        description="as long as the disk takes no longer for a short flush, nothing else is done "
+        "meanwhile, which is faster for all, µs; 0: never",
     )
     async_loss_ms_max: Milliseconds = Field(
         100, description="what a crash may take back of durability=async, ms"
@@ -114,7 +117,7 @@ class NodeSettings(ServerSettings):
             waiting_count_max=self.waiting_count_max,
             waiting_bytes_max=min(_RUNTIME_DEFAULTS.waiting_bytes_max, self.log_bytes_max // 8),
             at_once_age_ms_max=self.async_loss_ms_max,
-            poll_us_max=self.poll_us_max,
+            inline_flush_us_max=self.inline_flush_us_max,
         )
 
     def limits(self) -> CellLimits:

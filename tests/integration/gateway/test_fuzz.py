@@ -18,7 +18,11 @@ from dodona_local.launcher import LocalCluster
 from integration.gateway.fuzzing import COLUMNS, KEPT, TARGETS, WIDE, Fuzzer, Sent
 from integration.gateway.rest import INSIDES, Rest
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(280)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(280),
+    pytest.mark.alone,  # it says how much memory a gateway needs
+]
 
 REQUESTS: Final = int(os.environ.get("DODONA_FUZZ_REQUESTS", "50000"))
 SEED: Final = int(os.environ.get("DODONA_FUZZ_SEED", "1"))

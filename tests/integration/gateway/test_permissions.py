@@ -14,6 +14,8 @@ from starlette.routing import Route as Served
 import dodona
 from dodona._io.settings import parse_settings
 from dodona_gateway.core.access.grants import TOKENS
+from dodona_gateway.core.console.visit import LOGIN, LOGOUT, STATIC, STATIC_FILES, is_console
+from dodona_gateway.shell.console.console import DOORS, PAGES
 from dodona_gateway.shell.edge import OPEN_PATHS
 from dodona_gateway.shell.gateway import create_gateway
 from dodona_gateway.shell.settings import GatewaySettings
@@ -25,6 +27,7 @@ from integration.gateway.rest import BY_NAME, INSIDES, Rest, problem_of
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 GRANTS: Final = sorted({it for case in CASES for it in (case.enough, *case.too_little())})
+FILES: Final = [STATIC + name for name in STATIC_FILES]
 YTSAURUS: Final = {"/api", "/api/v4", "/hosts", "/auth/whoami", "/api/v4/{command}"} | {
     "/api/{rest:path}"
 }
@@ -133,12 +136,14 @@ def test_every_endpoint_that_is_served_has_its_case() -> None:
     for it in create_gateway(settings)._application.routes:  # type: ignore[attr-defined]
         assert isinstance(it, Served)
         if it.path not in YTSAURUS:
-            served |= {(method, it.path) for method in it.methods or ()}
-    open_to_all = {("GET", "/healthz"), ("GET", "/readyz")} | {
-        (method, "/openapi.json") for method in ("GET", "HEAD")
-    }
+            served |= {(method, it.path) for method in it.methods or () if method != "HEAD"}
+    health = ("/healthz", "/readyz", "/startupz", "/openapi.json")
+    open_to_all = {("GET", path) for path in (*health, *FILES)}
+    open_to_all |= {(method, path) for method, path, _ in DOORS}
+    looks_itself = {("GET", "/metrics")}
+    pages = {(method, path) for method, path, _ in PAGES}
     cases = {(BY_NAME[it.operation].method, BY_NAME[it.operation].path) for it in CASES}
-    assert served == cases | open_to_all
+    assert served == cases | open_to_all | looks_itself | pages
     assert {it.operation for it in CASES} == set(BY_NAME)
     assert {path for _, path in open_to_all} <= OPEN_PATHS
 
@@ -174,7 +179,19 @@ def test_an_operation_is_for_whom_it_is_meant_for(case: Case, realm: Realm) -> N
     assert done.status_code == BY_NAME[case.operation].status, done.text
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_metrics_are_for_administrators_of_everything(method: str, realm: Realm) -> None:
+    """And for whoever has their key, if there is one: here is none."""
+    for name, headers in realm.no_good.items():
+        realm.nobody.http.headers = headers
+        assert realm.nobody.http.request(method, "/metrics").status_code == 401, name
+    for grant, caller in realm.callers.items():
+        status = 200 if grant == "admin:/" else 403
+        assert caller.http.request(method, "/metrics").status_code == status, grant
+    assert "dodona_gateway_ready 1.0" in realm.admin.http.get("/metrics").text
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/startupz", "/openapi.json"])
 def test_health_and_the_description_are_open_to_all(path: str, realm: Realm) -> None:
     for headers in realm.no_good.values():
         realm.nobody.http.headers = headers
@@ -182,7 +199,8 @@ def test_health_and_the_description_are_open_to_all(path: str, realm: Realm) -> 
 
 
 @pytest.mark.parametrize(
-    "target", ["/", "/v1", "/v1/table/", "/docs", "/metrics", "/v1/rows/insert/x", "/openapi.json/"]
+    "target",
+    ["/", "/v1", "/v1/table/", "/docs", "/metrics/", "/v1/rows/insert/x", "/openapi.json/"],
 )
 def test_what_is_not_served_is_not_told_to_strangers(target: str, realm: Realm) -> None:
     realm.nobody.http.headers = authorization(None)
@@ -269,6 +287,121 @@ def test_nobody_but_an_administrator_of_everything_gets_at_tokens(realm: Realm) 
         assert nearly.refused(operation, **fields).status == 403, operation
     assert TOKENS not in nearly("list_tables")["paths"]
     assert realm.state() == before
+
+
+# ---- the console
+
+
+@pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in PAGES])
+def test_no_page_of_the_console_is_for_strangers(method: str, path: str, realm: Realm) -> None:
+    """A page sends them to its door; a part of one has the script do so."""
+    for name, headers in realm.no_good.items():
+        realm.nobody.http.headers = headers
+        refused = realm.nobody.http.request(method, path)
+        assert refused.content == b"", name
+        if "/parts/" in path:
+            assert (refused.status_code, refused.headers["hx-redirect"]) == (401, LOGIN)
+        else:
+            assert (refused.status_code, refused.headers["location"]) == (303, LOGIN)
+    shown = [it.get("authorization", "") for it in realm.no_good.values()]
+    realm.nobody.http.headers = authorization(None)
+    for token in [it.removeprefix("Bearer ") for it in shown if it.startswith("Bearer dodona_")]:
+        cookie = {"cookie": f"dodona_token={token}"}
+        refused = realm.nobody.http.request(method, path, headers=cookie)
+        assert refused.status_code in (303, 401)
+
+
+def visit(realm: Realm, *grants: str) -> httpx.Client:
+    """A browser with the cookie of a token of such grants."""
+    cookie = {"cookie": f"dodona_token={realm.token(*grants)}"}
+    return httpx.Client(base_url=realm.url, headers=cookie, timeout=60)
+
+
+def test_the_console_shows_what_a_token_may_see(realm: Realm) -> None:
+    realm.admin("create_table", path="//others/hidden", schema=SCHEMA, mount=True)
+    begun = realm.admin("begin_transaction")["transaction"]
+    with visit(realm, f"read:{MINE}") as reader, visit(realm, "admin:/") as admin:
+        for path in (
+            "",
+            "/tables",
+            "/transactions",
+            "/recoveries",
+            "/query",
+            f"/rows?path={TABLE}",
+        ):
+            shown = reader.get(f"/console{path}")
+            assert shown.status_code == 200, path
+            assert "//others" not in shown.text.replace("//others/**", ""), path
+            assert INSIDES.search(shown.text) is None
+        while "//others/hidden" not in admin.get("/console").text:  # it is there in a moment
+            time.sleep(0.05)
+        seen = reader.get("/console").text
+        assert (TABLE in seen, "tables that your token does not show" in seen) == (True, True)
+        for path in ("/table", "/rows"):
+            assert reader.get(f"/console{path}?path=//others/hidden").status_code == 403
+            assert admin.get(f"/console{path}?path=//others/hidden").status_code == 200
+        assert begun not in reader.get("/console/transactions").text
+        assert begun in admin.get("/console/transactions").text
+        for part in ("query", "parts/query"):
+            asked = {"query": "select * from [//others/hidden]", "language": "sql"}
+            for language in ("sql", "yt"):
+                asked["language"] = language
+                origin = {"origin": realm.url}
+                refused = reader.post(f"/console/{part}", data=asked, headers=origin)
+                assert "does not grant read" in refused.text
+    with visit(realm, "write://nothing/here") as poor:
+        assert "There is no table here that your token shows" in poor.get("/console/tables").text
+
+
+def test_a_cookie_is_good_for_the_console_alone(realm: Realm) -> None:
+    with visit(realm, "admin:/") as admin:
+        assert admin.get("/console").status_code == 200
+        assert admin.get("/v1/cluster").status_code == 401
+        assert admin.post("/v1/tokens", json={}).status_code == 401
+        assert admin.get("/api/v4/get").status_code == 401
+
+
+@pytest.mark.parametrize("origin", [None, "null", "http://evil.example", "http://127.0.0.1:1"])
+def test_a_form_of_another_page_does_nothing(realm: Realm, origin: str | None) -> None:
+    headers = {} if origin is None else {"origin": origin}
+    token = realm.token("admin:/")
+    with visit(realm, "admin:/") as admin:
+        for path, data in (
+            (LOGIN, {"token": token}),
+            (LOGOUT, {}),
+            ("/console/query", {"query": "select 1"}),
+            ("/console/parts/query", {"query": "select 1"}),
+        ):
+            refused = admin.post(path, data=data, headers=headers)
+            assert refused.status_code == 403, path
+            assert "set-cookie" not in refused.headers
+            assert "was not sent by a page of this console" in refused.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"token=", b"token=dodona_x", b"token=" + b"x" * 9000, b"%ff=%ff", b"&" * 4000, b"\xff"],
+)
+def test_what_is_no_token_opens_no_door(realm: Realm, content: bytes) -> None:
+    headers = {
+        "origin": realm.url,
+        "content-type": "application/x-www-form-urlencoded",
+    }
+    refused = httpx.post(f"{realm.url}{LOGIN}", content=content, headers=headers)
+    assert refused.status_code in (400, 401)
+    assert "set-cookie" not in refused.headers
+    assert INSIDES.search(refused.text) is None
+
+
+def test_every_answer_of_the_console_has_its_policy(realm: Realm) -> None:
+    with visit(realm, "admin:/") as admin:
+        targets = [path for method, path, _ in PAGES if method == "GET"]
+        targets += [LOGIN, *FILES, "/console/rows?path=//no/such", "/console/table?path=x"]
+        for target in targets:
+            answer = admin.get(target)
+            assert "script-src 'self'" in answer.headers["content-security-policy"], target
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert is_console(httpx.URL(answer.url).path)
 
 
 def test_the_logs_have_no_secret_and_the_audit_knows_who_did_what(realm: Realm) -> None:

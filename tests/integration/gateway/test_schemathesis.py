@@ -14,7 +14,7 @@ from integration.gateway.rest import Rest
 
 pytestmark = pytest.mark.integration
 
-DOCUMENT: Final = Path(__file__).resolve().parents[3] / "docs" / "openapi.json"
+DOCUMENT: Final = Path(__file__).resolve().parents[3] / "docs" / "reference" / "openapi.json"
 EXAMPLES_MAX: Final = int(os.environ.get("DODONA_SCHEMATHESIS_EXAMPLES", "20"))
 """Of each operation that are drawn, besides those at the limits of what is allowed."""
 # What is allowed by the schema may still be wrong: a path that is none, a table that is not there.

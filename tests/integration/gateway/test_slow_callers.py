@@ -16,7 +16,11 @@ from dodona_local.supervisor import Plan
 from integration.gateway.rest import Rest
 from integration.gateway.test_fuzz import resident_mib
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(120),
+    pytest.mark.alone,  # everybody has a deadline
+]
 
 SECONDS: Final = {"header": 3, "request": 8, "stream": 8, "stream-idle": 4}
 """For each of them, in place of the settings' minutes."""

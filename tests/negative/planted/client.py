@@ -71,10 +71,12 @@ def retry_with_stale_writes(patch: pytest.MonkeyPatch) -> None:
     """The same writes once more, from a new start."""
     commit = committing.commit_atomic
 
-    def planted(context: Context, transaction: TransactionBuffer) -> Protocol[Timestamp]:
+    def planted(
+        context: Context, transaction: TransactionBuffer, *answered: Any
+    ) -> Protocol[Timestamp]:
         while True:
             try:
-                return (yield from commit(context, transaction))
+                return (yield from commit(context, transaction, *answered))
             except TransactionConflict:
                 if transaction.is_blind:
                     raise

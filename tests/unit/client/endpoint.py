@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from picows import (
+    WSCloseCode,
     WSFrame,
     WSListener,
     WSMsgType,
@@ -20,17 +21,19 @@ from picows import (
     ws_create_server,
 )
 
-from dodona._core.codec import FRAME_BYTES_MAX, ONE_WAY, decode_requests, encode_frame
+from dodona._core.codec import FRAME_BYTES_MAX, ONE_WAY, decode_requests, encode_frame, goodbye
 from dodona._core.messages import (
     CellMessage,
     DataReply,
     DataRequest,
     GenerateTimestamps,
     TimestampRange,
+    Traced,
 )
 from dodona.types import Timestamp
 
-Answer = Callable[[DataRequest | CellMessage], DataReply | None]
+Request = DataRequest | CellMessage | Traced
+Answer = Callable[[Request], DataReply | None]
 
 
 class Timestamps:
@@ -57,7 +60,7 @@ class Endpoint:
         self.has_pongs = True
         self.paths: list[str] = []
         self.frame_sizes: list[int] = []
-        self.bodies: list[DataRequest | CellMessage] = []
+        self.bodies: list[Request] = []
         self.transports: list[WSTransport] = []
         self._server: asyncio.Server | None = None
 
@@ -85,6 +88,12 @@ class Endpoint:
         assert self._server is not None
         self._server.close()
         self.drop_all()
+
+    def say_goodbye(self, newest_id: int) -> None:
+        """As a server that is about to stop."""
+        for transport in self.transports:
+            transport.send_close(WSCloseCode.SERVICE_RESTART, goodbye(newest_id))
+            transport.disconnect()
 
     def drop_all(self) -> None:
         transports, self.transports = self.transports, []

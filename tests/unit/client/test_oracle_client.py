@@ -25,6 +25,12 @@ async def asking(*endpoints: Endpoint, timeout_ms: int = 10_000) -> AsyncIterato
         await client.close()
 
 
+async def iterations(count: int) -> None:
+    """Of the event loop."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 async def test_callers_of_one_iteration_share_a_request() -> None:
     timestamps = Timestamps()
     async with serving(timestamps) as endpoint, asking(endpoint) as oracle:
@@ -37,10 +43,9 @@ async def test_those_who_come_while_a_request_is_away_share_the_next() -> None:
     timestamps = Timestamps()
     async with serving(timestamps) as endpoint, asking(endpoint) as oracle:
         await oracle.generate()
-        first = oracle.generate()
-        await asyncio.sleep(0)
-        later = [oracle.generate() for _ in range(5)]
-        got = [await first, *[await it for it in later]]
+        first = asyncio.create_task(oracle.generate())
+        await iterations(2)
+        got = await asyncio.gather(first, *[oracle.generate() for _ in range(5)])
         assert got == sorted(got)
         assert timestamps.counts == [1, 1, 5]
 
@@ -69,21 +74,69 @@ async def test_a_count_out_of_bounds_is_refused_here(count: int) -> None:
         assert endpoint.bodies == []
 
 
-async def test_a_caller_that_goes_away_costs_the_others_nothing() -> None:
+@pytest.mark.parametrize("gone", [[1], [0], [2], [0, 2], [0, 1, 2]])
+async def test_callers_that_go_away_hear_of_it_at_once_and_cost_the_others_nothing(
+    gone: list[int],
+) -> None:
+    timestamps, is_held = Timestamps(10), True
+
+    def hesitant(body: object) -> DataReply | None:
+        return None if is_held else timestamps(body)
+
+    async with serving(hesitant) as endpoint, asking(endpoint, timeout_ms=400) as oracle:
+        callers = [asyncio.create_task(oracle.generate()) for _ in range(3)]
+        while not endpoint.frame_sizes:
+            await asyncio.sleep(0.001)
+        for place in gone:
+            callers[place].cancel()
+        await iterations(2)
+        assert [it.cancelled() for it in callers] == [place in gone for place in range(3)]
+        is_held = False
+        endpoint.drop_all()
+        left = [place for place in range(3) if place not in gone]
+        assert [await callers[place] for place in left] == [10 + place for place in left]
+
+
+async def test_a_caller_that_goes_away_before_the_request_leaves() -> None:
     async with serving(Timestamps(10)) as endpoint, asking(endpoint) as oracle:
-        futures = [oracle.generate() for _ in range(3)]
-        futures[1].cancel()
-        assert [await futures[0], await futures[2]] == [10, 12]
+        callers = [asyncio.create_task(oracle.generate()) for _ in range(3)]
+        await iterations(1)
+        callers[1].cancel()
+        assert [await callers[0], await callers[2]] == [10, 12]
+        assert callers[1].cancelled()
 
 
-async def test_waiting_callers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oracle_module, "WAITERS_MAX", 3)
+async def test_a_caller_that_gives_up_waits_no_longer() -> None:
+    def silent(body: object) -> DataReply | None:
+        return None
+
+    async with serving(silent) as endpoint, asking(endpoint) as oracle:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(oracle.generate(), 0.01)
+
+
+async def test_waiting_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracle_module, "GROUP_COUNT_MAX", 2)
+    monkeypatch.setattr(oracle_module, "GROUPS_MAX", 3)
     async with serving(Timestamps()) as endpoint, asking(endpoint) as oracle:
-        futures = [oracle.generate() for _ in range(4)]
+        asked = [asyncio.create_task(oracle.generate()) for _ in range(7)]
         with pytest.raises(Overloaded):
-            await futures[3]
-        await asyncio.gather(*futures[:3])
+            await asked[6]
+        assert await asyncio.gather(*asked[:6]) == list(range(1_000, 1_006))
         await oracle.generate()
+
+
+async def test_what_some_ask_next_is_away_while_others_still_work() -> None:
+    timestamps = Timestamps()
+
+    async def caller(oracle: OracleClient) -> None:
+        await oracle.generate()
+        await oracle.generate()
+
+    async with serving(timestamps) as endpoint, asking(endpoint) as oracle:
+        await asyncio.gather(*[caller(oracle) for _ in range(512)])
+        assert timestamps.counts[:2] == [512, 256]
+        assert sum(timestamps.counts) == 1_024
 
 
 # ---- proxies that fail
@@ -111,11 +164,11 @@ async def test_a_proxy_that_dies_with_a_request_loses_no_caller() -> None:
         serving(Timestamps(500)) as second,
         asking(first, second) as oracle,
     ):
-        futures = [oracle.generate() for _ in range(3)]
+        callers = [asyncio.create_task(oracle.generate()) for _ in range(3)]
         while not first.frame_sizes:
             await asyncio.sleep(0.001)
         first.drop_all()
-        assert await asyncio.gather(*futures) == [500, 501, 502]
+        assert await asyncio.gather(*callers) == [500, 501, 502]
 
 
 async def test_a_proxy_that_gives_another_number_is_not_believed() -> None:
@@ -203,18 +256,44 @@ async def test_new_proxies_are_discovered_when_the_known_ones_are_gone() -> None
         await oracle.close()
 
 
+async def test_a_master_that_hangs_takes_no_more_than_a_batch_s_time() -> None:
+    """Who asks it for proxies would wait for as long as it likes."""
+    searches = 0
+
+    async def discover() -> Sequence[str]:
+        nonlocal searches
+        searches += 1
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def refuse(body: object) -> DataReply:
+        return Failure("unavailable", "its master does not answer")
+
+    async with serving(refuse) as endpoint:
+        oracle = OracleClient([endpoint.address], discover=discover, timeout_ms=200)
+        try:
+            for _ in range(2):
+                async with asyncio.timeout(60):
+                    with pytest.raises(Unavailable, match="its master does not answer"):
+                        await oracle.generate()
+        finally:
+            await oracle.close()
+    assert searches == 2
+
+
 async def test_closing_fails_those_who_wait() -> None:
     def silent(body: object) -> DataReply | None:
         return None
 
     async with serving(silent) as endpoint:
         oracle = OracleClient([endpoint.address])
-        futures = [oracle.generate() for _ in range(2)]
+        callers = [asyncio.create_task(oracle.generate()) for _ in range(2)]
         while not endpoint.frame_sizes:
             await asyncio.sleep(0.001)
-        futures.append(oracle.generate())
+        callers.append(asyncio.create_task(oracle.generate()))
+        await iterations(1)
         await oracle.close()
-        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        outcomes = await asyncio.gather(*callers, return_exceptions=True)
         assert [type(it) for it in outcomes] == [Unavailable] * 3
         with pytest.raises(Unavailable):
             await oracle.generate()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from picows import WSMsgType, ws_connect
 
-from dodona._core.codec import encode_frame
+from dodona._core.codec import encode_frame, newest_of_goodbye
 from dodona._core.messages import (
     Aborted,
     AskOutcome,
@@ -173,6 +173,36 @@ async def test_a_lost_connection_fails_what_was_sent_and_the_next_call_reconnect
         endpoint.answer = echo
         assert isinstance(await peer.call(ask(1)), Committed)
         assert len(endpoint.paths) == 2
+
+
+async def test_a_server_that_stops_says_which_requests_it_never_looked_at() -> None:
+    async with serving(silent) as endpoint, connected(endpoint) as peer:
+        calls = [peer.call(ask(number)) for number in (1, 2, 3)]
+        await wait_for_frames(endpoint, 1)
+        endpoint.say_goodbye(newest_id=2)
+        heard, unheard = [await it for it in calls[:2]], await calls[2]
+        for reply in heard:
+            assert_unavailable(reply, "was lost: closed with 1012", was_sent=True)
+        assert_unavailable(unheard, "was lost: closed with 1012", was_sent=False)
+
+
+@pytest.mark.parametrize(
+    ("reason", "newest_id"),
+    [
+        ("heard 7", 7),
+        ("heard 0", 0),
+        ("heard", None),
+        ("heard -7", None),
+        ("heard seven", None),
+        ("heard \u0667", None),
+        ("heard 7 times", None),
+        ("7", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_only_a_goodbye_is_one(reason: str | None, newest_id: int | None) -> None:
+    assert newest_of_goodbye(reason) == newest_id
 
 
 async def test_an_unreachable_server_fails_calls_at_once_and_says_they_were_never_sent() -> None:

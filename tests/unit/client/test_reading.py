@@ -390,9 +390,17 @@ def test_patience_has_an_end(failure: Failure, error: type[Exception]) -> None:
 def test_a_blocked_row_was_waited_for_long_enough() -> None:
     clock, session, _ = fresh()
     began_us = clock.now_us
-    with pytest.raises(RowBlocked):
-        play(clock, session.lookup_rows(PATH, [{"id": 1}]), gone(Failure("row_blocked", "no")))
+    asked = []
+
+    def blocked(target: Target, body: Request) -> Reply:
+        asked.append(target)
+        return table() if target == MASTER else Failure("row_blocked", "no")
+
+    for _ in range(2):  # by a route that has to be asked for, and by one that is known
+        with pytest.raises(RowBlocked):
+            play(clock, session.lookup_rows(PATH, [{"id": 1}]), blocked)
     assert clock.now_us == began_us
+    assert len([it for it in asked if it != MASTER]) == 2
 
 
 def test_an_unmounted_table_is_named() -> None:

@@ -25,43 +25,53 @@ from negative.planted.durability import (
 Loss = Literal[
     "commits not synced", "heads not synced", "made under its own name", "folders not synced",
     "told too early", "told after an error", "not synced at a start", "no checksums",
-    "values not sealed",
+    "values not sealed", "not looked for behind a head",
 ]  # fmt: skip
-OF_A_MASTER: Final = ("not synced at a start", "values not sealed")
-"""A log needs neither: it makes a commit in doubt again, and counts its groups."""
+OF_A_MASTER: Final[tuple[Loss, ...]] = (
+    "heads not synced",
+    "not synced at a start",
+    "values not sealed",
+)
+"""A log needs none: it finds what no head tells of, and counts its groups."""
+
+
+WORKLOAD_OF: Final[dict[Loss, int]] = {
+    **dict.fromkeys(OF_A_MASTER, 1),
+    **dict.fromkeys(("told too early", "told after an error"), 2),
+}
+"""By place in `WORKLOADS`; all others are seen at a log."""
 
 
 def examine_without(loss: Loss, way: Way, seed: int) -> Tally:
     """The same examination as of the whole one; of the calls that are to fail, each seed a part."""
-    number = 2 if loss.startswith("told") else 1 if loss in OF_A_MASTER else 0
     with pytest.MonkeyPatch.context() as patch:
-        _take(loss, patch)
-        return examine(WORKLOADS[number], way, seed, seed % PARTS)
+        _TAKE[loss](patch)
+        return examine(WORKLOADS[WORKLOAD_OF.get(loss, 0)], way, seed, seed % PARTS)
 
 
-def _take(loss: Loss, patch: pytest.MonkeyPatch) -> None:
-    match loss:
-        case "commits not synced":
-            patch.setattr(lmdb, "open", partial(lmdb.open, sync=False))
-        case "heads not synced":
-            patch.setattr(lmdb, "open", partial(lmdb.open, metasync=False))
-        case "made under its own name":
-            patch.setattr("dodona._io.environment.make_whole", _make_at_once)
-        case "folders not synced":
-            leave_names_to_chance(patch)
-        case "told too early":
-            answer_before_the_log(patch)
-        case "told after an error":
-            answer_after_a_failed_flush(patch)
-        case "not synced at a start":
-            patch.setattr("dodona._io.environment._make_durable", lambda environment: None)
-        case "no checksums":
-            skip_the_checksum(patch)
-        case "values not sealed":
-            patch.setattr("dodona_oracle.shell.store._seal_of", lambda *_: bytes(16))
+def _replaced(name: str, value: object) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(name, value)
 
 
-def _make_at_once(path: Path, make: Callable[[Path], None]) -> None:
+def _make_at_once(path: Path, make: Callable[[Path], None], **_: bool) -> None:
     if not path.exists():
         make(path)
     sync_folder(path.parent)
+
+
+_ENVIRONMENT: Final = "dodona._io.environment"
+_SEGMENTS: Final = "dodona_tablets.shell.log_segments"
+_TAKE: Final[dict[Loss, Callable[[pytest.MonkeyPatch], None]]] = {
+    "commits not synced": _replaced("lmdb.open", partial(lmdb.open, sync=False)),
+    "heads not synced": _replaced("lmdb.open", partial(lmdb.open, metasync=False)),
+    "not looked for behind a head": _replaced(
+        f"{_SEGMENTS}.find_groups_behind", lambda *_, **__: []
+    ),
+    "made under its own name": _replaced(f"{_ENVIRONMENT}.make_whole", _make_at_once),
+    "folders not synced": leave_names_to_chance,
+    "told too early": answer_before_the_log,
+    "told after an error": answer_after_a_failed_flush,
+    "not synced at a start": _replaced(f"{_ENVIRONMENT}._make_durable", lambda _: None),
+    "no checksums": skip_the_checksum,
+    "values not sealed": _replaced("dodona_oracle.shell.store._seal_of", lambda *_: bytes(16)),
+}

@@ -13,7 +13,7 @@ from dodona_gateway.core.examples import EXAMPLES
 from dodona_gateway.shell.gateway import ROUTES, openapi_document, openapi_text
 from dodona_gateway.shell.routes import Route, decode_parameters
 
-DOCUMENT: Final = Path(__file__).resolve().parents[3] / "docs" / "openapi.json"
+DOCUMENT: Final = Path(__file__).resolve().parents[3] / "docs" / "reference" / "openapi.json"
 METHODS: Final = {"get", "post", "delete"}
 
 each_route = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
@@ -27,7 +27,7 @@ def operations() -> dict[str, dict[str, Any]]:
 
 
 def test_the_committed_document_is_the_code_s() -> None:
-    said = "python -m dodona_gateway openapi > docs/openapi.json"
+    said = "python -m dodona_gateway openapi > docs/reference/openapi.json"
     assert DOCUMENT.read_text() == openapi_text(), f"if the API was meant to change: {said}"
 
 
@@ -46,7 +46,7 @@ def test_every_route_is_in_it_once_and_has_its_example() -> None:
     names = [route.name for route in ROUTES]
     assert len(set(names)) == len(names)
     assert len({(route.method, route.path) for route in ROUTES}) == len(names)
-    assert set(operations()) == {*names, "healthz", "readyz"}
+    assert set(operations()) == {*names, "healthz", "readyz", "startupz"}
     assert set(EXAMPLES) == set(names)
     for path, its in openapi_document()["paths"].items():
         assert set(its) <= METHODS

@@ -15,7 +15,12 @@ from dodona.errors import DataCorrupted, InvalidRequest, LimitExceeded, RowNotFo
 from dodona_gateway.core.access.grants import TOKENS
 from dodona_gateway.core.access.tokens import accept, parse_token
 from dodona_gateway.shell import tokens
-from dodona_gateway.shell.tokens import ENDED_KEPT_US, TokenStore, ensure_first_token
+from dodona_gateway.shell.tokens import (
+    ENDED_KEPT_US,
+    TokenStore,
+    ensure_first_token,
+    read_first_token,
+)
 
 pytestmark = pytest.mark.anyio
 NOBODYS = "0123456789abcdef"
@@ -164,6 +169,32 @@ async def test_the_first_token_is_made_once(db: AsyncClient, store: TokenStore) 
     assert (token.name, [*map(str, token.grants)]) == ("first", ["admin://**"])
     await store.revoke(token.id)
     assert await ensure_first_token(db) is None, "who has revoked it, meant to"
+
+
+async def test_the_first_token_may_be_one_that_the_operator_made(
+    db: AsyncClient, store: TokenStore, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    assert read_first_token(file) is None
+    text = f"dodona_{'0a' * 8}_{'A' * 43}"
+    file.write_text(f"{text}\n")
+    given = read_first_token(file)
+    assert given == text
+    made = await asyncio.gather(*(ensure_first_token(db, given) for _ in range(4)))
+    assert sorted(made, key=str) == [None, None, None, text], "every gateway has the file"
+    (token,) = await store.list()
+    assert accept(token, parse_token(text), 1) == token
+    await store.revoke(token.id)
+    assert await ensure_first_token(db, given) is None, "it stays revoked"
+
+
+@pytest.mark.parametrize("content", [b"", b"dodona_0a_hunter2", b"\xff\xfe", b"hunter2"])
+def test_what_is_no_token_is_refused_and_not_repeated(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    with pytest.raises(InvalidRequest) as caught:
+        read_first_token(file)
+    assert "hunter2" not in str(caught.value)
 
 
 async def test_no_first_token_is_made_where_there_is_another(store: TokenStore) -> None:

@@ -204,7 +204,11 @@ def test_a_row_with_a_placement_of_its_own_leaves_none_behind(tmp_path: Path) ->
 
 def test_the_report_states_dodona_in_terms_of_each_peer() -> None:
     contenders = tuple(Contender(name, _never) for name in ("Dodona", "Peer"))
-    goals = (Goal(64, rate_min=1_500, not_below="Peer"), Goal(64, latency_ms_p50_max=0.3))
+    goals = (
+        Goal(64, rate_min=1_500, not_below="Peer"),
+        Goal(64, latency_ms_p50_max=0.3, not_below="Peer", times=2),
+        Goal(64, not_below="Peer", times=2.5),
+    )
     row = Row("row", "A row", "Fair.", contenders, (64,), (64,), goals)
     lines = [_line("Dodona", rates=[2_000, 3_000, 1_000], p50_us=400),
              _line("Peer", rates=[1_000], p50_us=800)]  # fmt: skip
@@ -213,6 +217,8 @@ def test_the_report_states_dodona_in_terms_of_each_peer() -> None:
     assert "| 2.00× | 0.50× |" in report
     assert "goal, 64 callers: at least 1,500 per second: met" in report
     assert "goal, 64 callers: not below Peer: met" in report
+    assert "goal, 64 callers: 2 times Peer: met" in report
+    assert "goal, 64 callers: 2.5 times Peer: missed" in report
     assert "goal, 64 callers: p50 at most 0.3 ms: missed" in report
 
 

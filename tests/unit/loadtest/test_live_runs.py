@@ -4,14 +4,16 @@ Owns: the parts of `live` and `chaos` that are plain functions of what they are 
 """
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 
+import httpx
 import pytest
 
 from dodona._core.outcomes import Outcome
 from dodona.types import Timestamp
-from dodona_loadtest.chaos.blows import ROLES, draw_blow, role_of
+from dodona_loadtest.chaos.blows import ROLES, draw_blows, role_of
 from dodona_loadtest.chaos.campaign import CampaignPlan, Summary, markdown
 from dodona_loadtest.chaos.links import CLIENT, KINDS, Link, draw_trouble
 from dodona_loadtest.chaos.round import RoundPlan, RoundResult
@@ -33,6 +35,7 @@ from dodona_loadtest.histories.history import (
 )
 from dodona_loadtest.live.journal import Account, Journal, JournaledHistory, read_journal
 from dodona_loadtest.live.outcomes import check_outcomes
+from dodona_loadtest.live.resting import unfinished
 from dodona_loadtest.live.verdict import Counts, judge, percentile
 from dodona_loadtest.workloads import WORKLOADS, Bank
 
@@ -223,6 +226,24 @@ def test_percentiles_are_values_that_occurred() -> None:
     assert percentile([4.0], 0.5) == 4.0
 
 
+# ---- rest
+
+
+@pytest.mark.anyio
+async def test_a_node_that_starts_or_has_transactions_is_not_at_rest() -> None:
+    cell = {"transactions_alive": 1, "transactions_prepared": 0, "reads_waiting": 0}
+    at_rest = {**cell, "transactions_alive": 0}
+    answers = [
+        httpx.Response(503, json={"detail": "the server is starting"}),
+        httpx.Response(200, json={"cell": cell}),
+        httpx.Response(200, json={"cell": at_rest}),
+    ]
+    async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: answers.pop(0))) as http:
+        assert "503" in await unfinished(http, "http://node")
+        assert "1 transactions are alive" in await unfinished(http, "http://node")
+        assert await unfinished(http, "http://node") == ""
+
+
 # ---- draws
 
 
@@ -230,7 +251,7 @@ def test_a_seed_draws_the_same_blows_and_troubles_again() -> None:
     def drawn(seed: int) -> list[object]:
         random = Random(seed)
         links = [Link(CLIENT, "node 0"), Link("node 0", "node 1"), Link("node 1", "node 0")]
-        blows = [draw_blow(random, NAMES, 100.0) for _ in range(50)]
+        blows = islice(draw_blows(seed, NAMES, 100.0), 50)
         return [*blows, *(draw_trouble(random, links, 100.0) for _ in range(50))]
 
     assert drawn(1) == drawn(1)
@@ -238,8 +259,7 @@ def test_a_seed_draws_the_same_blows_and_troubles_again() -> None:
 
 
 def test_every_role_is_hit_alone_and_with_another_and_paused() -> None:
-    random = Random(1)
-    blows = [draw_blow(random, NAMES, 100.0) for _ in range(500)]
+    blows = list(islice(draw_blows(1, NAMES, 100.0), 500))
     kills = [blow for blow in blows if not blow.pause_ms]
     assert {name for blow in kills for name in blow.targets if len(blow.targets) == 1} == {*NAMES}
     pairs = [blow.targets for blow in kills if len(blow.targets) == 2]

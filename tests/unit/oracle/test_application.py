@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from dodona._core.rest import BODY_BYTES_MAX, OPERATIONS
+from dodona._io.life import Life
 from dodona._io.pages import create_application
 from dodona._io.process import read_clock
 from dodona._io.runtime import Runtime
@@ -63,7 +64,7 @@ async def no_lifespan(application: FastAPI) -> AsyncIterator[None]:
 async def rest() -> AsyncIterator[Rest]:
     runtime = Runtime(MasterCore.recover([], read_clock()), MemoryLog())
     runtime.start()
-    application = create_application("test", no_lifespan, lambda: client.not_ready)
+    application = create_application("test", no_lifespan, Life(lambda: client.not_ready))
     add_operations(application, runtime)
 
     @application.get("/broken")

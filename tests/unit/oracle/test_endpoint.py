@@ -303,6 +303,26 @@ async def test_a_peer_that_does_not_read_is_let_go_and_what_it_left_is_freed(
         await assert_lives(server)
 
 
+@pytest.mark.parametrize(
+    ("ids", "newest"), [([], 0), ([4], 4), ([4, 9], 9), ([4, 9, ONE_WAY], 9), ([ONE_WAY], 0)]
+)
+async def test_who_is_connected_at_the_end_is_told_how_far_it_was_heard(
+    ids: list[int], newest: int
+) -> None:
+    async with served() as server:
+        client = await server.connect()
+        client.send(encode_frame([]))
+        if ids:
+            client.ask(*[(it, GenerateTimestamps(1)) for it in ids])
+            if newest:
+                await client.frame()
+        # Whatever it sends is heard before what it is asked next.
+        other = await server.connect()
+        other.ask((1, GenerateTimestamps(1)))
+        await other.frame()
+    assert await client.wait_until_closed() == (1012, f"heard {newest}")
+
+
 async def test_an_answer_that_can_not_be_sent_is_a_surprise() -> None:
     stopped: list[BaseException] = []
     async with served(stop=stopped.append) as server:

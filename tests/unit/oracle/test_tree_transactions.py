@@ -306,3 +306,19 @@ def test_transactions_their_nesting_and_titles_are_limited(
     tree.begin(title="x" * 1024)
     with pytest.raises(LimitExceeded, match="17"):
         tree.begin()
+
+
+def test_those_that_are_open_are_told_with_what_is_left_of_their_leases(tree: Tree) -> None:
+    outer = tree.begin(title="<b>moving</b>")
+    tree.instant_us += 1_000_000
+    inner = tree.begin(outer)
+    tree.instant_us += 500_000
+    found = tree.catalog.open_transactions(tree.now())
+    assert [it.transaction for it in found] == [outer, inner]
+    assert [it.parent for it in found] == [0, outer]
+    assert [(it.title, it.timeout_ms) for it in found] == [("<b>moving</b>", 5_000), ("", 5_000)]
+    assert [it.expires_ms for it in found] == [3_500, 4_500]
+    tree.instant_us += 60_000_000
+    assert [it.expires_ms for it in tree.catalog.open_transactions(tree.now())] == [0, 0]
+    tree.abort(outer)
+    assert tree.catalog.open_transactions(tree.now()) == []

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
@@ -142,9 +143,13 @@ def test_an_interruption_ends_the_run_with_what_there_is() -> None:
     )
     assert running.stdout is not None
     with running, running.stdout:
-        assert "1 of 100000 seeds" in running.stdout.readline()
-        os.killpg(running.pid, signal.SIGINT)
-        said = running.stdout.read()
+        try:
+            assert "1 of 100000 seeds" in running.stdout.readline()
+            os.killpg(running.pid, signal.SIGINT)
+            said = running.stdout.read()
+        finally:  # or else whatever else it says first would be waited out, with all its seeds
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
     assert running.returncode == 130, said
     assert re.search(r"ended early +it was interrupted", said)
     assert "Traceback" not in said

@@ -2,10 +2,11 @@
 everybody, and open at the end; others are removed and made anew."""
 
 from collections import Counter
+from functools import cache
 from itertools import count, islice
 
 from simulator.faults import Options
-from simulator.simulation import options_of, simulate
+from simulator.simulation import Result, options_of, simulate
 from simulator.thinning import Thinning
 
 SECONDS = 20
@@ -19,18 +20,24 @@ def is_telling(options: Options) -> bool:
 
 
 def counts_of(run_count: int, workload: str) -> Counter[str]:
-    """What runs with a busy operator counted, messages included. No more goes wrong than what
-    befalls single datagrams. The end of a run writes to every tablet, and looks at every row: a
-    tablet that stayed closed, or lost rows, would be a violation.
-    """
+    """What runs with a busy operator counted, messages included."""
     counts: Counter[str] = Counter()
     seeds = (seed for seed in count() if is_telling(options_of(seed, SECONDS)))
     for seed in islice(seeds, run_count):
-        result = simulate(seed, SECONDS, workload, thinning=Thinning(keep=()))
-        assert result.violations == [], f"replay: {result.command}"
+        result = run(seed, workload)
         counts.update(result.counts)
         counts.update(result.message_counts)
     return counts
+
+
+@cache
+def run(seed: int, workload: str) -> Result:
+    """Several tests look at the same ones. No more goes wrong than what befalls single datagrams.
+    The end of a run writes to every tablet, and looks at every row: a tablet that stayed closed,
+    or lost rows, would be a violation."""
+    result = simulate(seed, SECONDS, workload, thinning=Thinning(keep=()))
+    assert result.violations == [], f"replay: {result.command}"
+    return result
 
 
 def test_tables_are_frozen_under_everybody_and_written_again_at_the_end() -> None:

@@ -249,7 +249,7 @@ def test_a_stream_is_known_by_what_only_streams_have() -> None:
 
 
 def test_the_page_has_the_table_of_options() -> None:
-    assert options_table() in (DOCS / "spark.md").read_text("utf-8")
+    assert options_table() in (DOCS / "reference" / "spark.md").read_text("utf-8")
 
 
 def test_what_a_load_began_with_is_not_said_otherwise() -> None:

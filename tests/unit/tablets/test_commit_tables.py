@@ -11,7 +11,9 @@ from dodona_tablets.core.coordinator import CoordinatorEvent
 from dodona_tablets.core.participant import ParticipantEvent
 from dodona_tablets.core.transaction import State
 
-DOCUMENT: Final = Path(__file__).resolve().parents[3] / "docs" / "commit-protocol.md"
+DOCUMENT: Final = (
+    Path(__file__).resolve().parents[3] / "docs" / "explanation" / "commit-protocol.md"
+)
 TABLES: Final[dict[str, tuple[Any, Any]]] = {
     "event at a participant": (ParticipantEvent, participant.TABLE),
     "event at the coordinator": (CoordinatorEvent, coordinator.TABLE),

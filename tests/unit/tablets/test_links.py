@@ -116,24 +116,6 @@ async def test_a_frame_of_commits_is_asked_for_early_and_all_at_once(bench: Benc
     assert bench.oracle.counts == []
 
 
-@pytest.mark.parametrize(
-    ("bodies", "is_polled_for"),
-    [
-        ((commit(2),), True),
-        ((commit(2), commit(4)), False),
-        ((commit(2), AskOutcome(TransactionId(3))), False),
-        ((prepare(2),), False),
-    ],
-)
-async def test_only_a_lone_commit_in_one_cell_is_polled_for(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, bodies: tuple[Any, ...], is_polled_for: bool
-) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr(bench.runtime, "stay_awake", lambda: calls.append(1))
-    bench.frame(*bodies)
-    assert bool(calls) is is_polled_for
-
-
 async def test_a_frame_without_commits_asks_for_nothing_early(bench: Bench) -> None:
     bench.frame(AskOutcome(TransactionId(1)))
     await asyncio.sleep(0)

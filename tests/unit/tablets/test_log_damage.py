@@ -15,6 +15,7 @@ import pytest
 
 from dodona.errors import DataCorrupted
 from dodona_tablets.core.records import Checkpoint, Record
+from dodona_tablets.shell import log as log_module
 from dodona_tablets.shell.log import LOG_NAME, CellLog
 from dodona_tablets.shell.log_check import LogSummary, verify_log
 from unit.tablets.logs import RECORDS, fill, groups_of, rows, write_file
@@ -41,6 +42,13 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def put(path: Path, raw: bytes) -> None:
+    """The only file of a log again, with these bytes."""
+    for other in path.parent.iterdir():
+        other.unlink()
+    path.write_bytes(raw)
+
+
 def found(path: Path) -> list[Record]:
     """What a recovery of this file's log finds. Raises DataCorrupted."""
     log = CellLog.open(path.parent.parent, BYTES_MAX)
@@ -53,37 +61,135 @@ def found(path: Path) -> list[Record]:
 # Crashes
 
 
-def pages_of(raw: bytes) -> list[bytes]:
-    return [raw[at : at + PAGE] for at in range(0, len(raw), PAGE)]
+def pages_of(raw: bytes | bytearray) -> list[bytes]:
+    return [bytes(raw[at : at + PAGE]) for at in range(0, len(raw), PAGE)]
 
 
-def test_a_commit_of_which_not_all_was_written_is_none(path: Path) -> None:
-    """LMDB writes last, and at once, what makes the others part of the file."""
+@pytest.mark.parametrize("size_bytes", [90, 9000])
+def test_a_commit_of_which_not_all_was_written_is_there_or_is_none(
+    path: Path, size_bytes: int
+) -> None:
+    """LMDB writes last what makes the others part of the file: but with all of these a commit is
+    durable, and somebody may have been told of it."""
+    path.unlink()
     log = CellLog.open(path.parent.parent, BYTES_MAX)
+    for group in GROUPS:
+        log.append(group)
     before = path.read_bytes()
-    log.append([rows(99, 9000)])
-    log.close()
+    log.append([rows(99, size_bytes)])
     after = path.read_bytes()
-    old = pages_of(before.ljust(len(after), b"\0"))
-    changed = [at for at, page in enumerate(pages_of(after)) if page != old[at] and at > 1]
-    assert len(changed) >= 4
+    log.close()
+    old, new = pages_of(before.ljust(len(after), b"\0")), pages_of(after)
+    changed = [at for at, page in enumerate(new) if page != old[at] and at > 1]
+    assert len(changed) >= (4 if size_bytes > PAGE else 2)
+    outcomes = []
     for count in range(len(changed) + 1):
         image = list(old)
         for at in random.Random(count).sample(changed, count):
-            image[at] = pages_of(after)[at]
-        path.write_bytes(b"".join(image))
-        assert found(path) == WHOLE
+            image[at] = new[at]
+        put(path, b"".join(image))
+        rest = found(path)
+        assert rest[: len(WHOLE)] == WHOLE
+        outcomes.append(rest[len(WHOLE) :])
         log = CellLog.open(path.parent.parent, BYTES_MAX)
         log.append(RECORDS)
-        assert list(log.read()) == [*WHOLE, *RECORDS]
+        assert list(log.read()) == [*rest, *RECORDS]
         log.close()
+    assert outcomes[0] == []
+    assert outcomes[-1] == [rows(99, size_bytes)]
+    assert all(it in ([], outcomes[-1]) for it in outcomes)
+
+
+# The last head is not synced
+
+
+def without_head(path: Path, group_count: int) -> bytes:
+    """The file with so many groups as a power cut leaves it that came before the last head was
+    durable: that page is as the commit two before has left it."""
+    path.unlink(missing_ok=True)
+    write_file(path, groups_of(GROUPS[: max(group_count - 1, 0)]))
+    older = path.read_bytes()
+    path.unlink()
+    write_file(path, groups_of(GROUPS[:group_count]))
+    at = PAGE * (group_count % 2)
+    raw = bytearray(path.read_bytes())
+    raw[at : at + PAGE] = older[at : at + PAGE]
+    return bytes(raw)
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+@pytest.mark.parametrize("count", range(1, len(GROUPS) + 1))
+def test_a_commit_without_its_head_is_found_and_is_in_the_next_file(
+    path: Path, count: int, is_copied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a file that stays, or with all of a short one."""
+    monkeypatch.setattr(log_module, "SHORT_BYTES_MAX", 1 << 30 if is_copied else 0)
+    monkeypatch.setattr(log_module, "SHORT_MIN", 1)
+    raw = without_head(path, count)
+    put(path, raw)
+    whole = [record for group in GROUPS[:count] for record in group]
+    assert verify_log(path.parent.parent).group_count == count
+    assert path.read_bytes() == raw, "to look changes nothing"
+    for _ in range(2):
+        assert found(path) == whole
+    indexes = {1} if is_copied else {1, count, count + 1}
+    names = [f"{index:020}.mdb" for index in sorted(indexes)]
+    assert sorted(it.name for it in path.parent.iterdir()) == names
+    log = CellLog.open(path.parent.parent, BYTES_MAX)
+    log.append(RECORDS)
+    log.close()
+    assert found(path) == [*whole, *RECORDS]
+    assert verify_log(path.parent.parent).group_count == count + 1
+
+
+def test_of_two_commits_without_heads_the_first_is_not_left_out(path: Path) -> None:
+    """The second was under way when the power went, and may be there or not."""
+    raw = bytearray(without_head(path, len(GROUPS)))
+    path.unlink()
+    write_file(path, groups_of(GROUPS[:-2]))
+    raw[: 2 * PAGE] = path.read_bytes()[: 2 * PAGE]
+    put(path, bytes(raw))
+    assert found(path) == WHOLE
+    put(path, flipped(bytes(raw), value_place(raw, len(GROUPS) - 1) + 20, 1))
+    assert found(path) == [record for group in GROUPS[:-1] for record in group]
+    put(path, flipped(bytes(raw), value_place(raw, len(GROUPS) - 2) + 20, 1))
+    with pytest.raises(DataCorrupted, match="fails its checksum"):
+        found(path)
+
+
+def value_place(raw: bytes | bytearray, at: int) -> int:
+    """Where the value of this group lies last: others are older copies of its page."""
+    return raw.rindex(list(groups_of(GROUPS).values())[at])
+
+
+def test_what_looks_like_a_group_within_a_row_is_none(path: Path) -> None:
+    """Whoever writes rows could send pages: what is in a long value is not looked at."""
+    index = 9  # a short one, all of it within its page
+    before = GROUPS[: index - 1]
+    key = list(groups_of(GROUPS[:index]))[-1]
+    forged = next(it for it in pages_of(without_head(path, index)) if key in it and it[10] == 2)
+    path.unlink()
+    write_file(path, groups_of(before))
+    heads = path.read_bytes()[: 2 * PAGE]
+    path.unlink()
+    write_file(path, groups_of([*before, [rows(99, 9000)]]))
+    raw = bytearray(path.read_bytes())
+    (long_value,) = groups_of([[rows(99, 9000)]], index).values()
+    begin = raw.rindex(long_value) // PAGE
+    for within, is_found in ((begin + 1, False), (len(raw) // PAGE, True)):
+        image = bytearray(raw.ljust((within + 1) * PAGE, b"\0"))
+        image[: 2 * PAGE] = heads
+        image[within * PAGE : (within + 1) * PAGE] = struct.pack("<Q", within) + forged[8:]
+        put(path, bytes(image))
+        groups = GROUPS[:index] if is_found else before
+        assert found(path) == [record for group in groups for record in group]
 
 
 def test_every_prefix_of_a_file_is_whole_or_refused(path: Path) -> None:
     raw = path.read_bytes()
     lengths = {*range(0, len(raw), 512), *range(len(raw) - 20, len(raw) + 1), 1, 8191}
     for length in sorted(lengths):
-        path.write_bytes(raw[:length])
+        put(path, raw[:length])
         if length == len(raw):
             assert found(path) == WHOLE
             continue
@@ -94,12 +200,14 @@ def test_every_prefix_of_a_file_is_whole_or_refused(path: Path) -> None:
 
 def test_room_at_the_end_of_a_file_may_be_missing(path: Path) -> None:
     used_bytes = path.stat().st_size
+    path.unlink()
     log = CellLog.open(path.parent.parent, BYTES_MAX)
-    log.append(RECORDS)
+    for group in [*GROUPS, RECORDS]:
+        log.append(group)
     log.close()
     raw = path.read_bytes()
     for length in (len(raw) - 1, len(raw) // 2, used_bytes + 2 * PAGE):
-        path.write_bytes(raw[:length])
+        put(path, raw[:length])
         assert found(path) == [*WHOLE, *RECORDS]
 
 
@@ -130,7 +238,7 @@ def test_every_bit_of_what_says_which_commit_was_the_last_counts(path: Path) -> 
     for begin in (0, PAGE):
         for place in (*range(begin + 120, begin + 128), *range(begin + 144, begin + 152)):
             for bit in range(8):
-                path.write_bytes(flipped(raw, place, bit))
+                put(path, flipped(raw, place, bit))
                 if not is_refused(path, found):
                     made_again.append((place, bit))
     assert len(GROUPS) == 0b11110
@@ -152,11 +260,10 @@ def test_a_commit_whose_last_write_failed_is_made_again(path: Path, count: int) 
     write_file(path, groups_of(GROUPS[:count]))
     take_back(path, count)
     before = path.read_bytes()
-    assert verify_log(path.parent.parent).group_count == count - 1
+    assert verify_log(path.parent.parent).group_count == count
     assert path.read_bytes() == before
     for _ in range(2):
         assert found(path) == [record for group in GROUPS[:count] for record in group]
-    assert list(path.parent.iterdir()) == [path]
     log = CellLog.open(path.parent.parent, BYTES_MAX)
     log.append(RECORDS)
     log.close()
@@ -168,7 +275,7 @@ def test_a_commit_whose_last_write_failed_and_whose_group_is_damaged_is_refused(
     raw = path.read_bytes()
     value = groups_of(GROUPS)
     begin = raw.index(list(value.values())[-1])
-    path.write_bytes(flipped(raw, begin + 30, 3))
+    put(path, flipped(raw, begin + 30, 3))
     take_back(path, len(GROUPS))
     with pytest.raises(DataCorrupted, match="fails its checksum"):
         found(path)
@@ -179,7 +286,7 @@ def test_what_else_a_commit_says_counts_or_does_no_harm(path: Path) -> None:
     raw = path.read_bytes()
     refused_count = 0
     for place in (*range(0, 152, 2), *range(PAGE + 1, PAGE + 152, 2)):
-        path.write_bytes(flipped(raw, place, place % 8))
+        put(path, flipped(raw, place, place % 8))
         refused_count += is_refused(path, found)
     assert refused_count > 20
 
@@ -191,7 +298,7 @@ def test_every_bit_of_a_group_counts_and_is_told_with_its_place(path: Path) -> N
             continue
         begin = raw.index(value)
         for place in random.Random(begin).sample(range(begin, begin + len(value)), 3):
-            path.write_bytes(flipped(raw, place, place % 8))
+            put(path, flipped(raw, place, place % 8))
             with pytest.raises(DataCorrupted) as caught:
                 found(path)
             assert caught.value.attributes == {"path": str(path), "group": index, "byte": begin}
@@ -261,6 +368,6 @@ def test_damage_anywhere_is_found_or_does_no_harm(path: Path) -> None:
     places += [at + random_.randrange(40) for at in range(2 * PAGE, len(raw), PAGE)]
     refused_count = 0
     for place in places:
-        path.write_bytes(flipped(raw, place, place % 8))
+        put(path, flipped(raw, place, place % 8))
         refused_count += is_refused(path, lambda it: verify_log(it.parent.parent))
     assert refused_count > len(places) / 2

@@ -95,6 +95,7 @@ from dodona._core.messages.data import (
     WriteNonAtomic,
     Written,
 )
+from dodona._core.messages.traced import Traced
 from dodona._core.messages.tree import (
     AbortTreeTransaction,
     BeginTreeTransaction,
@@ -216,6 +217,7 @@ __all__ = [
     "TellCommit",
     "TellRows",
     "TimestampRange",
+    "Traced",
     "TreeRequest",
     "TreeTransaction",
     "Undecided",

@@ -118,6 +118,15 @@ def new_token(
     return NewToken(token, f"dodona_{id}_{_encode(secret)}")
 
 
+def given_token(name: str, grants: tuple[Grant, ...], text: str, *, created_us: int) -> NewToken:
+    """As `new_token`, of a text that was made elsewhere. Raises Unauthenticated if it is none of a
+    token, InvalidRequest."""
+    check_new(name, grants, created_us, None)
+    presented = parse_token(text)
+    token = Token(presented.id, name, presented.secret.digest(), grants, created_us)
+    return NewToken(token, text)
+
+
 def parse_token(text: str) -> PresentedToken:
     """Raises Unauthenticated, which does not repeat the text."""
     shape = _text.fullmatch(text)

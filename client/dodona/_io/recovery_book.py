@@ -1,0 +1,94 @@
+"""The book of a server's starts: a small file in its data folder, and the REST page that tells it.
+
+Owns: the file, which has the last starts and is replaced as a whole, and how a start finds out how
+the one before it ended: a stop in order is written down, a crash is not. Nothing depends on the
+book: what can't be written is logged, and the server goes on. Only servers import this.
+"""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI, Response
+
+from dodona._core.recoveries import Recovery, RecoveryCause, RecoveryPage
+from dodona._core.rest import JSON_TYPE
+from dodona._io.folder import sync_folder
+
+FILE_NAME: Final = "recoveries.json"
+KEPT_MAX: Final = 32
+"""So many starts are in it, the last ones."""
+BYTES_MAX: Final = 8 << 20
+
+_logger: Final = logging.getLogger("dodona.recovery")
+
+
+class RecoveryBook:
+    """Of one data folder, which is this process's."""
+
+    def __init__(self, path: Path, recoveries: tuple[Recovery, ...]) -> None:
+        self._path = path
+        self._recoveries = recoveries
+
+    @classmethod
+    def open(cls, folder: Path) -> "RecoveryBook":
+        """As it was left. A damaged one is begun anew, and its log line says so."""
+        path = folder / FILE_NAME
+        try:
+            if path.stat().st_size > BYTES_MAX:
+                raise ValueError(f"it has more than {BYTES_MAX} bytes")
+            page = msgspec.json.decode(path.read_bytes(), type=RecoveryPage)
+        except FileNotFoundError:
+            page = RecoveryPage()
+        except (OSError, ValueError) as error:
+            _logger.warning("the book of starts can't be read, and is begun anew: %s", error)
+            page = RecoveryPage()
+        return cls(path, page.recoveries)
+
+    @property
+    def recoveries(self) -> tuple[Recovery, ...]:
+        """The last starts, oldest first; this one is the last."""
+        return self._recoveries
+
+    def begin(self, recovery: Recovery) -> None:
+        """This process's start. What was before it, the book says itself."""
+        begun = msgspec.structs.replace(recovery, after=self._cause(recovery))
+        self._recoveries = (*self._recoveries, begun)[-KEPT_MAX:]
+        self._write()
+
+    def amend(self, **changes: Any) -> None:
+        """What has become of this start since. Blocks until it is durable."""
+        *before, last = self._recoveries
+        self._recoveries = (*before, msgspec.structs.replace(last, **changes))
+        self._write()
+
+    def _cause(self, recovery: Recovery) -> RecoveryCause:
+        if not self._recoveries:
+            return "unknown" if recovery.record_count else "nothing"
+        return "crash" if self._recoveries[-1].stopped_us is None else "stop"
+
+    def _write(self) -> None:
+        content = msgspec.json.encode(RecoveryPage(self._recoveries))
+        beside = self._path.with_name(f"{FILE_NAME}.unfinished")
+        try:
+            with beside.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self._path)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            _logger.warning("the book of starts can't be written: %s", error)
+
+
+def add_recoveries_page(pages: FastAPI, book: RecoveryBook) -> None:
+    """Serve it."""
+
+    @pages.get("/v1/recoveries", operation_id="list_recoveries")
+    async def list_recoveries() -> Response:
+        """The last starts of this server: how the one before had ended, how long replay took, and
+        what became of the transactions that were undecided then."""
+        page = RecoveryPage(book.recoveries)
+        return Response(msgspec.json.encode(page), media_type=JSON_TYPE)

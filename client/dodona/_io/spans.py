@@ -1,0 +1,203 @@
+"""Spans of this process: where they are made, and how they leave it.
+
+Owns: OpenTelemetry's provider, and the exporter with its queue. Spans wait in a bounded queue for a
+thread that sends them by OTLP over HTTP; when the collector is slow or gone the queue overflows and
+spans are dropped: nobody who is served waits for it. Imported only where traces are on: it needs
+the extra `tracing`.
+"""
+
+import asyncio
+import atexit
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ParentBased, Sampler, TraceIdRatioBased
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
+
+from dodona._io.life import wait_until
+from dodona._io.logs import add_context
+
+TRACES_PATH: Final = "/v1/traces"
+EXPORT_SECONDS_MAX: Final = 3.0
+"""For one batch to be taken, with all repetitions, unless OTEL_EXPORTER_OTLP_TIMEOUT says."""
+CLOSE_SECONDS_MAX: Final = 3.0
+LINKS_MAX: Final = 64
+_TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_NO_PARENT: Final = Context()
+
+
+class _Exporter(OTLPSpanExporter):
+    """One that does not keep a process from ending for a collector that does not answer."""
+
+    _has_failed = _is_closing = False
+
+    def hurry(self) -> None:
+        """The process is about to end: what can't be sent at once is dropped."""
+        self._is_closing = True
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if self._is_closing and self._has_failed:
+            return SpanExportResult.FAILURE
+        result = super().export(spans)
+        self._has_failed = result is not SpanExportResult.SUCCESS
+        return result
+
+
+class Spans:
+    """Makes spans. Cheap to ask; none of its methods raises."""
+
+    def __init__(self, provider: trace.TracerProvider, *, is_own: bool) -> None:
+        """`is_own`: nobody else will end the provider."""
+        self._provider = provider
+        self._is_own = is_own
+        self._tracer = provider.get_tracer("dodona", version("dodona"))
+
+    @classmethod
+    def of_program(cls) -> Self:
+        """By the provider that the program has set."""
+        return cls(trace.get_tracer_provider(), is_own=False)
+
+    @classmethod
+    def exported(
+        cls,
+        server: str,
+        url: str | None,
+        ratio: float | None,
+        attributes: Mapping[str, int],
+        exporter: SpanExporter | None = None,
+    ) -> Self:
+        """To a collector: at `url`, or where the environment says."""
+        provider = TracerProvider(
+            sampler=_sampler(ratio),
+            resource=_resource(server, attributes),
+            shutdown_on_exit=server == "client",  # servers end it themselves, in bounded time
+        )
+        if exporter is None:
+            exporter = sender = _Exporter(endpoint=_endpoint(url), timeout=_timeout())
+            atexit.register(sender.hurry)  # before the provider's own end, which was there first
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+        add_context(current_ids)
+        return cls(provider, is_own=True)
+
+    def begin(
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: Mapping[str, Any],
+        parent: str | None = None,
+    ) -> Span:
+        """A span below that of the header `traceparent`; without one, below the current one."""
+        context = None if parent is None else parent_context(parent)
+        return self._tracer.start_span(name, context, kind, attributes)
+
+    def record(
+        self,
+        name: str,
+        below: SpanContext,
+        began_ns: int,
+        ended_ns: int,
+        attributes: Mapping[str, Any],
+        links: Sequence[SpanContext] = (),
+    ) -> SpanContext:
+        """A span that is over already. → its context"""
+        context = trace.set_span_in_context(NonRecordingSpan(below), _NO_PARENT)
+        shown = [Link(it) for it in links[:LINKS_MAX]]
+        span = self._tracer.start_span(
+            name, context, SpanKind.INTERNAL, attributes, shown, start_time=began_ns
+        )
+        span.end(ended_ns)
+        return span.get_span_context()
+
+    async def close(self) -> None:
+        """Send what is left, for a bounded time."""
+        if not self._is_own or not isinstance(self._provider, TracerProvider):
+            return
+        ending = threading.Thread(target=self._provider.shutdown, name="dodona-spans", daemon=True)
+        ending.start()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                await wait_until(lambda: not ending.is_alive())
+
+
+def end_span(span: Span, error: str | None, attributes: Mapping[str, Any]) -> None:
+    """Say what came of it: `error` is the kind of an error, if there was one."""
+    span.set_attributes(attributes)
+    if error is not None:
+        span.set_attribute("error.type", error)
+        span.set_status(Status(StatusCode.ERROR, error))
+    span.end()
+
+
+def traceparent(span: Span) -> str:
+    """The value of W3C's header for what happens below the span."""
+    context = span.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def parent_context(header: str) -> Context:
+    """What a header says that came from elsewhere; one that is no `traceparent` says nothing."""
+    found = _TRACEPARENT.fullmatch(header)
+    if found is None or found[1] == "ff":
+        return _NO_PARENT
+    context = SpanContext(
+        int(found[2], 16),
+        int(found[3], 16),
+        is_remote=True,
+        trace_flags=TraceFlags(int(found[4], 16) & TraceFlags.SAMPLED),
+    )
+    if not context.is_valid:
+        return _NO_PARENT
+    return trace.set_span_in_context(NonRecordingSpan(context), _NO_PARENT)
+
+
+def current_ids() -> Mapping[str, str]:
+    """What a line of the log says of the span that it is written within."""
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
+        return {}
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+
+
+def _sampler(ratio: float | None) -> Sampler | None:
+    """None leaves it to the environment. Whoever comes with a trace has decided already."""
+    return None if ratio is None else ParentBased(TraceIdRatioBased(ratio))
+
+
+def _resource(server: str, attributes: Mapping[str, int]) -> Resource:
+    named = {"service.version": version("dodona")}
+    is_named = "service.name" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    if not is_named and "OTEL_SERVICE_NAME" not in os.environ:
+        named["service.name"] = f"dodona-{server}"
+    return Resource.create({**named, **{f"dodona.{name}": it for name, it in attributes.items()}})
+
+
+def _endpoint(url: str | None) -> str | None:
+    if url is None or urlsplit(url).path not in ("", "/"):
+        return url
+    return url.rstrip("/") + TRACES_PATH
+
+
+def _timeout() -> float | None:
+    names = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
+    return None if any(name in os.environ for name in names) else EXPORT_SECONDS_MAX

@@ -1,0 +1,185 @@
+"""A client's calls, traced: a span for each, around the protocol that carries it out.
+
+Owns: which protocols have spans, what these say, and how their context travels with requests to
+cells. A protocol is not changed: it is run inside another that looks at its steps. Imported only
+where traces are on.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from opentelemetry.trace import SpanKind
+from picows import WSTransport
+
+from dodona._core.codec import TRACES_HEADER
+from dodona._core.messages import (
+    CellMessage,
+    CommitOne,
+    DataRequest,
+    Lookup,
+    LookupVersions,
+    Prepare,
+    Traced,
+    WriteArrow,
+    WriteNonAtomic,
+)
+from dodona._core.routing import Routing
+from dodona._core.steps import Calls, Post, Protocol, Step, Target
+from dodona._io.cluster_key import ClusterKey
+from dodona._io.drivers import AsyncioDriver, BlockingDriver
+from dodona._io.peer import Envelope, Peer
+from dodona._io.spans import Spans, end_span, traceparent
+from dodona.errors import DodonaError
+
+NAMES: Final = {
+    "commit": "commit",
+    "write_rows": "insert_rows",
+    "erase_rows": "delete_rows",
+    "write_arrow": "write_arrow",
+    "lookup_rows": "lookup_rows",
+    "lookup_versions": "lookup_versions",
+    "within_budget": "lookup_rows",  # a gateway's
+    "select": "select",
+    "first_rows": "select",
+    "read_arrow": "read_arrow",
+    "fetch": "query",
+    "read_changes": "read_changes",
+}
+"""Protocols that have a span, by what their functions are named."""
+
+Result = TypeVar("Result")
+
+
+def traced(protocol: Protocol[Result], spans: Spans) -> Protocol[Result]:
+    """The same, within a span, if it is one of those that have one."""
+    name = NAMES.get(getattr(protocol, "__name__", ""))
+    return protocol if name is None else _within_span(protocol, spans, name)
+
+
+def _within_span(protocol: Protocol[Result], spans: Spans, name: str) -> Protocol[Result]:
+    span = spans.begin(f"dodona {name}", SpanKind.CLIENT, {"db.system.name": "dodona"})
+    if not span.get_span_context().trace_flags.sampled:
+        return (yield from protocol)
+    account, context = _Account(), traceparent(span)
+    error: str | None = "given_up"
+    replies: Any = None
+    try:
+        while True:
+            step = protocol.send(replies)
+            account.note(step)
+            replies = yield _with_context(step, context)
+    except StopIteration as stop:
+        error = None
+        result: Result = stop.value
+        return result
+    except DodonaError as refused:
+        error = refused.kind
+        raise
+    finally:
+        protocol.close()
+        end_span(span, error, account.attributes(error or "done"))
+
+
+class _Account:
+    """What a protocol was seen to do."""
+
+    def __init__(self) -> None:
+        self._protocol: str | None = None
+        self._cells: dict[Target, None] = {}
+        self._row_count = 0
+
+    def note(self, step: Step) -> None:
+        if type(step) is not Calls:
+            return
+        for target, body in step.requests:
+            if target >= 0:
+                self._cells[target] = None
+                self._note_request(body)
+
+    def _note_request(self, body: object) -> None:
+        if isinstance(body, CommitOne):
+            self._protocol = "blind" if body.is_blind else "one_cell"
+            self._row_count += sum(len(part.writes) for part in body.modifications)
+        elif isinstance(body, Prepare):
+            self._protocol = "two_phase"
+            self._row_count += sum(len(part.writes) for part in body.modifications)
+        elif isinstance(body, WriteNonAtomic):
+            self._protocol = "non_atomic"
+            self._row_count += len(body.writes)
+        elif isinstance(body, Lookup | LookupVersions):
+            self._row_count += len(body.keys)
+
+    def attributes(self, outcome: str) -> dict[str, Any]:
+        """`rows` are those asked for, or written, with what was sent again."""
+        found: dict[str, Any] = {"dodona.outcome": outcome, "dodona.cells": [*self._cells]}
+        if self._protocol is not None:
+            found["dodona.protocol"] = self._protocol
+        if self._row_count:
+            found["dodona.rows"] = self._row_count
+        return found
+
+
+def _with_context(step: Step, context: str) -> Step:
+    """What goes to cells says in which span. The oracle's answers are for many at a time."""
+    if type(step) is Calls:
+        return Calls(_wrapped(step.requests, context), step.is_over_at_refusal)
+    return Post(_wrapped(step.requests, context)) if type(step) is Post else step
+
+
+def _wrapped(requests: Sequence[tuple[Target, Any]], context: str) -> tuple[Any, ...]:
+    return tuple(
+        [(target, Traced(context, body) if target >= 0 else body) for target, body in requests]
+    )
+
+
+class TracedPeer(Peer):
+    """A connection that carries contexts, to a server that takes them."""
+
+    _is_taken = False
+
+    def _opened(self, transport: WSTransport) -> None:
+        self._is_taken = TRACES_HEADER in transport.response.headers
+        super()._opened(transport)
+
+    def _register(self, body: DataRequest, waiter: Any) -> bool:
+        if isinstance(body, Traced) and type(body.body) is WriteArrow:
+            self._is_bulk_outgoing = True
+        return super()._register(body, waiter)
+
+    def _send(self, transport: WSTransport, envelopes: list[Envelope]) -> None:
+        if not self._is_taken:
+            envelopes = [(request_id, _bare(body)) for request_id, body in envelopes]
+        super()._send(transport, envelopes)
+
+
+def _bare(body: Any) -> DataRequest | CellMessage:
+    bare: DataRequest | CellMessage = body.body if type(body) is Traced else body
+    return bare
+
+
+class TracedAsyncioDriver(AsyncioDriver):
+    """As its base, with spans."""
+
+    peer_type = TracedPeer
+
+    def __init__(
+        self, master_url: str, routing: Routing, key: ClusterKey | None, spans: Spans
+    ) -> None:
+        super().__init__(master_url, routing, key)
+        self._spans = spans
+
+    async def run(self, protocol: Protocol[Result]) -> Result:
+        return await super().run(traced(protocol, self._spans))
+
+
+class TracedBlockingDriver(BlockingDriver):
+    """As its base, with spans."""
+
+    peer_type = TracedPeer
+
+    def __init__(self, master_url: str, routing: Routing, spans: Spans) -> None:
+        super().__init__(master_url, routing)
+        self._spans = spans
+
+    def run(self, protocol: Protocol[Result]) -> Result:
+        return super().run(traced(protocol, self._spans))

@@ -1,0 +1,135 @@
+"""Traces: whether this process makes any, and who does. Free when off.
+
+Owns: the one decision, made where a client connects or a server starts. A server traces when its
+`trace_url` is set; a client when `DODONA_TRACE_URL` is, or when its program has set up
+OpenTelemetry itself; both when the environment names a collector in OpenTelemetry's own words
+(`OTEL_EXPORTER_OTLP_ENDPOINT`, or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`). `OTEL_SDK_DISABLED` and
+`OTEL_TRACES_EXPORTER=none` switch it off again. Nothing of OpenTelemetry is imported before that,
+and what is made then is another class, so that a process that does not trace has no branch for it
+but one a frame in a server.
+"""
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from dodona._core.routing import Routing
+from dodona._io.cluster_key import ClusterKey
+from dodona._io.drivers import AsyncioDriver, BlockingDriver
+from dodona.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from dodona._io.spans import Spans
+    from dodona._io.traced_requests import RequestTracing
+    from dodona._io.traced_server import ServerTracing
+
+URL: Final = "DODONA_TRACE_URL"
+RATIO: Final = "DODONA_TRACE_RATIO"
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_MISSING: Final = "tracing takes more packages: install dodona[tracing]"
+
+_logger: Final = logging.getLogger("dodona.tracing")
+
+
+def server_spans(
+    server: str, url: str | None, ratio: float | None, **attributes: int
+) -> "Spans | None":
+    """Of a server that traces, else None. Raises InvalidRequest if it can't."""
+    if not _is_wanted(url):
+        return None
+    return _make(server, url, ratio, attributes)
+
+
+def server_tracing(spans: "Spans", server: str) -> "ServerTracing":
+    """What looks at the frames and flushes of a node."""
+    from dodona._io.traced_server import ServerTracing
+
+    return ServerTracing(spans, server)
+
+
+def request_tracing(spans: "Spans") -> "RequestTracing":
+    """What looks at the requests of a gateway."""
+    from dodona._io.traced_requests import RequestTracing
+
+    return RequestTracing(spans)
+
+
+def client_spans() -> "Spans | None":
+    """Of a client whose program traces, else None. Raises InvalidRequest if it can't."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is not None and _has_provider(trace):
+        return _make("client", None, None, {}, is_program_s=True)
+    url, ratio = os.environ.get(URL), os.environ.get(RATIO)
+    if not _is_wanted(url):
+        return None
+    try:
+        return _make("client", url, None if ratio is None else _number(ratio), {})
+    except InvalidRequest as error:
+        if url is not None:
+            raise
+        _logger.warning("%s; the environment asks for it", error.message)
+        return None
+
+
+def blocking_driver(url: str, routing: Routing) -> BlockingDriver:
+    """Of a client's calls. Raises InvalidRequest."""
+    spans = client_spans()
+    if spans is None:
+        return BlockingDriver(url, routing)
+    from dodona._io.traced_client import TracedBlockingDriver
+
+    return TracedBlockingDriver(url, routing, spans)
+
+
+def asyncio_driver(
+    url: str, routing: Routing, key: ClusterKey | None = None, spans: "Spans | None" = None
+) -> AsyncioDriver:
+    """Of a client's calls; a server says whose `spans` they are. Raises InvalidRequest."""
+    spans = spans or client_spans()
+    if spans is None:
+        return AsyncioDriver(url, routing, key)
+    from dodona._io.traced_client import TracedAsyncioDriver
+
+    return TracedAsyncioDriver(url, routing, key, spans)
+
+
+def _is_wanted(url: str | None) -> bool:
+    environment = os.environ
+    is_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if is_off or environment.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
+        return False
+    return bool(url) or any(environment.get(name) for name in _ENDPOINTS)
+
+
+def _has_provider(trace: Any) -> bool:
+    """Whether the program has set one up that makes spans."""
+    provider = trace.get_tracer_provider()
+    return not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+
+
+def _number(ratio: str) -> float:
+    try:
+        number = float(ratio)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise InvalidRequest(f"{RATIO} is a number from 0 to 1, not {ratio[:20]!r}")
+    return number
+
+
+def _make(
+    server: str,
+    url: str | None,
+    ratio: float | None,
+    attributes: dict[str, int],
+    *,
+    is_program_s: bool = False,
+) -> "Spans":
+    try:
+        from dodona._io.spans import Spans
+    except ImportError as error:
+        raise InvalidRequest(_MISSING) from error
+    if is_program_s:
+        return Spans.of_program()
+    return Spans.exported(server, url, ratio, attributes)

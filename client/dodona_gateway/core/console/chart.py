@@ -1,0 +1,170 @@
+"""Small charts of rates over time: where each line and label of the picture is. Pure.
+
+Owns: the scales and the geometry, in units of the picture's own. Makes no markup: the template
+draws it, and says the same in words and in a table.
+"""
+
+from collections.abc import Sequence
+from math import ceil, floor, log10
+from typing import Final, NamedTuple
+
+from dodona_gateway.core.console.history import Point
+from dodona_gateway.core.console.shown import show_rate
+
+WIDTH: Final = 360
+HEIGHT: Final = 116
+LEFT: Final = 46
+RIGHT: Final = 6
+TOP: Final = 8
+BOTTOM: Final = 20
+STEPS_S: Final = {60: 20, 300: 60, 900: 300}
+"""How long a time may be shown, and how far apart its labels are. As long as there is little to
+show, a shorter one is."""
+WINDOW_S: Final = max(STEPS_S)
+_NICE: Final = (1.0, 2.0, 5.0, 10.0)
+
+
+class Tick(NamedTuple):
+    """A label, and where on its axis it is."""
+
+    at: float
+    label: str
+
+
+class TableRow(NamedTuple):
+    """What a chart says of one minute."""
+
+    label: str
+    mean: str
+    most: str
+
+
+class Chart(NamedTuple):
+    """One chart. Paths are those of SVG."""
+
+    name: str
+    title: str
+    unit: str
+    last: str
+    summary: str
+    """The picture in a sentence."""
+    line: str
+    area: str
+    end: tuple[float, float] | None
+    """Where the newest point is."""
+    rates: tuple[Tick, ...]
+    """On the vertical axis."""
+    times: tuple[Tick, ...]
+    rows: tuple[TableRow, ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    floor: int = HEIGHT - BOTTOM
+
+
+def chart_of(name: str, title: str, unit: str, points: Sequence[Point]) -> Chart:
+    """Of points, oldest first, that are no older than the longest window."""
+    window_s = window_of(points)
+    known = [it for it in points if it.rate is not None]
+    top = nice_top(max([it.rate or 0.0 for it in known], default=0.0))
+    pieces = _pieces(points, top, window_s)
+    end = pieces[-1][-1] if pieces and points and points[-1].rate is not None else None
+    return Chart(
+        name,
+        title,
+        unit,
+        show_rate(points[-1].rate if points else None),
+        _summary(title, unit, known),
+        " ".join([_line(it) for it in pieces]),
+        " ".join([_area(it) for it in pieces]),
+        end,
+        tuple([Tick(_y(top * it, top), show_rate(top * it)) for it in (0.0, 0.5, 1.0)]),
+        _times(window_s),
+        _rows(known),
+    )
+
+
+def nice_top(most: float) -> float:
+    """The end of an axis that has this on it: 1, 2 or 5 of some power of ten, and at least 1."""
+    if most <= 1:
+        return 1.0
+    power = 10.0 ** floor(log10(most))
+    return next(it * power for it in _NICE if it * power >= most)
+
+
+def window_of(points: Sequence[Point]) -> int:
+    """The shortest that has all points."""
+    oldest_s = points[0].age_s if points else 0
+    return next((it for it in STEPS_S if it >= oldest_s), WINDOW_S)
+
+
+def _pieces(points: Sequence[Point], top: float, window_s: int) -> list[list[tuple[float, float]]]:
+    """The line, which is broken where nothing is known."""
+    pieces: list[list[tuple[float, float]]] = [[]]
+    for it in points:
+        if it.rate is not None:
+            pieces[-1].append((_x(it.age_s, window_s), _y(it.rate, top)))
+        elif pieces[-1]:
+            pieces.append([])
+    return [it for it in pieces if it]
+
+
+def _x(age_s: float, window_s: int) -> float:
+    share = min(max(age_s, 0), window_s) / window_s
+    return round(LEFT + (WIDTH - RIGHT - LEFT) * (1 - share), 1)
+
+
+def _y(rate: float, top: float) -> float:
+    return round(TOP + (HEIGHT - BOTTOM - TOP) * (1 - rate / top), 1)
+
+
+def _line(piece: Sequence[tuple[float, float]]) -> str:
+    if len(piece) == 1:
+        ((x, y),) = piece
+        return f"M{x - 1:g} {y:g}H{x + 1:g}"
+    return "M" + "L".join([f"{x:g} {y:g}" for x, y in piece])
+
+
+def _area(piece: Sequence[tuple[float, float]]) -> str:
+    below = HEIGHT - BOTTOM
+    path = "L".join([f"{x:g} {y:g}" for x, y in piece])
+    return f"M{piece[0][0]:g} {below}L{path}L{piece[-1][0]:g} {below}Z"
+
+
+def _times(window_s: int) -> tuple[Tick, ...]:
+    ages_s = range(window_s, 0, -STEPS_S[window_s])
+    return (*[Tick(_x(it, window_s), _ago(it)) for it in ages_s], Tick(_x(0, window_s), "now"))
+
+
+def _ago(age_s: int) -> str:
+    return f"-{age_s} s" if age_s % 60 else f"-{age_s // 60} min"
+
+
+def _summary(title: str, unit: str, known: Sequence[Point]) -> str:
+    rates = [it.rate or 0.0 for it in known]
+    if not rates:
+        return f"{title}: nothing is known yet."
+    last, mean, most = (show_rate(it) for it in (rates[-1], sum(rates) / len(rates), max(rates)))
+    minutes = ceil(known[0].age_s / 60) or 1
+    return (
+        f"{title}, {unit}: {last} now, {mean} on average and {most} at most in the last "
+        f"{minutes} min."
+    )
+
+
+def _rows(known: Sequence[Point]) -> tuple[TableRow, ...]:
+    """A row a minute, the newest first."""
+    by_minute: dict[int, list[float]] = {}
+    for it in reversed(known):
+        by_minute.setdefault(int(max(it.age_s, 0) // 60), []).append(it.rate or 0.0)
+    return tuple(
+        [
+            TableRow(
+                "this minute" if not minute else f"{minute} min ago",
+                show_rate(sum(rates) / len(rates)),
+                show_rate(max(rates)),
+            )
+            for minute, rates in by_minute.items()
+        ]
+    )

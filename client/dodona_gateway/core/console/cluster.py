@@ -1,0 +1,135 @@
+"""The cluster as its map shows it: what each cell has of each table. Pure.
+
+Owns: what is put together, and what somebody may see of it: of tables that he may not read only
+their sums, without a name.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from dodona.types import CellId
+from dodona_gateway.core.console.told import (
+    ClusterTold,
+    Doubt,
+    Server,
+    TabletCounts,
+    TabletsPage,
+)
+
+OTHERS: Final = ""
+"""In the place of a path: tables that may not be read."""
+SQUARES_MAX: Final = 60
+"""Of one table in one cell."""
+TABLES_MAX: Final = 50
+"""Of one cell, that are shown by name."""
+LINES_MAX: Final = 400
+"""Of all cells: where there are many, each has less room."""
+ALL_SQUARES_MAX: Final = 4_000
+
+MayRead = Callable[[str], bool]
+
+
+class Room(NamedTuple):
+    """How much of each cell is shown."""
+
+    tables: int
+    squares: int
+
+
+class TableShare(NamedTuple):
+    """What a cell has of a table. `tablets` are as many as there is room for."""
+
+    path: str
+    tablet_count: int
+    tablets: tuple[TabletCounts, ...]
+    rows: int
+    memory_bytes: int
+    chunks: int
+    chunk_bytes: int
+
+
+class CellMap(NamedTuple):
+    """One cell."""
+
+    server: Server
+    shares: tuple[TableShare, ...]
+    is_told: bool
+    """Whether it told its tablets."""
+    hidden_count: int
+    """Tables that there was no room for."""
+
+
+class MergedDoubt(NamedTuple):
+    """A transaction in doubt, of all the cells that are."""
+
+    doubt: Doubt
+    cells: tuple[CellId, ...]
+    """Where it is prepared and undecided."""
+    silent: tuple[CellId, ...]
+    """Participants that do not answer."""
+    age_ms: int
+
+
+def map_cells(
+    told: ClusterTold, tablets: Mapping[CellId, TabletsPage], may_read: MayRead
+) -> tuple[CellMap, ...]:
+    """All cells, in order."""
+    cells = sorted(told.of("cell"), key=lambda it: it.cell or 0)
+    room = room_for(len(cells))
+    return tuple([_map_cell(it, tablets, may_read, room) for it in cells])
+
+
+def room_for(cell_count: int) -> Room:
+    """So that the map is of a size that a browser draws at once, however large the cluster is."""
+    tables = min(TABLES_MAX, max(1, LINES_MAX // max(1, cell_count)))
+    squares = min(SQUARES_MAX, max(1, ALL_SQUARES_MAX // (max(1, cell_count) * tables)))
+    return Room(tables, squares)
+
+
+def _map_cell(
+    server: Server, tablets: Mapping[CellId, TabletsPage], may_read: MayRead, room: Room
+) -> CellMap:
+    page = None if server.cell is None else tablets.get(server.cell)
+    if page is None:
+        return CellMap(server, (), False, 0)
+    by_table: dict[str, list[TabletCounts]] = {}
+    for it in page.tablets:
+        by_table.setdefault(it.table, []).append(it)
+    readable = [path for path in sorted(by_table) if may_read(path)]
+    shares = [_share(path, by_table[path], room) for path in readable[: room.tables]]
+    others = [it for path in by_table if not may_read(path) for it in by_table[path]]
+    if others:
+        shares.append(_share(OTHERS, others, room))
+    return CellMap(server, tuple(shares), True, max(0, len(readable) - room.tables))
+
+
+def _share(path: str, tablets: list[TabletCounts], room: Room) -> TableShare:
+    return TableShare(
+        path,
+        len(tablets),
+        tuple(tablets[: room.squares]),
+        sum([it.rows for it in tablets]),
+        sum([it.memory_bytes for it in tablets]),
+        sum([it.chunks for it in tablets]),
+        sum([it.chunk_bytes for it in tablets]),
+    )
+
+
+def merge_doubts(told: ClusterTold, doubts: Mapping[CellId, list[Doubt]]) -> list[MergedDoubt]:
+    """One line for each transaction, the oldest first."""
+    silent = [it.cell for it in told.of("cell") if it.state == "silent" and it.cell is not None]
+    found: dict[int, list[tuple[CellId, Doubt]]] = {}
+    for cell in sorted(doubts):
+        for it in doubts[cell]:
+            found.setdefault(it.transaction, []).append((cell, it))
+    return [_merged(found[number], silent) for number in sorted(found)]
+
+
+def _merged(found: list[tuple[CellId, Doubt]], silent: list[CellId]) -> MergedDoubt:
+    doubt = found[0][1]
+    return MergedDoubt(
+        doubt,
+        tuple([cell for cell, _ in found]),
+        tuple([it for it in doubt.participants if it in silent]),
+        max([it.age_ms for _, it in found]),
+    )

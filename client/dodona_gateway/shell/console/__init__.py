@@ -1,0 +1,1 @@
+"""The console's shell: asking servers, pages, the login."""

@@ -1,0 +1,118 @@
+"""Asks the servers of the cluster for their REST pages.
+
+Owns: how many are asked at a time, for how long, and how much of an answer is read. A server that
+is silent costs whoever asks no more than `TIMEOUT_S`. Shows the cluster's key, if there is one.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+
+from dodona._io.cluster_key import ClusterKey, key_headers
+from dodona.errors import Unavailable
+
+TIMEOUT_S: Final = 2.0
+AT_A_TIME_MAX: Final = 16
+ANSWER_BYTES_MAX: Final = 8 << 20
+PROGRAM: Final = "dodona/"
+
+Page = TypeVar("Page")
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """What a server says of itself. `reason` is why it is not ready."""
+
+    reason: str = ""
+    version: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    detail: str = ""
+    status: Any = None
+
+
+class Asker:
+    """Of one gateway. Belongs to an event loop."""
+
+    def __init__(
+        self, key: ClusterKey | None, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        """`transport` is how bytes travel, if not by the network."""
+        self._http = httpx.AsyncClient(
+            transport=transport,
+            headers=key_headers(key),
+            timeout=TIMEOUT_S,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=2 * AT_A_TIME_MAX),
+        )
+        self._turns = asyncio.Semaphore(AT_A_TIME_MAX)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def page(self, address: str, path: str, kind: type[Page]) -> Page:
+        """Raises Unavailable."""
+        status, content, _ = await self._get(address + path)
+        if status != httpx.codes.OK:
+            raise Unavailable(_said(status, content))
+        return _decode(content, kind)
+
+    async def readiness(self, address: str) -> Readiness:
+        """Raises Unavailable if it is silent."""
+        status, content, server = await self._get(f"{address}/readyz")
+        version = server.removeprefix(PROGRAM) if server.startswith(PROGRAM) else ""
+        return Readiness("" if status == httpx.codes.OK else _said(status, content), version)
+
+    async def pages(
+        self, addresses: Iterable[tuple[Any, str]], path: str, kind: type[Page]
+    ) -> dict[Any, Page]:
+        """One page of many servers, by what each is called: of those that tell it."""
+        asked = list(addresses)
+        pages = await asyncio.gather(
+            *[self.page(address, path, kind) for _, address in asked], return_exceptions=True
+        )
+        found = {}
+        for (name, _), page in zip(asked, pages, strict=True):
+            if isinstance(page, Unavailable):
+                continue
+            if isinstance(page, BaseException):
+                raise page
+            found[name] = page
+        return found
+
+    async def _get(self, url: str) -> tuple[int, bytes, str]:
+        async with self._turns:
+            try:
+                async with asyncio.timeout(TIMEOUT_S), self._http.stream("GET", url) as answer:
+                    content = await _read(answer)
+                    return answer.status_code, content, answer.headers.get("server", "")
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+                raise Unavailable(str(error) or f"it took more than {TIMEOUT_S:g} s") from error
+
+
+async def _read(answer: httpx.Response) -> bytes:
+    content = bytearray()
+    async for piece in answer.aiter_bytes():
+        content += piece
+        if len(content) > ANSWER_BYTES_MAX:
+            raise Unavailable(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
+    return bytes(content)
+
+
+def _said(status: int, content: bytes) -> str:
+    """Of an answer that is no good one: servers say it as a problem."""
+    try:
+        found = _decode(content, _Status)
+    except Unavailable:
+        found = _Status()
+    return found.detail or f"it answers with HTTP status {status}"
+
+
+def _decode(content: bytes, kind: type[Page]) -> Page:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise Unavailable(f"the answer is not a server's: {error}") from error

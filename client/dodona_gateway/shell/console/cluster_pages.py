@@ -1,0 +1,172 @@
+"""The pages about the cluster as a whole: its map, its transactions, its recoveries.
+
+Owns: what is on each, and who may see what of it. The state of servers is for whoever may read
+anything (as `GET /v1/cluster` is); tables, loads and held transactions are for those who may read,
+or own, them; the titles of master transactions, which may say anything, for who may do everything.
+"""
+
+import asyncio
+from functools import partial
+from typing import Any, Final
+
+from fastapi import Response
+
+from dodona._io.process import read_clock
+from dodona.errors import DodonaError
+from dodona_gateway.core.access.grants import need_everywhere
+from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.core.console.chart import WINDOW_S, Chart, chart_of
+from dodona_gateway.core.console.cluster import CellMap, MayRead, map_cells, merge_doubts
+from dodona_gateway.core.console.told import ClusterTold
+from dodona_gateway.shell.console.observing import LoadsTold, Observer
+from dodona_gateway.shell.console.rendering import page
+from dodona_gateway.shell.console.visits import Visit
+
+AT_ONCE_MAX: Final = 2_000
+"""Tablets that are put on the map in some ms."""
+HELD_MAX: Final = 100
+DOUBTS_MAX: Final = 100
+TRANSACTIONS_MAX: Final = 100
+STARTS_MAX: Final = 50
+CHARTS: Final = (
+    ("timestamps", "Timestamps", "per second"),
+    ("commits", "Commits", "per second"),
+    ("conflicts", "Conflicts", "per second"),
+)
+
+
+async def show_cluster(visit: Visit) -> Response:
+    return page("cluster.html", visit.principal, **await _cluster(visit))
+
+
+async def show_cluster_part(visit: Visit) -> Response:
+    return page("parts/cluster.html", visit.principal, **await _cluster(visit))
+
+
+async def _cluster(visit: Visit) -> dict[str, Any]:
+    told, observer = await look(visit), visit.observer
+    cells = () if told is None else await _cells(visit, told)
+    return {
+        "told": told,
+        "problem": observer.cluster.problem,
+        "charts": _charts(observer),
+        "cells": cells,
+        "rates": {name: observer.history.last(name) for name, _, _ in CHARTS},
+        "sums": _sums(told),
+        "gateway": visit.service.settings.address,
+        "held_count": visit.service.transactions.open_count,
+    }
+
+
+async def _cells(visit: Visit, told: ClusterTold) -> tuple[CellMap, ...]:
+    """In a thread if there are many tablets, so that others are answered meanwhile."""
+    tablets = await visit.observer.tablets.get() or {}
+    make = partial(map_cells, told, tablets, _may_read(visit))
+    if sum(len(it.tablets) for it in tablets.values()) <= AT_ONCE_MAX:
+        return make()
+    return await asyncio.to_thread(make)
+
+
+def _charts(observer: Observer) -> list[Chart]:
+    now_us = read_clock().instant_us
+    return [
+        chart_of(name, title, unit, observer.history.points(name, now_us, WINDOW_S))
+        for name, title, unit in CHARTS
+    ]
+
+
+def _sums(told: ClusterTold | None) -> dict[str, int]:
+    """Over all cells that tell."""
+    counts = [it.counts for it in (told.of("cell") if told is not None else ())]
+    known = [it for it in counts if it is not None]
+    return {
+        "in_doubt": sum(it.transactions_prepared for it in known),
+        "tablets": sum(it.tablets for it in known),
+        "memory_bytes": sum(it.memory_bytes for it in known),
+        "chunk_bytes": sum(it.chunk_bytes for it in known),
+    }
+
+
+async def show_transactions(visit: Visit) -> Response:
+    return page("transactions.html", visit.principal, **await _transactions(visit))
+
+
+async def show_transactions_part(visit: Visit) -> Response:
+    return page("parts/transactions.html", visit.principal, **await _transactions(visit))
+
+
+async def _transactions(visit: Visit) -> dict[str, Any]:
+    told, observer = await look(visit), visit.observer
+    doubts = await observer.doubts.get() or {}
+    is_admin = need_everywhere("admin").is_met_by(visit.principal.grants)
+    merged = [] if told is None else merge_doubts(told, doubts)
+    owner = None if is_admin else visit.principal.owner
+    held = visit.service.transactions.held(owner)
+    return {
+        "told": told,
+        "problem": observer.cluster.problem,
+        "doubts": merged[:DOUBTS_MAX],
+        "doubt_count": len(merged),
+        "silent": [] if told is None else [it for it in told.of("cell") if it.state != "ready"],
+        "is_admin": is_admin,
+        "held": held[:HELD_MAX],
+        "held_count": len(held),
+        "open": (await observer.transactions.get() or ())[:TRANSACTIONS_MAX] if is_admin else (),
+        "loads": _loads_seen(visit, await observer.loads.get()),
+    }
+
+
+async def show_recoveries(visit: Visit) -> Response:
+    return page("recoveries.html", visit.principal, **await _recoveries(visit))
+
+
+async def show_recoveries_part(visit: Visit) -> Response:
+    return page("parts/recoveries.html", visit.principal, **await _recoveries(visit))
+
+
+async def _recoveries(visit: Visit) -> dict[str, Any]:
+    told, observer = await look(visit), visit.observer
+    starts = await observer.starts.get() or []
+    return {
+        "told": told,
+        "problem": observer.cluster.problem,
+        "starts": starts[:STARTS_MAX],
+        "start_count": len(starts),
+        "loads": _loads_seen(visit, await observer.loads.get()),
+    }
+
+
+def _loads_seen(visit: Visit, told: LoadsTold | None) -> LoadsTold | None:
+    """Those into tables that may all be read."""
+    if told is None:
+        return None
+    may_read = _may_read(visit)
+    loads = [it for it in told.loads if all(may_read(path) for path in it.tables)]
+    recoveries = [it for it in told.recoveries if all(may_read(path) for path in it.tables)]
+    return LoadsTold(tuple(loads), tuple(recoveries), told.is_cut)
+
+
+def allowed(principal: Principal, path: str) -> bool:
+    """Whether a table may be read. One that the gateway does not serve may not."""
+    try:
+        return principal.allows("read", path)
+    except DodonaError:
+        return False
+
+
+def _may_read(visit: Visit) -> MayRead:
+    known: dict[str, bool] = {}
+
+    def may_read(path: str) -> bool:
+        if path not in known:
+            known[path] = allowed(visit.principal, path)
+        return known[path]
+
+    return may_read
+
+
+async def look(visit: Visit) -> ClusterTold | None:
+    """At the servers. Raises Forbidden."""
+    visit.principal.check_somewhere("read")
+    visit.observer.note_look()
+    return await visit.observer.cluster.get()

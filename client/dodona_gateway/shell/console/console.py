@@ -1,0 +1,110 @@
+"""The console: its pages, at their addresses.
+
+Owns: the table of pages, the one way in which they are answered and refused, and the observer's
+life. What a page says is in the modules of its topic.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from fastapi import FastAPI, Request, Response
+from starlette.routing import Route
+
+from dodona.errors import DodonaError
+from dodona_gateway.core.console.visit import LOGIN, LOGOUT, PARTS, PREFIX, STATIC, STATIC_FILES
+from dodona_gateway.shell.console import (
+    cluster_pages,
+    query_page,
+    table_pages,
+    visits,
+)
+from dodona_gateway.shell.console.observing import Observer
+from dodona_gateway.shell.console.rendering import error_page, error_part, serve_static
+from dodona_gateway.shell.console.visits import Visit
+from dodona_gateway.shell.service import Service
+
+Show = Callable[[Visit], Awaitable[Response]]
+
+PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
+    ("GET", PREFIX, cluster_pages.show_cluster),
+    ("GET", f"{PARTS}cluster", cluster_pages.show_cluster_part),
+    ("GET", f"{PREFIX}/transactions", cluster_pages.show_transactions),
+    ("GET", f"{PARTS}transactions", cluster_pages.show_transactions_part),
+    ("GET", f"{PREFIX}/tables", table_pages.show_tables),
+    ("GET", f"{PREFIX}/table", table_pages.show_table),
+    ("GET", f"{PREFIX}/rows", table_pages.show_rows),
+    ("GET", f"{PREFIX}/query", query_page.show_query),
+    ("POST", f"{PREFIX}/query", query_page.run_query),
+    ("POST", f"{PARTS}query", query_page.run_query_part),
+    ("GET", f"{PREFIX}/recoveries", cluster_pages.show_recoveries),
+    ("GET", f"{PARTS}recoveries", cluster_pages.show_recoveries_part),
+)
+DOORS: Final = (
+    ("GET", LOGIN, visits.show_login),
+    ("POST", LOGIN, visits.log_in),
+    ("POST", LOGOUT, visits.log_out),
+)
+
+
+class Console:
+    """Of one gateway."""
+
+    def __init__(self, service: Callable[[], Service]) -> None:
+        self._service = service
+        self._observer: Observer | None = None
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Between start and stop of the gateway."""
+        observer = self._observer = Observer(self._service())
+        task = asyncio.create_task(observer.run(), name="console")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await observer.close()
+
+    def add_pages(self, application: FastAPI) -> None:
+        """Serve them, and no other method at their addresses."""
+        add = application.router.routes.append
+        for method, path, show in PAGES:
+            add(Route(path, self._endpoint(show), methods=[method]))
+        for method, path, answer in DOORS:
+            add(Route(path, self._door(answer), methods=[method]))
+        for name in STATIC_FILES:
+            add(Route(STATIC + name, _file(name), methods=["GET"]))
+
+    def _endpoint(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            assert self._observer is not None, "requests come between start and stop"
+            principal = request.state.principal
+            try:
+                return await show(Visit(self._service(), self._observer, principal, request))
+            except DodonaError as error:
+                if request.url.path.startswith(PARTS):
+                    return error_part(error)
+                return error_page(error, principal)
+
+        return answer
+
+    def _door(
+        self, enter: Callable[[Service, Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                return await enter(self._service(), request)
+            except DodonaError as error:
+                return error_page(error)
+
+        return answer
+
+
+def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return serve_static(name)
+
+    return answer

@@ -1,0 +1,209 @@
+"""What the console knows of the cluster, and how it comes to know that.
+
+Owns: which pages of which servers are read, and how often: every other second while somebody looks,
+else every `IDLE_S`, so that charts have a past. All that is kept is bounded: the last look, and the
+history of rates. Nobody waits for a server that is silent (see `cached`).
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from dodona._core.loads.records import LOADS, RECOVERIES, LoadRecord, LoadRecovery
+from dodona._core.recoveries import RecoveryPage
+from dodona._io.process import read_clock
+from dodona.errors import NodeNotFound, Unavailable
+from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, Timestamp
+from dodona_gateway.core.console.history import History
+from dodona_gateway.core.console.told import (
+    CellPlace,
+    ClusterPage,
+    ClusterTold,
+    Doubt,
+    DoubtPage,
+    OpenTransaction,
+    Server,
+    ServerKind,
+    StartOf,
+    StatisticsPage,
+    TabletsPage,
+    TransactionsPage,
+    totals_of,
+)
+from dodona_gateway.shell.console.asking import Asker
+from dodona_gateway.shell.console.cached import Cached
+from dodona_gateway.shell.service import Service
+
+MEASURES: Final = ("timestamps", "commits", "conflicts")
+FRESH_S: Final = 1.5
+LOOKED_S: Final = 2.0
+IDLE_S: Final = 10.0
+STILL_LOOKING_S: Final = 20.0
+"""So long after the last page somebody may still be looking."""
+LOADS_MAX: Final = 100
+LOAD_BYTES_MAX: Final = 1 << 20
+LOAD_AGES_S: Final = (10, 60, 600, 3_600, 86_400, 30 * 86_400)
+
+
+class LoadsTold(NamedTuple):
+    """The bulk loads of late, newest first. `is_cut`: there are more."""
+
+    loads: tuple[LoadRecord, ...]
+    recoveries: tuple[LoadRecovery, ...]
+    is_cut: bool
+
+
+class Observer:
+    """Of one gateway. Belongs to an event loop."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._master_url = service.settings.master_url
+        self._asker = Asker(service.settings.cluster_key)
+        self._known = ClusterPage()
+        self._books: dict[str, RecoveryPage] = {}
+        """By address: of those that do not answer any more, as they told it last."""
+        self._looked_s = -STILL_LOOKING_S
+        self.history = History(MEASURES)
+        self.cluster = Cached(self._look, FRESH_S)
+        self.tablets = Cached(self._look_at_tablets, FRESH_S)
+        self.doubts = Cached(self._look_at_doubts, FRESH_S)
+        self.starts = Cached(self._look_at_starts, FRESH_S)
+        self.transactions = Cached(self._look_at_transactions, FRESH_S)
+        self.loads = Cached(self._look_at_loads, FRESH_S)
+
+    async def run(self) -> None:
+        """Take samples, until cancelled."""
+        while True:
+            looked_ago_s = time.monotonic() - self._looked_s
+            pace_s = LOOKED_S if looked_ago_s < STILL_LOOKING_S else IDLE_S
+            age_s = self.cluster.age_s
+            if age_s is None or age_s >= pace_s:
+                await asyncio.wait([self.cluster.refresh()])
+            await asyncio.sleep(LOOKED_S)
+
+    async def close(self) -> None:
+        for cached in self._cached():
+            await cached.close()
+        await self._asker.close()
+
+    def note_look(self) -> None:
+        """Somebody has a page before his eyes."""
+        self._looked_s = time.monotonic()
+
+    def _cached(self) -> Iterator[Cached[Any]]:
+        yield from (it for it in vars(self).values() if isinstance(it, Cached))
+
+    # ---- servers
+
+    async def _look(self) -> ClusterTold:
+        problem = ""
+        try:
+            page = await self._asker.page(self._master_url, "/v1/cluster", ClusterPage)
+            self._known = page
+        except Unavailable as error:
+            problem = error.message
+        known = self._known
+        servers = await asyncio.gather(
+            self._server("master", self._master_url),
+            *[self._server("proxy", it) for it in known.proxies],
+            *[self._cell(it) for it in known.cells],
+        )
+        now = read_clock()
+        told = ClusterTold(now.unix_us, tuple(servers), problem)
+        self.history.add(now.instant_us, totals_of(told))
+        return told
+
+    async def _cell(self, place: CellPlace) -> Server:
+        server = await self._server("cell", place.address)
+        if server.state == "ready" and not place.is_alive:
+            server = server._replace(state="lost", reason="the master does not hear from it")
+        return server._replace(cell=place.cell)
+
+    async def _server(self, kind: ServerKind, address: str) -> Server:
+        try:
+            ready = await self._asker.readiness(address)
+        except Unavailable as error:
+            return Server(kind, address, "silent", error.message)
+        page: StatisticsPage | None = None
+        with suppress(Unavailable):
+            page = await self._asker.page(address, "/v1/statistics", StatisticsPage)
+        state = Server(kind, address, "ready", "", ready.version, None, page)
+        return state._replace(state="waiting", reason=ready.reason) if ready.reason else state
+
+    async def _cells(self) -> list[tuple[CellId, str]]:
+        """Those that answered when last asked: others would be waited for."""
+        told = self.cluster.value or await self.cluster.get()
+        if told is None:
+            raise Unavailable("the cluster was not reached yet")
+        cells = [it for it in told.of("cell") if it.state != "silent"]
+        return [(it.cell, it.address) for it in cells if it.cell is not None]
+
+    async def _look_at_tablets(self) -> dict[CellId, TabletsPage]:
+        """Those that do not answer any more, as they told them last."""
+        told = await self._asker.pages(await self._cells(), "/v1/tablets", TabletsPage)
+        known = [it.cell for it in self._known.cells]
+        before = self.tablets.value or {}
+        return {**{cell: before[cell] for cell in known if cell in before}, **told}
+
+    async def _look_at_doubts(self) -> dict[CellId, list[Doubt]]:
+        pages = await self._asker.pages(await self._cells(), "/v1/in-doubt", DoubtPage)
+        return {cell: list(page.transactions) for cell, page in pages.items()}
+
+    async def _look_at_starts(self) -> list[StartOf]:
+        """The newest first; those of servers that do not answer, as they told them last."""
+        told = self.cluster.value or await self.cluster.get()
+        servers = [] if told is None else [it for it in told.servers if it.kind != "proxy"]
+        asked = [(it.address, it.address) for it in servers if it.state != "silent"]
+        self._books |= await self._asker.pages(asked, "/v1/recoveries", RecoveryPage)
+        addresses = [it.address for it in servers]
+        self._books = {it: page for it, page in self._books.items() if it in addresses}
+        starts = [
+            StartOf(server, it, it is self._books[server.address].recoveries[-1])
+            for server in servers
+            if server.address in self._books
+            for it in self._books[server.address].recoveries
+        ]
+        return sorted(starts, key=lambda it: it.recovery.began_us, reverse=True)
+
+    async def _look_at_transactions(self) -> tuple[OpenTransaction, ...]:
+        path = "/v1/master-transactions"
+        page = await self._asker.page(self._master_url, path, TransactionsPage)
+        return page.transactions
+
+    # ---- loads
+
+    async def _look_at_loads(self) -> LoadsTold:
+        now = await self._service.client.generate_timestamp()
+        loads, is_cut = await self._newest(LOADS, now)
+        recoveries, _ = await self._newest(RECOVERIES, now)
+        return LoadsTold(
+            tuple([LoadRecord(**it) for it in loads]),
+            tuple([LoadRecovery(**it) for it in recoveries]),
+            is_cut,
+        )
+
+    async def _newest(self, path: str, now: Timestamp) -> tuple[list[dict[str, Any]], bool]:
+        """The last rows of a table whose key is a timestamp, newest first, and whether there are
+        older ones. It is looked for ever further back, as long as there are not too many."""
+        found: list[dict[str, Any]] = []
+        for age_s in LOAD_AGES_S:
+            since = max(now - (age_s << TIMESTAMP_COUNTER_BITS), 0)
+            read = self._service.session.first_rows(path, LOADS_MAX, LOAD_BYTES_MAX, [since])
+            try:
+                (rows, behind), _ = await self._service.run(read)
+            except NodeNotFound:  # there never was a load
+                return [], False
+            is_cut = behind is not None
+            if is_cut and found:
+                return found, True
+            found = [_with_tables(it) for it in reversed(list(rows))]
+            if is_cut:
+                return found, True
+        return found, False
+
+
+def _with_tables(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, "tables": tuple(row["tables"] or ())}

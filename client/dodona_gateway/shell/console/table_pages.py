@@ -1,0 +1,149 @@
+"""The pages about tables: the tree, one table, and its rows at a timestamp.
+
+Owns: what is on each, and how much of it. Somebody sees the tables that his token lets him read,
+and of directories those that have one.
+"""
+
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, Final
+
+from fastapi import Response
+
+from dodona._core.tables import TableInfo
+from dodona.errors import DodonaError
+from dodona.schema import TableSchema
+from dodona.types import SYNC_LAST_COMMITTED, CellId, TabletId
+from dodona_gateway.core.console.keys import read_bound, spell_bound
+from dodona_gateway.core.console.told import TabletCounts, TabletsPage
+from dodona_gateway.core.console.tree import ENTRIES_MAX, crumbs_of, entries_of
+from dodona_gateway.shell.console.cluster_pages import allowed
+from dodona_gateway.shell.console.rendering import described, page
+from dodona_gateway.shell.console.times import AsOf, read_as_of
+from dodona_gateway.shell.console.visits import Visit
+
+ROOT: Final = "/"
+TABLETS_MAX: Final = 200
+ROWS_MAX: Final = 50
+ROWS_BYTES_MAX: Final = 4 << 20
+COLUMNS_MAX: Final = 100
+NOW: Final = AsOf("now", "", None)
+
+
+async def show_tables(visit: Visit) -> Response:
+    """What is in a directory."""
+    visit.principal.check_somewhere("read")
+    directory = visit.parameters.get("path", ROOT)
+    client = visit.service.client
+    known = await client.list_tables("//")
+    tables = [it for it in known if allowed(visit.principal, it)]
+    names: list[str] = []
+    if visit.principal.allows("read", directory):
+        names = list(await client.list(directory))
+    entries = [
+        it
+        for it in entries_of(directory, tables, names)
+        if it.table_count or allowed(visit.principal, it.path)
+    ]
+    return page(
+        "tables.html",
+        visit.principal,
+        directory=directory,
+        crumbs=crumbs_of(directory),
+        entries=entries[:ENTRIES_MAX],
+        entry_count=len(entries),
+    )
+
+
+async def show_table(visit: Visit) -> Response:
+    """One table: schema, tablets, attributes."""
+    path = visit.parameters.get("path", "")
+    visit.principal.check("read", path)
+    table = await visit.service.client.get_table(path)
+    attributes: Mapping[str, Any] = await visit.service.client.get(f"{path}/@")
+    visit.observer.note_look()
+    counts = _counts_by_tablet(await visit.observer.tablets.get() or {})
+    known = [counts.get(it.tablet) for it in table.tablets]
+    return page(
+        "table.html",
+        visit.principal,
+        path=path,
+        crumbs=crumbs_of(path),
+        table=table,
+        tablets=_tablets(table, counts)[:TABLETS_MAX],
+        attributes=attributes,
+        sums=_sums([it for it in known if it is not None]),
+        is_all_told=None not in known,
+    )
+
+
+def _counts_by_tablet(
+    pages: Mapping[CellId, TabletsPage],
+) -> dict[TabletId, TabletCounts]:
+    """A tablet has one cell; one that is about to be dropped in another is told by none."""
+    return {it.tablet: it for told in pages.values() for it in told.tablets}
+
+
+def _tablets(
+    table: TableInfo, counts: Mapping[TabletId, TabletCounts]
+) -> list[tuple[Any, str, TabletCounts | None]]:
+    """Each with its pivot key as text, and what its cell tells of it."""
+    return [
+        (it, spell_bound(table.schema, it.pivot_key), counts.get(it.tablet)) for it in table.tablets
+    ]
+
+
+def _sums(counts: list[TabletCounts]) -> dict[str, int]:
+    return {
+        "rows": sum(it.rows for it in counts),
+        "memory_bytes": sum(it.memory_bytes for it in counts),
+        "chunks": sum(it.chunks for it in counts),
+        "chunk_bytes": sum(it.chunk_bytes for it in counts),
+        "retained": max([it.retained_timestamp for it in counts], default=0),
+    }
+
+
+# ---- rows
+
+
+async def show_rows(visit: Visit) -> Response:
+    """Some rows in key order, at a timestamp. What is wrong with the question stands beside it."""
+    path = visit.parameters.get("path", "")
+    visit.principal.check("read", path)
+    schema = await visit.service.schema(path)
+    found: dict[str, Any] = {"rows": None, "error": None, "as_of": NOW}
+    status = 200
+    try:
+        found["as_of"] = read_as_of(visit.parameters)
+        found.update(await _rows(visit, path, schema, found["as_of"]))
+    except DodonaError as error:
+        found["error"], status = described(error), error.status
+    return page(
+        "rows.html",
+        visit.principal,
+        status=status,
+        path=path,
+        crumbs=crumbs_of(path),
+        schema=schema,
+        columns=schema.columns[:COLUMNS_MAX],
+        lower=visit.parameters.get("lower", ""),
+        upper=visit.parameters.get("upper", ""),
+        **found,
+    )
+
+
+async def _rows(visit: Visit, path: str, schema: TableSchema, as_of: AsOf) -> dict[str, Any]:
+    service = visit.service
+    lower = read_bound(schema, visit.parameters.get("lower", ""), "from key")
+    upper = read_bound(schema, visit.parameters.get("upper", ""), "up to key")
+    names = [it.name for it in schema.columns[:COLUMNS_MAX]]
+    at = SYNC_LAST_COMMITTED if as_of.timestamp is None else as_of.timestamp
+    read = service.session.first_rows(path, ROWS_MAX, ROWS_BYTES_MAX, lower, upper, names, at)
+    began_s = perf_counter()
+    (rows, behind), read_at = await service.run(read)
+    return {
+        "rows": [list(it.values()) for it in rows],
+        "following": None if behind is None else spell_bound(schema, behind),
+        "at": None if read_at == SYNC_LAST_COMMITTED else read_at,
+        "took_ms": (perf_counter() - began_s) * 1000,
+    }

@@ -1,0 +1,118 @@
+"""One visit of a page of the console, and how those who are unknown get in.
+
+Owns: what a page is given (`Visit`), the login, which keeps a token in a cookie, the logout, and
+what an unknown caller, or one without a grant, is shown. What a token may do is `core.access`'s.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from fastapi import Request, Response
+
+from dodona._io.pages import collect_body
+from dodona.errors import DodonaError, InvalidRequest, Unauthenticated
+from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.core.console.visit import (
+    LOGIN,
+    PARTS,
+    PREFIX,
+    check_origin,
+    clear_cookie,
+    set_cookie,
+    token_of,
+)
+from dodona_gateway.shell.console.observing import Observer
+from dodona_gateway.shell.console.rendering import (
+    HEADERS,
+    described,
+    error_page,
+    error_part,
+    page,
+    redirect,
+)
+from dodona_gateway.shell.service import Service
+
+FORM_BYTES_MAX: Final = 2 << 20
+FIELDS_MAX: Final = 32
+
+
+class Visit(NamedTuple):
+    """One request of somebody who is known."""
+
+    service: Service
+    observer: Observer
+    principal: Principal
+    request: Request
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Of the address."""
+        return self.request.query_params
+
+
+async def read_form(request: Request, address: str) -> dict[str, str]:
+    """The fields of a form that a page of ours has sent. Raises Forbidden, InvalidRequest,
+    LimitExceeded."""
+    check_origin(request.headers.get("origin"), request.headers.get("host"), address)
+    content = await collect_body(request, FORM_BYTES_MAX)
+    try:
+        pairs = parse_qsl(
+            content.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"
+        )
+    except ValueError as error:
+        raise InvalidRequest(f"this is no form: {error}") from error
+    return dict(pairs)
+
+
+async def show_login(service: Service, request: Request) -> Response:
+    """The door. Whoever comes with a token that is not good any more is told so."""
+    if service.settings.insecure:
+        return redirect(PREFIX)
+    token = token_of(request.headers.get("cookie"))
+    if token is None:
+        return page("login.html", None, error=None)
+    try:
+        await service.authenticate(f"Bearer {token}")
+    except Unauthenticated as error:
+        answer = page("login.html", None, error=described(error))
+        answer.headers["set-cookie"] = clear_cookie(is_secure=is_secure(service))
+        return answer
+    return redirect(PREFIX)
+
+
+async def log_in(service: Service, request: Request) -> Response:
+    """A token that is good goes into a cookie."""
+    try:
+        fields = await read_form(request, service.settings.address)
+        token = fields.get("token", "").strip()
+        if not token:
+            raise InvalidRequest("paste a token: it begins with dodona_")
+        await service.authenticate(f"Bearer {token}")
+    except DodonaError as error:
+        return page("login.html", None, status=error.status, error=described(error))
+    answer = redirect(PREFIX)
+    answer.headers["set-cookie"] = set_cookie(token, is_secure=is_secure(service))
+    return answer
+
+
+async def log_out(service: Service, request: Request) -> Response:
+    """The cookie goes; the token itself stays as it is."""
+    await read_form(request, service.settings.address)
+    answer = redirect(LOGIN)
+    answer.headers["set-cookie"] = clear_cookie(is_secure=is_secure(service))
+    return answer
+
+
+def is_secure(service: Service) -> bool:
+    """Whether callers come through TLS."""
+    return service.settings.address.startswith("https://")
+
+
+def refusal(path: str, error: DodonaError) -> Response:
+    """What somebody is shown who gets no further than the edge."""
+    if not isinstance(error, Unauthenticated):
+        return error_part(error) if path.startswith(PARTS) else error_page(error)
+    if path.startswith(PARTS):  # a script asks: the whole page has to go to the door
+        return Response(status_code=error.status, headers={**HEADERS, "hx-redirect": LOGIN})
+    return redirect(LOGIN)

@@ -1,0 +1,70 @@
+"""The metrics of a gateway: the table.
+
+Owns: their names. A source is an attribute of the report that `gateway` makes for a scrape, as
+`dodona._io.metrics` says.
+"""
+
+from typing import Final
+
+from dodona._io.metrics import MICROSECONDS, Metric, server_metrics
+
+GATEWAY_METRICS: Final[tuple[Metric, ...]] = (
+    *server_metrics("gateway"),
+    Metric(
+        "requests",
+        "counter",
+        "Requests that were answered, by class of route (rows, transactions, bulk, tables, nodes, "
+        "tokens, query, ytsaurus, console, pages, other), method and status; 0 if its caller had "
+        "gone before there was an answer",
+        "traffic.requests",
+        ("route", "method", "status"),
+    ),
+    Metric(
+        "request_seconds",
+        "histogram",
+        "How long requests took, from their headers to the end of the answer, by class of route",
+        "traffic.durations_us",
+        ("route",),
+        per=MICROSECONDS,
+    ),
+    Metric("requests_in_flight", "gauge", "Requests under way", "requests_in_flight"),
+    Metric(
+        "received_bytes",
+        "counter",
+        "Bytes of requests' bodies, by class of route",
+        "traffic.received_bytes",
+        ("route",),
+    ),
+    Metric(
+        "sent_bytes",
+        "counter",
+        "Bytes of answers' bodies, by class of route",
+        "traffic.sent_bytes",
+        ("route",),
+    ),
+    Metric(
+        "refusals",
+        "counter",
+        "Requests refused because their token is not good (unauthenticated), or does not grant "
+        "what they ask for (forbidden), or because there was too much (overloaded)",
+        "traffic.refusals",
+        ("reason",),
+    ),
+    Metric("transactions", "gauge", "Transactions that are held now", "transactions_held"),
+    Metric("transactions_bytes", "gauge", "Of the rows that they hold", "transactions_bytes"),
+    Metric(
+        "transactions_ended",
+        "counter",
+        "Held transactions that ended, by outcome: committed, failed (in their commit), aborted, "
+        "or expired",
+        "transactions_ended",
+        ("outcome",),
+    ),
+    Metric(
+        "work",
+        "gauge",
+        "Heavy work by kind (queries, streams) and state (running, waiting)",
+        "work",
+        ("kind", "state"),
+    ),
+)

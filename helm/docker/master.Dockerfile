@@ -1,0 +1,26 @@
+# The master: timestamps and the catalog. Its volume is at /data.
+#   docker build -f helm/docker/master.Dockerfile -t dodona-master:VERSION .   (in the project's root)
+
+# A tag, no digest: each build takes the base's latest fixes. Who wants the very same bytes again gives
+# --build-arg BASE=python@sha256:...
+ARG BASE=python:3.11-slim
+
+FROM ${BASE} AS build
+WORKDIR /src
+COPY helm/docker/build.lock helm/docker/server.lock ./
+RUN python -m venv --without-pip /opt/dodona \
+ && pip install --no-cache-dir --only-binary :all: --require-hashes -r build.lock \
+ && pip --python /opt/dodona/bin/python install --no-cache-dir --only-binary :all: --require-hashes -r server.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY client client
+COPY loadtest loadtest
+COPY oracle oracle
+COPY tablets tablets
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
+ && pip --python /opt/dodona/bin/python install --no-cache-dir --no-deps /wheels/*.whl
+
+FROM ${BASE}
+COPY --from=build /opt/dodona /opt/dodona
+USER 65532:65532
+EXPOSE 8500
+ENTRYPOINT ["/opt/dodona/bin/python", "-I", "-m", "dodona_oracle", "master"]

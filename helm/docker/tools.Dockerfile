@@ -1,0 +1,26 @@
+# The command line, for checks, backups and administrators.
+#   docker build -f helm/docker/tools.Dockerfile -t dodona-tools:VERSION .   (in the project's root)
+
+# A tag, no digest: each build takes the base's latest fixes. Who wants the very same bytes again gives
+# --build-arg BASE=python@sha256:...
+ARG BASE=python:3.11-slim
+
+FROM ${BASE} AS build
+WORKDIR /src
+COPY helm/docker/build.lock helm/docker/server.lock helm/docker/sql.lock ./
+RUN python -m venv --without-pip /opt/dodona \
+ && pip install --no-cache-dir --only-binary :all: --require-hashes -r build.lock \
+ && pip --python /opt/dodona/bin/python install --no-cache-dir --only-binary :all: --require-hashes -r server.lock -r sql.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY client client
+COPY loadtest loadtest
+COPY oracle oracle
+COPY tablets tablets
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
+ && pip --python /opt/dodona/bin/python install --no-cache-dir --no-deps /wheels/*.whl
+
+FROM ${BASE}
+COPY --from=build /opt/dodona /opt/dodona
+ENV PATH=/opt/dodona/bin:$PATH
+USER 65532:65532
+ENTRYPOINT ["/opt/dodona/bin/python", "-I", "-m", "dodona_local.cli"]

@@ -1,0 +1,117 @@
+"""The figures of a run as a file: what pictures are drawn from, again and again, without a run.
+
+Owns: the form. It is made of the very results that the report is made of, round by round. What
+reads it needs nothing else of the benchmark.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from dodona_loadtest.harness.row import Line, RowResult
+from dodona_loadtest.harness.study import Finding, StudyResult
+
+
+class RecordedLine(msgspec.Struct, frozen=True):
+    """One contender with so many callers: a value for each round."""
+
+    callers: int
+    contender: str
+    rates: tuple[float, ...]
+    p50_ms: tuple[float, ...]
+    p99_ms: tuple[float, ...]
+    client_cpu_us: tuple[float, ...]
+    servers_cpu_us: tuple[float, ...]
+    failures: int
+
+
+class RecordedRow(msgspec.Struct, frozen=True, tag="row"):
+    """What `Row` and `RowResult` say. `durability` goes by contender, Dodona first."""
+
+    name: str
+    title: str
+    durability: dict[str, str]
+    lines: tuple[RecordedLine, ...]
+    versions: dict[str, str]
+    dropped: dict[str, str]
+
+
+class RecordedFinding(msgspec.Struct, frozen=True):
+    """One contender's figure: a value for each round."""
+
+    measure: str
+    unit: str
+    is_worst_told: bool
+    contender: str
+    values: tuple[float, ...]
+
+
+class RecordedStudy(msgspec.Struct, frozen=True, tag="study"):
+    """What `Study` and `StudyResult` say."""
+
+    name: str
+    title: str
+    durability: dict[str, str]
+    findings: tuple[RecordedFinding, ...]
+    versions: dict[str, str]
+    dropped: dict[str, str]
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A run."""
+
+    facts: tuple[tuple[str, str], ...]
+    results: tuple[RecordedRow | RecordedStudy, ...]
+
+
+def record(
+    facts: Sequence[tuple[str, str]], results: Sequence[RowResult | StudyResult]
+) -> Recorded:
+    """All of a run."""
+    return Recorded(tuple(facts), tuple(map(_record, results)))
+
+
+def write_recorded(path: Path, recorded: Recorded) -> None:
+    """In lines, so that a newer one can be compared."""
+    text = msgspec.json.format(msgspec.json.encode(recorded), indent=1)
+    path.write_bytes(text + b"\n")
+
+
+def read_recorded(path: Path) -> Recorded:
+    """Raises OSError, msgspec.DecodeError."""
+    return msgspec.json.decode(path.read_bytes(), type=Recorded)
+
+
+def _record(result: RowResult | StudyResult) -> RecordedRow | RecordedStudy:
+    versions, dropped = dict(result.versions), dict(result.dropped)
+    if isinstance(result, StudyResult):
+        study = result.study
+        durability = {it.name: study.durability for it in study.performers}
+        found = tuple(map(_finding, result.findings))
+        return RecordedStudy(study.name, study.title, durability, found, versions, dropped)
+    row = result.row
+    durability = {it.name: it.durability for it in row.contenders}
+    lines = tuple(map(_line, result.lines))
+    return RecordedRow(row.name, row.title, durability, lines, versions, dropped)
+
+
+def _line(line: Line) -> RecordedLine:
+    samples = [it.sample for it in line.observations]
+    return RecordedLine(
+        line.callers,
+        line.contender,
+        rates=tuple(line.rates),
+        p50_ms=tuple(it.latency_us_p50 / 1e3 for it in samples),
+        p99_ms=tuple(it.latency_us_p99 / 1e3 for it in samples),
+        client_cpu_us=tuple(it.client_cpu_us for it in samples),
+        servers_cpu_us=tuple(it.servers_cpu_us for it in line.observations),
+        failures=line.failures,
+    )
+
+
+def _finding(finding: Finding) -> RecordedFinding:
+    measure = finding.measure
+    return RecordedFinding(
+        measure.name, measure.unit, measure.is_worst_told, finding.contender, finding.values
+    )

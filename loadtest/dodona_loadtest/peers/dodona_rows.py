@@ -1,0 +1,161 @@
+"""Dodona's loads for the rows of writes without atomicity, of lookups, and of hot rows.
+
+The cluster is the one of `peers.dodona`. What the loads read is written before, in transactions.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dodona.aio
+from dodona.errors import TransactionConflict
+from dodona_loadtest.harness.errors import ContenderFailed
+from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation
+from dodona_loadtest.harness.payload import RowSource
+from dodona_loadtest.harness.row import Running
+from dodona_loadtest.peers.dodona import SCHEMA, TABLE, open_cluster, pids_of, version
+from dodona_loadtest.peers.shapes import HOT_ROWS, READ_ROWS, batches, check_sum
+
+COUNTERS: list[dict[str, object]] = [
+    {"name": "id", "type": "int64", "sort_order": "ascending"},
+    {"name": "count", "type": "int64"},
+]
+
+
+@contextmanager
+def serve_async_writes(folder: Path) -> Iterator[Running]:
+    """Rows without atomicity, one a call, acknowledged from memory."""
+    with open_cluster(folder) as cluster:
+        yield Running(AsyncWriteLoad(cluster.master_url, 1), version(), pids_of(cluster))
+
+
+@contextmanager
+def serve_async_batches(folder: Path) -> Iterator[Running]:
+    """As `serve_async_writes`, 100 rows a call."""
+    with open_cluster(folder) as cluster:
+        yield Running(AsyncWriteLoad(cluster.master_url, 100), version(), pids_of(cluster))
+
+
+@contextmanager
+def serve_lookups(folder: Path) -> Iterator[Running]:
+    """Lookups of one key at a snapshot's timestamp."""
+    with open_cluster(folder) as cluster:
+        yield Running(LookupLoad(cluster.master_url, 1), version(), pids_of(cluster))
+
+
+@contextmanager
+def serve_wide_lookups(folder: Path) -> Iterator[Running]:
+    """As `serve_lookups`, 100 keys a call."""
+    with open_cluster(folder) as cluster:
+        yield Running(LookupLoad(cluster.master_url, 100), version(), pids_of(cluster))
+
+
+@contextmanager
+def serve_hot_rows(folder: Path) -> Iterator[Running]:
+    """Increments of few rows, each in a transaction that reads before it writes."""
+    with open_cluster(folder) as cluster:
+        yield Running(HotRowLoad(cluster.master_url), version(), pids_of(cluster))
+
+
+class AsyncWriteLoad(AsyncLoad):
+    """insert_rows with durability `async` into a table without atomicity."""
+
+    def __init__(self, url: str, rows_per_call: int) -> None:
+        self._url = url
+        self._rows_per_call = rows_per_call
+        self._rows = RowSource()
+        self._last_key = 0
+
+    async def open(self, callers_max: int) -> None:
+        del callers_max  # one connection to each server carries them all
+        self._db = await dodona.aio.connect(self._url)
+        await self._db.create_table(TABLE, schema=SCHEMA, atomicity="none", mount=True)
+
+    def operation(self, caller: int) -> AsyncOperation:
+        db, rows, places = self._db, self._rows, range(self._rows_per_call)
+
+        async def write() -> None:
+            batch = [{"id": rows.next_key(), "payload": rows.next_value()} for _ in places]
+            await db.insert_rows(TABLE, batch, durability="async")
+            self._last_key = batch[-1]["id"]  # type: ignore[assignment]
+
+        return write
+
+    async def check(self) -> None:
+        if len(await self._db.lookup_rows(TABLE, [{"id": self._last_key}])) != 1:
+            raise ContenderFailed(f"row {self._last_key} was acknowledged and isn't there")
+
+    async def close(self) -> None:
+        await self._db.close()
+
+
+class LookupLoad(AsyncLoad):
+    """lookup_rows at one timestamp, of random keys of a table that is in memory."""
+
+    def __init__(self, url: str, keys_per_call: int) -> None:
+        self._url = url
+        self._keys_per_call = keys_per_call
+        self._random = random.Random(2013).random
+        self._found_count = 0
+
+    async def open(self, callers_max: int) -> None:
+        del callers_max
+        self._db = await dodona.aio.connect(self._url)
+        await self._db.create_table(TABLE, schema=SCHEMA, mount=True)
+        for batch in batches():
+            await self._db.insert_rows(TABLE, batch)
+        self._timestamp = await self._db.generate_timestamp()
+
+    def operation(self, caller: int) -> AsyncOperation:
+        db, at, draw, places = self._db, self._timestamp, self._random, range(self._keys_per_call)
+
+        async def read() -> None:
+            keys = [{"id": int(draw() * READ_ROWS)} for _ in places]
+            self._found_count = len(await db.lookup_rows(TABLE, keys, timestamp=at))
+
+        return read
+
+    async def check(self) -> None:
+        if self._found_count != self._keys_per_call:
+            raise ContenderFailed(f"{self._found_count} of {self._keys_per_call} rows were found")
+
+    async def close(self) -> None:
+        await self._db.close()
+
+
+class HotRowLoad(AsyncLoad):
+    """begin, lookup_rows, insert_rows, commit. Who comes too late fails, and tries another."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._random = random.Random(2013).random
+        self._done_count = 0
+
+    def tolerated(self) -> tuple[type[Exception], ...]:
+        return (TransactionConflict,)
+
+    async def open(self, callers_max: int) -> None:
+        del callers_max
+        self._db = await dodona.aio.connect(self._url)
+        await self._db.create_table(TABLE, schema=COUNTERS, mount=True)
+        await self._db.insert_rows(TABLE, [{"id": it, "count": 0} for it in range(HOT_ROWS)])
+
+    def operation(self, caller: int) -> AsyncOperation:
+        db, draw = self._db, self._random
+
+        async def increment() -> None:
+            key = {"id": int(draw() * HOT_ROWS)}
+            async with db.begin() as tx:
+                (row,) = await tx.lookup_rows(TABLE, [key])
+                await tx.insert_rows(TABLE, [{**key, "count": row["count"] + 1}])
+            self._done_count += 1
+
+        return increment
+
+    async def check(self) -> None:
+        rows = await self._db.lookup_rows(TABLE, [{"id": it} for it in range(HOT_ROWS)])
+        check_sum([row["count"] for row in rows], self._done_count)
+
+    async def close(self) -> None:
+        await self._db.close()

@@ -1,0 +1,185 @@
+"""PostgreSQL's loads for the rows of writes acknowledged from memory, of lookups, and of hot rows.
+
+The server is the one of `peers.postgres`; a connection for each caller.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from dodona_loadtest.harness.errors import ContenderFailed, client_library
+from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation
+from dodona_loadtest.harness.row import Running
+from dodona_loadtest.peers.postgres import (
+    CREATE_TABLE,
+    UPSERT,
+    UpsertLoad,
+    connect_all,
+    server,
+    version,
+)
+from dodona_loadtest.peers.shapes import HOT_ROWS, READ_ROWS, batches, check_sum
+
+REPEATABLE_READ: Final = "SET default_transaction_isolation = 'repeatable read'"
+ASYNC: Final = "SET synchronous_commit = off"
+UPSERT_ROWS: Final = (
+    "INSERT INTO bench (id, payload) SELECT DISTINCT ON (id) id, payload "
+    "FROM unnest($1::bigint[], $2::bytea[]) AS it (id, payload) "
+    "ON CONFLICT (id) DO UPDATE SET payload = excluded.payload"
+)
+CREATE_COUNTERS: Final = "CREATE TABLE bench (id bigint PRIMARY KEY, count bigint)"
+
+
+@contextmanager
+def serve_async_writes(folder: Path) -> Iterator[Running]:
+    """Upserts of one row, acknowledged before they are on disk."""
+    with server(folder) as served:
+        yield Running(AsyncUpsertLoad(served.port), version(), (served.pid,))
+
+
+@contextmanager
+def serve_async_batches(folder: Path) -> Iterator[Running]:
+    """As `serve_async_writes`, 100 rows in a statement."""
+    with server(folder) as served:
+        yield Running(AsyncBatchLoad(served.port), version(), (served.pid,))
+
+
+@contextmanager
+def serve_lookups(folder: Path) -> Iterator[Running]:
+    """Lookups of one key."""
+    with server(folder) as served:
+        yield Running(LookupLoad(served.port, 1), version(), (served.pid,))
+
+
+@contextmanager
+def serve_wide_lookups(folder: Path) -> Iterator[Running]:
+    """Lookups of 100 keys."""
+    with server(folder) as served:
+        yield Running(LookupLoad(served.port, 100), version(), (served.pid,))
+
+
+@contextmanager
+def serve_hot_rows(folder: Path) -> Iterator[Running]:
+    """Increments of few rows at REPEATABLE READ."""
+    with server(folder) as served:
+        yield Running(HotRowLoad(served.port), version(), (served.pid,))
+
+
+class AsyncUpsertLoad(UpsertLoad):
+    """The same upserts as elsewhere, without waiting for the disk."""
+
+    async def open(self, callers_max: int) -> None:
+        await super().open(callers_max)
+        for connection in self._connections:
+            await connection.execute(ASYNC)
+
+
+class AsyncBatchLoad(AsyncUpsertLoad):
+    """100 rows in one prepared statement: keys and values are an array each."""
+
+    async def open(self, callers_max: int) -> None:
+        await super().open(callers_max)
+        self._statements = [await it.prepare(UPSERT_ROWS) for it in self._connections]
+
+    def operation(self, caller: int) -> AsyncOperation:
+        upsert, rows = self._statements[caller].fetchval, self._rows
+
+        async def write() -> None:
+            keys = [rows.next_key() for _ in range(100)]
+            await upsert(keys, [rows.next_value() for _ in keys])
+            self._last_key = keys[-1]
+
+        return write
+
+
+class LookupLoad(AsyncLoad):
+    """A prepared SELECT by primary key, of rows that are in the server's memory."""
+
+    def __init__(self, port: int, keys_per_call: int) -> None:
+        self._port = port
+        self._keys_per_call = keys_per_call
+        self._random = random.Random(2013).random
+        self._found_count = 0
+
+    async def open(self, callers_max: int) -> None:
+        self._connections = await connect_all(self._port, callers_max)
+        first = self._connections[0]
+        await first.execute(CREATE_TABLE)
+        for batch in batches():
+            await first.executemany(UPSERT, [(row["id"], row["payload"]) for row in batch])
+        await first.execute("VACUUM ANALYZE bench")
+        which = "id = $1" if self._keys_per_call == 1 else "id = ANY($1::bigint[])"
+        query = f"SELECT id, payload FROM bench WHERE {which}"
+        self._statements = [await it.prepare(query) for it in self._connections]
+
+    def operation(self, caller: int) -> AsyncOperation:
+        fetch, draw = self._statements[caller].fetch, self._random
+        count = self._keys_per_call
+
+        async def read_one() -> None:
+            self._found_count = len(await fetch(int(draw() * READ_ROWS)))
+
+        async def read() -> None:
+            keys = [int(draw() * READ_ROWS) for _ in range(count)]
+            self._found_count = len(await fetch(keys)) + len(keys) - len(set(keys))
+
+        return read_one if count == 1 else read
+
+    async def check(self) -> None:
+        if self._found_count != self._keys_per_call:
+            raise ContenderFailed(f"{self._found_count} of {self._keys_per_call} rows were found")
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            await connection.close()
+
+
+class HotRowLoad(AsyncLoad):
+    """BEGIN, a prepared SELECT, a prepared UPDATE, COMMIT. Who comes too late fails, and tries
+    another."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._random = random.Random(2013).random
+        self._done_count = 0
+
+    def tolerated(self) -> tuple[type[Exception], ...]:
+        failed: type[Exception] = client_library("asyncpg").SerializationError
+        return (failed,)
+
+    async def open(self, callers_max: int) -> None:
+        self._connections = await connect_all(self._port, callers_max)
+        first = self._connections[0]
+        for connection in self._connections:
+            await connection.execute(REPEATABLE_READ)
+        await first.execute(CREATE_COUNTERS)
+        await first.executemany(
+            "INSERT INTO bench VALUES ($1, 0)", [(it,) for it in range(HOT_ROWS)]
+        )
+        self._reads = await self._prepare("SELECT count FROM bench WHERE id = $1")
+        self._writes = await self._prepare("UPDATE bench SET count = $2 WHERE id = $1")
+
+    async def _prepare(self, statement: str) -> list[Any]:
+        return [await it.prepare(statement) for it in self._connections]
+
+    def operation(self, caller: int) -> AsyncOperation:
+        connection, draw = self._connections[caller], self._random
+        read, write = self._reads[caller].fetchval, self._writes[caller].fetchval
+
+        async def increment() -> None:
+            key = int(draw() * HOT_ROWS)
+            async with connection.transaction():  # at the level that is the connection's default
+                await write(key, await read(key) + 1)
+            self._done_count += 1
+
+        return increment
+
+    async def check(self) -> None:
+        rows = await self._connections[0].fetch("SELECT count FROM bench")
+        check_sum([row["count"] for row in rows], self._done_count)
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            await connection.close()

@@ -1,0 +1,1 @@
+"""Load tests by Locust: its users, what they are told to do, and what becomes of it."""

@@ -1,0 +1,83 @@
+"""Locust's events: what a test takes, its beginning, and its end.
+
+Owns: the trials that are under way, one an environment, and the exit status. Refusals are failures
+in Locust's own tables, and right: they alone fail no test.
+"""
+
+import logging
+from typing import Any, Final
+
+from gevent import get_hub
+from locust import events
+from locust.argument_parser import LocustArgumentParser
+from locust.env import Environment
+
+from dodona.errors import DodonaError
+from dodona_loadtest.live.phases import NotLive, TablesInTheWay
+from dodona_loadtest.swarm.options import add_options
+from dodona_loadtest.swarm.trial import Trial
+from dodona_loadtest.swarm.verdict import NOTHING_TO_JUDGE
+
+STOP_S_MAX: Final = 70
+"""For what users do when the test ends: longer than any answer takes. Killed in the middle of it,
+nobody would know when it is over."""
+
+_trials: dict[Environment, Trial] = {}
+
+
+def trial_of(environment: Environment) -> Trial:
+    """The one that is under way."""
+    return _trials[environment]
+
+
+def register() -> None:
+    """Once a process, before the command line is read."""
+    events.init_command_line_parser.add_listener(_add_options)  # type: ignore[no-untyped-call]
+    events.init.add_listener(_expect_a_verdict)  # type: ignore[no-untyped-call]
+    events.test_start.add_listener(_begin)  # type: ignore[no-untyped-call]
+    events.test_stop.add_listener(_judge)  # type: ignore[no-untyped-call]
+    for chatty in ("httpx", "picows"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)  # Locust shows what is above it
+
+
+def _add_options(parser: LocustArgumentParser, **_: Any) -> None:
+    add_options(parser)
+
+
+def _expect_a_verdict(environment: Environment, **_: Any) -> None:
+    """Without one the exit status is not that of success. The time that the imports took must not
+    count as time of the test: the hub's clock stands still until its first turn."""
+    environment.process_exit_code = NOTHING_TO_JUDGE
+    environment.stop_timeout = environment.stop_timeout or STOP_S_MAX
+    get_hub().loop.update_now()
+    if _is_headless(environment):
+        _set_up(environment)  # before the clock of --run-time starts: filling is no load
+
+
+def _is_headless(environment: Environment) -> bool:
+    return environment.parsed_options is not None and environment.parsed_options.headless is True
+
+
+def _set_up(environment: Environment) -> None:
+    try:
+        _trials[environment] = Trial(environment)
+    except (DodonaError, NotLive, TablesInTheWay, ValueError, OSError) as error:
+        print(f"no set-up: {error}")
+
+
+def _begin(environment: Environment, **_: Any) -> None:
+    if not _is_headless(environment):
+        _set_up(environment)
+    if environment in _trials:
+        _trials[environment].begin()
+    else:
+        assert environment.runner is not None, "it runs"
+        environment.runner.quit()
+
+
+def _judge(environment: Environment, **_: Any) -> None:
+    if environment not in _trials:
+        return
+    verdict = _trials.pop(environment).finish()
+    print("\n".join(verdict.lines()))
+    environment.process_exit_code = verdict.exit_code

@@ -1,0 +1,154 @@
+"""How many operations there were, how long they took, how many were refused, and whether that will
+do. Pure.
+
+Owns: the figures of a test and the judgement on them by the limits that were asked for. What an
+operation read or left is the checkers' to judge. Of every operation four bytes are kept: as many
+as the history has records bound them.
+"""
+
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from dodona.errors import TransactionConflict
+
+SHARES: Final = {"p50-ms-max": 0.5, "p99-ms-max": 0.99}
+LATENCY_US_MAX: Final = (1 << 32) - 1
+COLUMNS: Final = ("operation", "acknowledged", "a second", "p50 ms", "p99 ms", "refused")
+
+
+@dataclass(slots=True)
+class Operation:
+    """All of one name."""
+
+    latencies_us: "array[int]" = field(default_factory=lambda: array("I"))
+    """Of those that were acknowledged."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """By the kind of the error."""
+
+    @property
+    def acknowledged(self) -> int:
+        return len(self.latencies_us)
+
+    @property
+    def refused(self) -> int:
+        return sum(self.refusals.values())
+
+    def latency_ms(self, share: float) -> float:
+        """What that share of the acknowledged did not exceed; not a number if there is none."""
+        ordered = sorted(self.latencies_us)
+        if not ordered:
+            return math.nan
+        return ordered[max(0, math.ceil(share * len(ordered)) - 1)] / 1e3
+
+
+class Limit(NamedTuple):
+    """What a test may not exceed, or fall short of."""
+
+    name: str
+    """Its option's, without hyphens before it."""
+    meaning: str
+    default: float | None
+
+
+LIMITS: Final = (
+    Limit("p50-ms-max", "the p50 of every operation, in milliseconds", None),
+    Limit("p99-ms-max", "the p99 of every operation, in milliseconds", None),
+    Limit("rate-min", "acknowledged operations a second, of all names together", None),
+    Limit(
+        "failure-ratio-max",
+        "share of operations that were refused or stayed unsure, conflicts not counted",
+        0.01,
+    ),
+    Limit("conflict-ratio-max", "share of operations that lost to another transaction", None),
+)
+
+
+class Judgement(NamedTuple):
+    """One limit, and what there was."""
+
+    text: str
+    is_kept: bool
+
+    def __str__(self) -> str:
+        return f"{self.text}: {'kept' if self.is_kept else 'BROKEN'}"
+
+
+class Tally:
+    """The operations of one test, by name in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, Operation] = {}
+
+    def note(self, name: str, latency_us: int, refusal: str | None) -> None:
+        """One is over. `refusal` is the kind of its error, None if it was acknowledged."""
+        operation = self.operations.setdefault(name, Operation())
+        if refusal is None:
+            operation.latencies_us.append(min(max(0, latency_us), LATENCY_US_MAX))
+        else:
+            operation.refusals[refusal] = operation.refusals.get(refusal, 0) + 1
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(it.acknowledged for it in self.operations.values())
+
+    def lines(self, seconds: float) -> list[str]:
+        """A table in Markdown, for a reader."""
+        rows = [list(COLUMNS), ["---", *["---:"] * 4, "---"]]
+        rows += [_cells(name, it, seconds) for name, it in sorted(self.operations.items())]
+        return [f"| {' | '.join(row)} |" for row in rows]
+
+    def judge(self, limits: dict[str, float | None], seconds: float) -> list[Judgement]:
+        """Each limit that is set, by its name; latencies of each operation."""
+        found = []
+        for name, limit in limits.items():
+            if limit is not None:
+                found += [
+                    Judgement(f"{text}, limit {limit:g}", _keeps(name, value, limit))
+                    for text, value in self._values(name, seconds)
+                ]
+        return found
+
+    def _values(self, limit: str, seconds: float) -> Iterator[tuple[str, float]]:
+        if limit in SHARES:
+            for name, operation in sorted(self.operations.items()):
+                if operation.acknowledged:
+                    value = operation.latency_ms(SHARES[limit])
+                    yield f"{name}: {limit[:3]} {value:.1f} ms", value
+        elif limit == "rate-min":
+            rate = self.acknowledged / seconds if seconds else 0.0
+            yield f"{rate:.0f} operations a second", rate
+        elif limit == "conflict-ratio-max":
+            yield self._share("conflicts", [TransactionConflict.kind])
+        else:
+            kinds = [kind for it in self.operations.values() for kind in it.refusals]
+            others = [kind for kind in kinds if kind != TransactionConflict.kind]
+            yield self._share("failures", list(dict.fromkeys(others)))
+
+    def _share(self, name: str, kinds: Sequence[str]) -> tuple[str, float]:
+        every = self.operations.values()
+        refused = sum(it.refusals.get(kind, 0) for it in every for kind in kinds)
+        total = sum(it.acknowledged + it.refused for it in every)
+        share = refused / total if total else 0.0
+        return f"{name} {share:.2%}", share
+
+
+def _keeps(limit: str, value: float, bound: float) -> bool:
+    return value >= bound if limit.endswith("-min") else value <= bound
+
+
+def _cells(name: str, operation: Operation, seconds: float) -> list[str]:
+    rate = operation.acknowledged / seconds if seconds else 0.0
+    refusals = (f"{count:,} {kind}" for kind, count in sorted(operation.refusals.items()))
+    return [
+        name,
+        f"{operation.acknowledged:,}",
+        f"{rate:,.0f}",
+        *(
+            f"{operation.latency_ms(share):.1f}" if operation.acknowledged else ""
+            for share in (0.5, 0.99)
+        ),
+        ", ".join(refusals),
+    ]

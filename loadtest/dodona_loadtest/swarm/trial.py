@@ -1,0 +1,107 @@
+"""One load test from its first table to its verdict, as Locust's events drive it.
+
+Owns: the run that all users take part in, its figures, and its end: when it is told to, or when its
+history is full. Invariant: one process, one kind of user, one writer of the history at a time: the
+operator's session sets up and judges while no user does anything.
+"""
+
+import time
+
+from gevent import spawn
+from locust.env import Environment
+from locust.runners import LocalRunner
+
+from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.recorder import Recorder, RowSession
+from dodona_loadtest.live.run import Report, Run
+from dodona_loadtest.swarm.native import native
+from dodona_loadtest.swarm.options import Asked, read_options
+from dodona_loadtest.swarm.tally import Tally
+from dodona_loadtest.swarm.verdict import Verdict
+from dodona_loadtest.workloads import Workload
+
+
+class Trial:
+    """Made at the start of a test. Raises ValueError, OSError, DodonaError, NotLive,
+    TablesInTheWay."""
+
+    def __init__(self, environment: Environment) -> None:
+        if not isinstance(environment.runner, LocalRunner):
+            raise ValueError("one process only, no workers: a history has one writer")
+        classes = environment.user_classes
+        if len(classes) != 1:
+            names = ", ".join(it.__name__ for it in classes)
+            raise ValueError(f"one kind of user at a time, not {names or 'none'}")
+        assert environment.parsed_options is not None, "it is started by a command"
+        self.client = classes[0].__name__
+        self.asked: Asked = read_options(environment.parsed_options, environment.host)
+        if self.asked.needs_python_client and not getattr(classes[0], "is_python_client", False):
+            raise ValueError(f"{self.asked.order.workload} goes over the Python client only")
+        self.tally = Tally()
+        self._environment = environment
+        self._is_full = False
+        self.run: Run = native().run(self._make())
+        native().run(self.run.begin())
+        self._began = time.monotonic()
+
+    def begin(self) -> None:
+        """Users are about to come."""
+        self._began = time.monotonic()
+
+    async def _make(self) -> Run:
+        return Run(self.asked.order, self.asked.make)
+
+    @property
+    def workload(self) -> Workload:
+        return self.run.workload
+
+    def new_session(self, rows: RowSession | None = None) -> Recorder:
+        """One user's."""
+        return self.run.new_session(rows)
+
+    def step(self, db: Recorder) -> None:
+        """One step of a session of the Python client. Raises DodonaError."""
+        native().run(self.run.step(db))
+
+    def note(self, name: str, latency_us: int, refusal: str | None) -> None:
+        """An operation is over."""
+        if time.monotonic() - self._began >= self.asked.warm_up_s:
+            self.tally.note(name, latency_us, refusal)
+        if self.run.report.history.record_count >= self.asked.records_max and not self._is_full:
+            self._is_full = True
+            assert self._environment.runner is not None, "it runs"
+            spawn(self._environment.runner.quit)  # which ends this greenlet, too
+
+    def flag(self, db: Recorder, surprise: Exception) -> None:
+        """Something broke that no error of Dodona's says."""
+        text = f"{db.name} broke within {db.doing!r}: {surprise!r}"
+        self.workload.violations.append(Violation("CRASH", text))
+
+    def finish(self) -> Verdict:
+        """Once no user does anything any more."""
+        seconds = time.monotonic() - self._began - self.asked.warm_up_s
+        report = native().run(self._finish())
+        report.seconds = max(seconds, 0.0)
+        order = self.asked.order
+        title = f"{order.workload}, {self.client}, {report.session_count} users, seed {order.seed}"
+        return Verdict(
+            title,
+            report,
+            self.tally,
+            self.tally.judge(self.asked.limits, report.seconds),
+            self._notes(),
+        )
+
+    async def _finish(self) -> Report:
+        self.run.party.end()
+        await self.run.party.wait_until_idle()
+        try:
+            return await self.run.finish()
+        finally:
+            await self.run.party.close()
+
+    def _notes(self) -> list[str]:
+        notes = [f"{count} {what}" for what, count in sorted(self.workload.counts.items())]
+        if self._is_full:
+            notes.append(f"it ended early, with {self.asked.records_max:,} records: --records-max")
+        return notes

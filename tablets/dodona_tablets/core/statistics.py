@@ -1,0 +1,175 @@
+"""What a cell has and did, gathered when somebody asks. Pure.
+
+Owns: the walk over tablets and transactions that a reading takes, which is some thousand steps at
+most for each thousand of them; nothing here is done between two readings. Ages are by the oracle's
+time, as far as the cell knows it.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from dodona._core.counting import ClockWatch
+from dodona.types import MIN_TIMESTAMP, TIMESTAMP_COUNTER_BITS, Timestamp, unix_us_from_timestamp
+from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.compaction import Compaction, CompactionToken
+from dodona_tablets.core.counts import (
+    COMMITTED,
+    NON_ATOMIC,
+    REFUSED,
+    UNHAPPY,
+    Counts,
+    NodeStatistics,
+)
+from dodona_tablets.core.flushing import Flushing, FlushToken
+from dodona_tablets.core.loading import BatchToken, Loading
+from dodona_tablets.core.mounting import Mounting
+from dodona_tablets.core.nonatomic import NonAtomicWrites
+from dodona_tablets.core.reads import KINDS, Reads
+from dodona_tablets.core.staging import SealToken, StageToken
+from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.transaction import State
+
+MICROSECONDS: Final = 1_000_000
+ALIVE_STATES: Final = (State.WAITING, State.LOCKED, State.PREPARED, State.COMMITTED)
+JOBS: Final[dict[type[Any], str]] = {
+    FlushToken: "flush",
+    CompactionToken: "compaction",
+    BatchToken: "batch",
+    StageToken: "batch",
+    SealToken: "seal",
+}
+"""Work on chunks, by what it is called where it is counted."""
+
+
+class JobCounts:
+    """Of the work on chunks, by kind and outcome."""
+
+    def __init__(self) -> None:
+        self._counts = {kind: {"done": 0, "failed": 0} for kind in JOBS.values()}
+
+    def note(self, token: Any, *, has_failed: bool) -> None:
+        """One has ended."""
+        self._counts[JOBS[type(token)]]["failed" if has_failed else "done"] += 1
+
+    def read(self) -> dict[str, Counts]:
+        return {kind: dict(outcomes) for kind, outcomes in self._counts.items()}
+
+
+class Parts(NamedTuple):
+    """Who counts something, of a node."""
+
+    cell: Cell
+    reads: Reads
+    writes: NonAtomicWrites
+    loading: Loading
+    flushing: Flushing
+    compaction: Compaction
+    mounting: Mounting
+    jobs: JobCounts
+    oracle_clock: ClockWatch
+
+
+def statistics_of(parts: Parts) -> NodeStatistics:
+    """A record of now."""
+    cell, reads, writes, loading = parts.cell, parts.reads, parts.writes, parts.loading
+    tablets = _tablets_by_state(cell)
+    alive = _alive_by_state(cell)
+    compacting = parts.compaction.progress()
+    chunks = compacting.get("chunks", 0)
+    oldest_retained, newest_retained = _retained(cell)
+    refused_count = writes.refused_count + loading.refused_count
+    non_atomic = dict.fromkeys((COMMITTED, *UNHAPPY), 0)
+    non_atomic[COMMITTED] = writes.done_count + loading.done_count
+    non_atomic[REFUSED] = refused_count
+    return NodeStatistics(
+        tablets=tablets["served"],
+        tablets_stored=tablets["stored"],
+        tablets_by_state=tablets,
+        tablets_dropped=parts.mounting.dropped_count,
+        rows=sum(tablet.stores.row_count for tablet in cell.tablets.values()),
+        transactions_alive=len(cell.transactions),
+        transactions_prepared=alive["prepared"],
+        transactions_by_state=alive,
+        oldest_prepared_us=_oldest_prepared_us(cell),
+        lock_waits=cell.counts.lock_waits,
+        reads_waiting=len(reads),
+        reads_waited=reads.waited_count,
+        reads_by_kind={KINDS[kind]: count for kind, count in reads.count_by_type.items()},
+        readers=len(cell.readers),
+        oldest_reader_us=_age_us(cell, cell.readers.oldest_held()),
+        oldest_retained_us=oldest_retained,
+        newest_retained_us=newest_retained,
+        loads=len(cell.loads.open),
+        chunks_staged=sum(1 for _ in cell.loads.staged),
+        outcomes_remembered=len(cell.outcomes),
+        committed=cell.counts.applied,
+        commits={**cell.counts.commits(), NON_ATOMIC: non_atomic},
+        participations=cell.counts.participations(),
+        conflicts_by_kind=dict(cell.counts.conflicts),
+        misfits=cell.misfit_count,
+        refused_by_kind=dict(cell.refused_count_by_kind),
+        non_atomic_rows=writes.row_count + loading.row_count,
+        stores_by_state=_stores_by_state(cell),
+        memory_bytes=cell.memory_bytes,
+        memory_bytes_max=cell.limits.memory_bytes_max,
+        batch_bytes=sum(cell.batches.values()),
+        batch_bytes_max=cell.limits.batch_bytes_max,
+        chunks=len(cell.chunks),
+        chunk_bytes=sum(it.info.size_bytes for it in cell.chunks.values()),
+        flushed=parts.flushing.flushed_count,
+        compacted=parts.compaction.compacted_count,
+        compacting=compacting,
+        compacting_chunks=chunks if isinstance(chunks, int) else 0,
+        jobs=parts.jobs.read(),
+        jobs_failed=parts.flushing.failed_count + parts.compaction.failed_count,
+        last_failure=cell.last_failure,
+        latest_timestamp=cell.latest,
+        latest_us=unix_us_from_timestamp(cell.latest),
+        oracle_clock=parts.oracle_clock.read(),
+        client_clock=cell.client_clock.read(MICROSECONDS, TIMESTAMP_COUNTER_BITS),
+        client_clock_refused=writes.clock_refused_count,
+    )
+
+
+def _tablets_by_state(cell: Cell) -> Counts:
+    served_count = sum(1 for tablet in cell.tablets.values() if tablet.is_mounted)
+    return {"served": served_count, "stored": len(cell.tablets) - served_count}
+
+
+def _alive_by_state(cell: Cell) -> Counts:
+    counts = {state.value: 0 for state in ALIVE_STATES}
+    for alive in cell.transactions.values():
+        counts[alive.state.value] += 1
+    return counts
+
+
+def _oldest_prepared_us(cell: Cell) -> int:
+    """Since it came here, or since the cell's start."""
+    now_us = cell.now.instant_us
+    prepared = [it for it in cell.transactions.values() if it.state is State.PREPARED]
+    return max([now_us - it.since_us for it in prepared], default=0)
+
+
+def _stores_by_state(cell: Cell) -> Counts:
+    passive = [it for tablet in cell.tablets.values() for it in tablet.stores.passive]
+    flushed_count = sum(1 for it in passive if it.is_flushed)
+    return {
+        "active": len(cell.tablets),
+        "unflushed": len(passive) - flushed_count,
+        "flushed": flushed_count,
+    }
+
+
+def _retained(cell: Cell) -> tuple[int | None, int | None]:
+    """The ages of the oldest and of the newest retained timestamp."""
+    found = [it.retained_timestamp for it in cell.tablets.values() if _lets_go(it)]
+    return _age_us(cell, min(found, default=None)), _age_us(cell, max(found, default=None))
+
+
+def _lets_go(tablet: Tablet) -> bool:
+    return tablet.is_mounted and tablet.retained_timestamp > MIN_TIMESTAMP
+
+
+def _age_us(cell: Cell, timestamp: Timestamp | None) -> int | None:
+    if timestamp is None:
+        return None
+    return max(0, unix_us_from_timestamp(cell.latest) - unix_us_from_timestamp(timestamp))

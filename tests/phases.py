@@ -1,0 +1,123 @@
+"""All tests, in two phases: those that share the machine side by side, then the others one by one.
+
+Owns: which phase comes with which options of pytest, and the verdict of all. Which tests need the
+machine for themselves is said by markers (see `conftest`). Both phases run, whatever the first one
+comes to, and all that failed is listed once more at the end. Words for pytest go to both phases: a
+phase that they leave without tests has not failed, unless both are. Must not import: any product.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from xml.etree import ElementTree
+
+import pytest
+
+WORKERS_MAX: Final = 8
+"""Each has a cluster of its own now and then, of five processes."""
+
+# A module's tests stay together in one worker, so that its cluster is started once.
+PHASES: Final = {
+    "shared": ["-n", str(min(len(os.sched_getaffinity(0)), WORKERS_MAX)), "--dist", "loadfile"],
+    "alone": ["-n", "0"],
+}
+NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
+"""Not heeded: tests start hundreds of servers, each of which would compile all that it imports, and
+would take three times as long to start."""
+OK: Final = int(pytest.ExitCode.OK)
+FAILED: Final = int(pytest.ExitCode.TESTS_FAILED)
+NO_TESTS: Final = int(pytest.ExitCode.NO_TESTS_COLLECTED)
+"""After anything else there is no sense in another phase: it was interrupted, or misunderstood."""
+
+
+@dataclass(slots=True)
+class Phase:
+    """What one came to. `failures` are names of tests."""
+
+    name: str
+    status: int
+    seconds: float
+    test_count: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def line(self) -> str:
+        minutes, seconds = divmod(round(self.seconds), 60)
+        counts = f"{self.test_count} tests, {len(self.failures)} failed"
+        return f"{self.name}: {counts}, {minutes} min {seconds} s (exit status {self.status})"
+
+
+def main(words: Sequence[str]) -> int:
+    """Returns the exit status: that of the first phase that failed."""
+    phases: list[Phase] = []
+    with TemporaryDirectory() as folder:
+        for name in PHASES:
+            phases.append(run(name, words, Path(folder) / f"{name}.xml"))
+            if phases[-1].status not in (OK, FAILED, NO_TESTS):
+                break
+    print("\n".join(summary(phases)), flush=True)
+    return verdict([phase.status for phase in phases])
+
+
+def run(name: str, words: Sequence[str], report: Path) -> Phase:
+    """One phase, whose output is shown as it comes."""
+    print(f"\nphase: {name}", flush=True)
+    environment = {it: os.environ[it] for it in os.environ if it != NO_BYTECODE}
+    own = ["--phase", name, *PHASES[name], f"--junitxml={report}", "-o", "junit_family=xunit1"]
+    began = time.monotonic()
+    command = [sys.executable, "-m", "pytest", *own, *words]
+    with subprocess.Popen(command, env=environment) as running:
+        phase = Phase(name, end_of(running), time.monotonic() - began)
+    if report.exists():
+        read_report(report, phase)
+    return phase
+
+
+def end_of(running: subprocess.Popen[bytes]) -> int:
+    """Its exit status. An interruption from the keyboard goes to both: it ends by itself, in order,
+    with all the servers that its tests have started."""
+    while True:
+        with suppress(KeyboardInterrupt):
+            return running.wait()
+
+
+def read_report(report: Path, phase: Phase) -> None:
+    """What pytest wrote of its tests."""
+    for case in ElementTree.parse(report).iter("testcase"):
+        phase.test_count += 1
+        if case.find("failure") is not None or case.find("error") is not None:
+            phase.failures.append(name_of(case))
+
+
+def name_of(case: ElementTree.Element) -> str:
+    """As one gives it to pytest: of a file, the classes in it and a function."""
+    file = case.get("file", "")
+    module = file.removesuffix(".py").replace("/", ".")
+    classes = case.get("classname", "").removeprefix(module).strip(".")
+    return "::".join(it for it in (file, *classes.split("."), case.get("name", "")) if it)
+
+
+def summary(phases: Sequence[Phase]) -> list[str]:
+    """For the end of a long output."""
+    lines = ["", *(phase.line for phase in phases)]
+    lines += [f"FAILED {name} ({phase.name})" for phase in phases for name in phase.failures]
+    return lines
+
+
+def verdict(statuses: Sequence[int]) -> int:
+    """Of all phases: nothing to do is a failure only if there was nothing in any."""
+    failed = [it for it in statuses if it not in (OK, NO_TESTS)]
+    if failed:
+        return failed[0]
+    return OK if OK in statuses else NO_TESTS
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

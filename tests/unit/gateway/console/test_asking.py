@@ -1,0 +1,169 @@
+"""Asking servers: whatever they say or don't, a page waits for none of them for long."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from dodona._io.cluster_key import ClusterKey
+from dodona.errors import Unavailable
+from dodona_gateway.core.console.told import StatisticsPage
+from dodona_gateway.shell.console import asking, cached
+from dodona_gateway.shell.console.asking import Asker
+from dodona_gateway.shell.console.cached import Cached
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def asker_of(answer: Any, key: ClusterKey | None = None) -> AsyncIterator[Asker]:
+    """One whose servers are a function of the request."""
+    asker = Asker(key, httpx.MockTransport(answer))
+    try:
+        yield asker
+    finally:
+        await asker.close()
+
+
+async def test_servers_say_whether_they_are_ready_and_what_they_count() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/readyz":
+            problem = {"detail": "waiting for the oracle", "status": 503}
+            return httpx.Response(503, json=problem, headers={"server": "dodona/0.1.0"})
+        told = {"cell": {"committed": 7, "of_tomorrow": {}}, "log_bytes": 5}
+        return httpx.Response(200, json=told)
+
+    async with asker_of(answer) as asker:
+        ready = await asker.readiness("http://node")
+        assert (ready.reason, ready.version) == ("waiting for the oracle", "0.1.0")
+        page = await asker.page("http://node", "/v1/statistics", StatisticsPage)
+        assert page.cell is not None
+        assert (page.cell.committed, page.log_bytes, page.master) == (7, 5, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "said"),
+    [
+        (404, b"{}", "status 404"),
+        (500, b"\xff", "status 500"),
+        (503, b'{"detail": "it starts"}', "it starts"),
+        (200, b"{", "not a server's"),
+        (200, b'{"log_bytes": "x"}', "not a server's"),
+        (200, b" " * 200, "more than 100 bytes"),
+    ],
+)
+async def test_an_answer_that_is_none_is_said_so(
+    status: int, content: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "ANSWER_BYTES_MAX", 100)
+    async with asker_of(lambda _: httpx.Response(status, content=content)) as asker:
+        with pytest.raises(Unavailable, match=said):
+            await asker.page("http://node", "/v1/statistics", StatisticsPage)
+
+
+async def test_of_many_those_that_answer_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "TIMEOUT_S", 0.05)
+    under_way = most = 0
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            if request.url.host == "silent":
+                await asyncio.Event().wait()
+            await asyncio.sleep(0)
+            if request.url.host == "down":
+                raise httpx.ConnectError("refused")
+            return httpx.Response(200, json={"log_bytes": 1})
+        finally:
+            under_way -= 1
+
+    addresses = [(number, f"http://node{number}") for number in range(60)]
+    addresses += [(100, "http://silent"), (101, "http://down")]
+    async with asker_of(answer) as asker:
+        found = await asker.pages(addresses, "/v1/statistics", StatisticsPage)
+    assert sorted(found) == [*range(60)]
+    assert most <= asking.AT_A_TIME_MAX
+
+
+async def test_the_cluster_s_key_is_shown() -> None:
+    key = ClusterKey("a key of 16 signs")
+    shown: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        shown.append(request.headers.get("authorization"))
+        return httpx.Response(200, json={})
+
+    async with asker_of(answer, key) as asker:
+        await asker.page("http://node", "/v1/statistics", StatisticsPage)
+    assert shown == [key.authorization()]
+
+
+# ---- what is found out once for all
+
+
+async def test_those_who_ask_at_once_are_told_by_one_look() -> None:
+    looks = 0
+
+    async def find() -> int:
+        nonlocal looks
+        looks += 1
+        await asyncio.sleep(0)
+        return looks
+
+    known = Cached(find, fresh_s=60)
+    assert await asyncio.gather(*[known.get() for _ in range(5)]) == [1] * 5
+    assert await known.get() == 1
+    assert Cached(find, fresh_s=60).age_s is None
+
+
+async def test_what_takes_long_is_answered_with_what_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cached, "WAIT_S", 0.01)
+    monkeypatch.setattr(cached, "LONG_WAIT_S", 0.01)
+    may_end = asyncio.Event()
+    found = 1
+
+    async def find() -> int:
+        await may_end.wait()
+        return found
+
+    known = Cached(find, fresh_s=0)
+    assert await known.get() is None
+    may_end.set()
+    assert await known.get() == 1
+    may_end.clear()
+    found = 2
+    assert await known.get() == 1
+    may_end.set()
+    assert await known.get() == 2
+    await known.close()
+
+
+async def test_a_failure_leaves_what_was_known() -> None:
+    answers: list[Any] = [1, Unavailable("the master is away"), ZeroDivisionError(), 2]
+
+    async def find() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    known = Cached(find, fresh_s=-1)
+    assert await known.get() == 1
+    assert await known.get() == 1
+    assert known.problem is not None
+    assert known.problem.message == "the master is away"
+    assert await known.get() == 1
+    assert await known.get() == 2
+    assert known.problem is None

@@ -1,0 +1,119 @@
+"""The map, doubts and the tree: what is put together, and what is not shown to whom."""
+
+import pytest
+
+from dodona.errors import InvalidRequest
+from dodona.types import CellId, TabletId, Timestamp, TransactionId
+from dodona_gateway.core.console import cluster
+from dodona_gateway.core.console.cluster import OTHERS, map_cells, merge_doubts, room_for
+from dodona_gateway.core.console.told import (
+    ClusterTold,
+    Doubt,
+    Server,
+    TabletCounts,
+    TabletsPage,
+)
+from dodona_gateway.core.console.tree import Entry, crumbs_of, entries_of
+
+ZERO, ONE, TWO = CellId(0), CellId(1), CellId(2)
+TOLD = ClusterTold(
+    0,
+    (
+        Server("master", "m", "ready"),
+        Server("cell", "b", "silent", cell=ONE),
+        Server("cell", "a", "ready", cell=ZERO),
+    ),
+)
+
+
+def tablet(number: int, table: str, rows: int = 10) -> TabletCounts:
+    return TabletCounts(TabletId(number), table, "mounted", rows, rows * 100, 1, rows * 10)
+
+
+def test_a_cell_has_its_tablets_by_table() -> None:
+    page = TabletsPage(3, (tablet(1, "//t/b"), tablet(2, "//t/a"), tablet(3, "//t/b", 5)))
+    zero, one = map_cells(TOLD, {ZERO: page}, lambda _: True)
+    assert (zero.server.cell, one.server.cell, one.is_told) == (0, 1, False)
+    assert [(it.path, it.tablet_count, it.rows) for it in zero.shares] == [
+        ("//t/a", 1, 10),
+        ("//t/b", 2, 15),
+    ]
+    assert (zero.shares[1].memory_bytes, zero.shares[1].chunks) == (1500, 2)
+
+
+def test_tables_that_may_not_be_read_have_no_name() -> None:
+    page = TabletsPage(3, (tablet(1, "//mine/a"), tablet(2, "//his/b"), tablet(3, "//his/c", 4)))
+    (zero, _) = map_cells(TOLD, {ZERO: page}, lambda path: path.startswith("//mine/"))
+    assert [(it.path, it.tablet_count, it.rows) for it in zero.shares] == [
+        ("//mine/a", 1, 10),
+        (OTHERS, 2, 14),
+    ]
+    assert "his" not in repr([it.path for it in zero.shares])
+
+
+def test_the_map_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "SQUARES_MAX", 2)
+    monkeypatch.setattr(cluster, "TABLES_MAX", 3)
+    tablets = [tablet(number, f"//t/{number % 5}") for number in range(20)]
+    (zero, _) = map_cells(TOLD, {ZERO: TabletsPage(20, tuple(tablets))}, lambda _: True)
+    assert [it.path for it in zero.shares] == ["//t/0", "//t/1", "//t/2"]
+    assert (zero.shares[0].tablet_count, len(zero.shares[0].tablets)) == (4, 2)
+    assert zero.hidden_count == 2
+
+
+@pytest.mark.parametrize("cell_count", [0, 1, 2, 8, 64, 1000])
+def test_where_there_are_many_cells_each_has_less_room(cell_count: int) -> None:
+    tables, squares = room_for(cell_count)
+    assert (tables > 0, squares > 0) == (True, True)
+    assert cell_count * tables <= max(cell_count, cluster.LINES_MAX)
+    assert cell_count * tables * squares <= max(cell_count, cluster.ALL_SQUARES_MAX)
+    assert room_for(1) == (cluster.TABLES_MAX, cluster.SQUARES_MAX)
+
+
+def doubt(transaction: int, age_ms: int, *participants: CellId) -> Doubt:
+    return Doubt(TransactionId(transaction), participants[0], participants, Timestamp(9), age_ms)
+
+
+def test_a_transaction_in_doubt_is_one_line_whoever_is_in_doubt() -> None:
+    found = merge_doubts(
+        TOLD,
+        {
+            TWO: [doubt(7, 400, ZERO, TWO)],
+            ZERO: [doubt(9, 100, ZERO, ONE), doubt(7, 500, ZERO, TWO)],
+        },
+    )
+    assert [(it.doubt.transaction, it.cells, it.silent, it.age_ms) for it in found] == [
+        (7, (ZERO, TWO), (), 500),
+        (9, (ZERO,), (ONE,), 100),
+    ]
+
+
+# ---- the tree
+
+TABLES = ["//a/b/t", "//a/t", "//a/u", "//z"]
+
+
+def test_a_directory_is_seen_by_what_is_in_it() -> None:
+    assert entries_of("/", TABLES) == [
+        Entry("a", "//a", False, 3),
+        Entry("z", "//z", True, 1),
+    ]
+    assert entries_of("//a", TABLES, ["empty", "t"]) == [
+        Entry("b", "//a/b", False, 1),
+        Entry("empty", "//a/empty", False, 0),
+        Entry("t", "//a/t", True, 1),
+        Entry("u", "//a/u", True, 1),
+    ]
+    assert entries_of("//none", TABLES) == []
+
+
+def test_crumbs_lead_back_to_the_root() -> None:
+    assert [(it.name, it.path) for it in crumbs_of("//a/b")] == [
+        ("//", "/"),
+        ("a", "//a"),
+        ("b", "//a/b"),
+    ]
+    assert [it.path for it in crumbs_of("/")] == ["/"]
+    for path in ("//a/../b", "nonsense", "//<script>", ""):
+        with pytest.raises(InvalidRequest):
+            crumbs_of(path)

@@ -1,0 +1,207 @@
+"""Every template with everything that it can show: nothing is missing, and all of it is escaped."""
+
+from html.parser import HTMLParser
+from typing import Any, Final
+
+import pytest
+
+from dodona._core.loads.records import LoadRecord, LoadRecovery
+from dodona._core.recoveries import Recovery, TakenOver
+from dodona.errors import InvalidRequest, Unavailable
+from dodona.types import CellId, LoadId, TabletId, Timestamp, TransactionId
+from dodona_gateway.core.access.grants import Grant
+from dodona_gateway.core.access.principal import Principal
+from dodona_gateway.core.console.chart import chart_of
+from dodona_gateway.core.console.cluster import map_cells, merge_doubts
+from dodona_gateway.core.console.history import Point
+from dodona_gateway.core.console.told import (
+    CellCounts,
+    ClusterTold,
+    Doubt,
+    MasterCounts,
+    OpenTransaction,
+    ProxyCounts,
+    Server,
+    StartOf,
+    StatisticsPage,
+    TabletCounts,
+    TabletsPage,
+)
+from dodona_gateway.core.transaction_id import HeldId
+from dodona_gateway.shell.console.observing import LoadsTold
+from dodona_gateway.shell.console.rendering import described, render
+from dodona_gateway.shell.transactions import HeldView
+
+EVIL: Final = """<script>alert('x')</script>"><img src=x onerror=alert(1)>"""
+ANN: Final = Principal(EVIL, "0" * 16, (Grant.of("admin", "/"),))
+AT: Final = Timestamp(1_914_382_028_950_732_800)
+ZERO, ONE = CellId(0), CellId(1)
+
+CELL: Final = StatisticsPage(
+    cell=CellCounts(1, 2, 3, 4, 1, committed=9, last_failure=EVIL, memory_bytes=10),
+    log_bytes=100,
+    log_fill_ratio=0.8,
+)
+TOLD: Final = ClusterTold(
+    1_782_907_200_000_000,
+    (
+        Server("master", "m", "ready", "", "0.1.0", None, StatisticsPage(master=MasterCounts(9))),
+        Server("proxy", "p", "waiting", EVIL, "", None, StatisticsPage(proxy=ProxyCounts(3, 2))),
+        Server("proxy", EVIL, "silent", "refused"),
+        Server("cell", "a", "ready", "", "0.1.0", ZERO, CELL),
+        Server("cell", "b", "silent", EVIL, "", ONE),
+        Server("cell", "c", "lost", "not heard", "", CellId(2), CELL),
+    ),
+    EVIL,
+)
+TABLETS: Final = {
+    ZERO: TabletsPage(2, (TabletCounts(TabletId(1), "//t", "mounted"),)),
+    ONE: TabletsPage(1, (TabletCounts(TabletId(2), "//hidden", "frozen"),)),
+}
+TAKEN: Final = TakenOver(TransactionId(AT), ZERO, (ZERO, ONE), "prepared", "committed", AT, 70)
+OPEN: Final = TakenOver(TransactionId(AT), ZERO, (ZERO, ONE), "committed")
+LOAD: Final = LoadId(AT)
+LOADS: Final = LoadsTold(
+    tuple(
+        LoadRecord(LOAD, state, ("//t",), "upsert", EVIL, 1, None, None, 5, None, AT, EVIL)
+        for state in ("running", "publishing", "published", "finished", "aborted")
+    ),
+    (
+        LoadRecovery(LOAD, "rolled_forward", "published", EVIL, ("//t",), EVIL),
+        LoadRecovery(LOAD, "rolled_back", "running", "", ("//t",), "expired"),
+    ),
+    True,
+)
+STARTS: Final = [
+    StartOf(TOLD.servers[0], Recovery(1, 2, "nothing", transaction_count=2), True),
+    StartOf(TOLD.servers[3], Recovery(1, 2, "stop", 5, 6, 7, 8, 9, stopped_us=5), False),
+    StartOf(TOLD.servers[3], Recovery(1, 2, "unknown"), False),
+    StartOf(
+        TOLD.servers[4],
+        Recovery(1, 2, "crash", transaction_count=2, transactions=(TAKEN, OPEN), loads=(LOAD,)),
+        True,
+    ),
+]
+HELD: Final = [HeldView(HeldId(AT, "full", 1, 2), EVIL, 30_000, 5, 6, it) for it in (True, False)]
+COMMON: Final = {"told": TOLD, "problem": None}
+CLUSTER: Final = {
+    **COMMON,
+    "charts": [chart_of("commits", "Commits", "per second", [Point(9, 1.0), Point(2, None)])],
+    "cells": map_cells(TOLD, TABLETS, lambda path: path == "//t"),
+    "rates": {"timestamps": 1.0, "commits": None, "conflicts": 0.0},
+    "sums": {"in_doubt": 1, "tablets": 2, "memory_bytes": 3, "chunk_bytes": 4},
+    "gateway": EVIL,
+    "held_count": 1,
+}
+DOUBTS: Final = {ZERO: [Doubt(TransactionId(AT), ONE, (ONE, ZERO), AT, 60_000)]}
+TRANSACTIONS: Final = {
+    **COMMON,
+    "doubts": merge_doubts(TOLD, DOUBTS),
+    "doubt_count": 2,
+    "silent": [TOLD.servers[4], TOLD.servers[5]],
+    "is_admin": True,
+    "held": HELD,
+    "held_count": 3,
+    "open": [OpenTransaction(1, 0, EVIL, 1000, 5), OpenTransaction(2, 1, "", 1000, 5)],
+    "loads": LOADS,
+}
+RECOVERIES: Final = {**COMMON, "starts": STARTS, "start_count": 9, "loads": LOADS}
+NOTHING: Final = {"told": None, "problem": Unavailable(EVIL)}
+EMPTY: Final = {
+    "told": ClusterTold(0, ()),
+    "problem": None,
+    "doubts": [],
+    "doubt_count": 0,
+    "silent": [],
+    "is_admin": False,
+    "held": [],
+    "open": [],
+    "held_count": 0,
+    "loads": None,
+    "starts": [],
+    "start_count": 0,
+    "charts": [],
+    "cells": (),
+    "rates": CLUSTER["rates"],
+    "sums": CLUSTER["sums"],
+    "gateway": "g",
+}
+ERROR: Final = described(
+    InvalidRequest(f"{EVIL}\n^", line=3, character=4, near=EVIL, offset=9, x=EVIL)
+)
+
+
+class Tags(HTMLParser):
+    """Which elements and attributes there are, and whether each is ended."""
+
+    VOID = ("meta", "link", "input", "br", "img")
+    SHAPES = ("path", "rect", "circle")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.scripts: list[str | None] = []
+        self.names: list[str] = []
+        self.ids: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        found = dict(attributes)
+        self.names += found
+        self.ids += [found["id"]] if "id" in found else []
+        if tag == "script":
+            self.scripts.append(found.get("src"))
+        if tag == "img":
+            assert found["src"].startswith("/console/static/mark.svg")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: Any) -> None:
+        assert tag in self.SHAPES
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("cluster.html", CLUSTER),
+        ("cluster.html", NOTHING),
+        ("cluster.html", EMPTY),
+        ("transactions.html", TRANSACTIONS),
+        ("transactions.html", {**TRANSACTIONS, "is_admin": False, "held": [], "doubts": []}),
+        ("transactions.html", NOTHING),
+        ("transactions.html", EMPTY),
+        ("recoveries.html", RECOVERIES),
+        ("recoveries.html", NOTHING),
+        ("recoveries.html", EMPTY),
+        ("error.html", {"error": ERROR}),
+        ("login.html", {"error": ERROR}),
+        ("login.html", {"error": None}),
+        ("parts/error.html", {"error": ERROR}),
+    ],
+)
+def test_a_page_shows_all_that_there_is_and_runs_nothing_of_it(
+    name: str, given: dict[str, Any]
+) -> None:
+    principal = None if name in ("login.html", "error.html") else ANN
+    tags = Tags(render(name, principal, **given))
+    assert all(it is not None and it.startswith("/console/static/") for it in tags.scripts)
+    assert not any(it.startswith("on") or it == "style" for it in tags.names)
+    assert len(tags.ids) == len({*tags.ids})
+
+
+def test_a_page_says_what_is_the_matter() -> None:
+    shown = render("cluster.html", ANN, **CLUSTER)
+    for words in ("not ready", "no answer", "lost", "tables that your token does not show"):
+        assert words in shown
+    assert "//hidden" not in shown
+    shown = render("transactions.html", ANN, **TRANSACTIONS)
+    assert "1 min" in shown
+    assert "being committed" in shown
+    shown = render("recoveries.html", ANN, **RECOVERIES)
+    for words in ("after a crash", "1 committed", "1 still open", "rolled forward", "crashed"):
+        assert words in shown
+    assert "2 master transactions" in shown

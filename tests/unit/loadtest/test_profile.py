@@ -1,0 +1,98 @@
+"""What stacks say of where the time went, and that nothing says where files lie on a machine."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dodona_loadtest import profile
+from dodona_loadtest.harness.stacks import (
+    process_name,
+    profile_lines,
+    read_stacks,
+    without_machine,
+)
+
+SVG_BYTES_MAX = 300_000
+PLACE = "/srv/somewhere/lib/python3.11/"
+LOOP = "main (app.py:1);Runner.run (asyncio/runners.py:86)"
+STACKS = "\n".join(
+    [
+        f"{LOOP};serve (app/io.py:5);send (app/io.py:9) 30",
+        f"{LOOP};serve (app/io.py:7);pack (app/core.py:2) 60",
+        f"main (app.py:1);Thread.run (threading.py:9);pack ({PLACE}site-packages/app/core.py:3) 10",
+        "torn",
+    ]
+)
+
+
+def test_shares_are_of_functions_and_of_files() -> None:
+    found = read_stacks(STACKS)
+    assert found.samples == 100
+    assert found.modules == {"app/core.py": 70, "app/io.py": 30}
+    assert found.own[("app/core.py", "pack")] == 70
+    assert found.with_callees[("app/io.py", "serve")] == 90
+    assert ("app.py", "main") not in found.with_callees  # it only starts the loops
+    lines = profile_lines(found, 2.0, 100)
+    assert lines[0] == "Busy for 50% of the time (100 samples)."
+    assert "| app/core.py | 70.0% |" in lines
+    assert "| `serve` | app/io.py | 0.0% | 90.0% |" in lines
+    assert profile_lines(read_stacks(""), 2.0, 100) == ["It did nothing that was seen."]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"f ({PLACE}asyncio/runners.py:5)", "f (asyncio/runners.py:5)"),
+        (f"f ({PLACE}site-packages/a/b.py)", "f (a/b.py)"),
+        ("f (/opt/own/place/tool.py:5)", "f (tool.py:5)"),
+        ("f (dodona/_io/peer.py:5)", "f (dodona/_io/peer.py:5)"),
+        ('xmlns="http://www.w3.org/2000/svg"></g>', 'xmlns="http://www.w3.org/2000/svg"></g>'),
+    ],
+)
+def test_files_go_by_their_packages_names(text: str, shown: str) -> None:
+    assert without_machine(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("python -m dodona_local.child dodona_oracle master --port 1", "master"),
+        ("python -m dodona_local.child dodona_oracle proxy --port 1", "proxy"),
+        ("python -m dodona_tablets --cell 3", "node 3"),
+        ("python -m dodona_gateway", "gateway"),
+        ("postgres", "server"),
+    ],
+)
+def test_processes_have_the_names_of_their_roles(words: str, name: str) -> None:
+    assert process_name(words.split()) == name
+
+
+def may_look() -> bool:
+    """Whether one process may look into another here."""
+    command = [str(Path(sys.executable).parent / "py-spy"), "dump", "--pid", str(os.getpid())]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.integration
+def test_a_row_s_processes_are_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not may_look():
+        pytest.skip("py-spy may not look into processes here")
+    words = ["--row", "timestamps", "--callers", "100", "--seconds", "1", "--into", str(tmp_path)]
+    assert profile.main(words) == 0, capsys.readouterr().err
+    page = (tmp_path / "timestamps-100.md").read_text()
+    for name in ("client", "master", "proxy", "node-0"):
+        graph = tmp_path / f"timestamps-100-{name}.svg"
+        assert f"({graph.name})" in page
+        text = graph.read_text()
+        assert f">timestamps, 100 callers: {name.replace('-', ' ')}<" in text
+        assert text.rstrip().endswith("</svg>")
+        assert len(text) < SVG_BYTES_MAX
+        assert str(Path(sys.prefix).resolve()) not in text
+        assert str(Path(__file__).parents[3]) not in text
+    assert "operations a second meanwhile" in page
+    assert "| dodona/_io/" in page

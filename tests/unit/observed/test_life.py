@@ -1,0 +1,267 @@
+"""Probes, the door before a server is there, its leave, and the lines of its log."""
+
+import asyncio
+import json
+import logging
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from dodona._io import logs
+from dodona._io.door import Door
+from dodona._io.life import Life, wait_until
+from dodona._io.pages import create_application
+from dodona._io.serving import serve_pages
+from dodona._io.settings import ProcessSettings
+from dodona.errors import InvalidRequest
+from dodona_gateway.shell import gateway
+from unit.oracle.test_application import no_lifespan
+
+HOST = "127.0.0.1"
+URL = f"http://{HOST}"
+
+
+def statuses(http: TestClient) -> dict[str, int]:
+    return {it: http.get(f"/{it}").status_code for it in ("healthz", "readyz", "startupz")}
+
+
+def test_probes_have_three_meanings() -> None:
+    surprise: list[BaseException] = []
+    not_ready: list[str] = ["waiting for the oracle"]
+    life = Life(
+        lambda: not_ready[0] if not_ready else None, lambda: surprise[0] if surprise else None
+    )
+    http = TestClient(create_application("test", no_lifespan, life))
+    assert statuses(http) == {"healthz": 200, "readyz": 503, "startupz": 200}
+    assert "the oracle" in http.get("/readyz").json()["detail"]
+    not_ready.clear()
+    assert statuses(http) == {"healthz": 200, "readyz": 200, "startupz": 200}
+    life.is_draining = True
+    assert statuses(http) == {"healthz": 200, "readyz": 503, "startupz": 200}
+    surprise.append(AssertionError("secret insides"))
+    assert statuses(http)["healthz"] == 503
+    assert "secret" not in http.get("/healthz").text
+
+
+# ---- the door
+
+
+def test_a_door_answers_probes_until_the_server_does() -> None:
+    with Door(HOST, 0) as door:
+        url = f"{URL}:{door.port}"
+        with socket.create_connection((HOST, door.port)):  # says nothing, and holds up nobody long
+            assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
+        for path in ("startupz", "readyz", "v1/statistics", "rpc?version=1"):
+            answer = httpx.get(f"{url}/{path}")
+            assert answer.status_code == 503
+            assert answer.json()["retryable"] is True
+        answer = httpx.post(f"{url}/v1/cells/heartbeat", content=b"x" * 100_000)
+        assert answer.status_code == 503
+        (listening,) = door.hand_over()
+        with socket.create_connection((HOST, door.port)):  # in between: it waits
+            listening.setblocking(True)
+            listening.accept()[0].close()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/healthz")
+
+
+def test_a_door_of_a_gateway_speaks_as_its_callers_do() -> None:
+    """YTsaurus's client takes an answer without its own fields for a fault of its own."""
+    with Door(HOST, 0, gateway.refusal) as door:
+        url = f"{URL}:{door.port}"
+        answer = httpx.post(f"{url}/api/v4/commit_transaction?a=/healthz", content=b"x" * 100_000)
+        assert (answer.status_code, answer.json()["code"]) == (400, 105)
+        assert answer.json()["message"] == json.loads(answer.headers["X-YT-Error"])["message"]
+        assert httpx.get(f"{url}/v1/tables").json()["kind"] == "unavailable"
+        console = httpx.get(f"{url}/console/tables")
+        assert console.status_code == 503
+        assert console.headers["content-type"].startswith("text/html")
+        assert httpx.get(f"{url}/healthz?a=b").status_code == 200
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\r\n\r\n", b"\x16\x03\x01", b"GET" + b"x" * 70_000])
+def test_a_door_is_not_harmed_by_garbage(garbage: bytes) -> None:
+    with Door(HOST, 0) as door:
+        with socket.create_connection((HOST, door.port)) as caller:
+            caller.sendall(garbage)
+        assert httpx.get(f"{URL}:{door.port}/healthz").status_code == 200
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    with Door(HOST, 0) as door, pytest.raises(InvalidRequest, match=f"{HOST}:{door.port}"):
+        Door(HOST, door.port)
+
+
+def test_a_name_with_several_addresses_is_listened_at_all_of_them() -> None:
+    with Door("localhost", 0) as door:
+        assert httpx.get(f"http://localhost:{door.port}/healthz").status_code == 200
+
+
+# ---- the leave
+
+
+class Leaving:
+    """A server whose last request is still under way when the signal comes."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = ProcessSettings(**settings)
+        self.life = Life(finish=self.finish)
+        self.has_ended = False
+        self.finished: list[str] = []
+
+    async def finish(self) -> None:
+        self.finished.append("asked")
+        await wait_until(lambda: self.has_ended)
+        self.finished.append("done")
+
+
+def test_after_the_signal_it_says_so_goes_on_finishes_and_ends() -> None:
+    leaving = Leaving(drain_ms=300, finish_ms_max=10_000)
+    seen: list[tuple[int, list[str]]] = []
+    application = create_application("test", no_lifespan, leaving.life)
+
+    def watch(url: str) -> None:
+        with httpx.Client() as http:
+            while http.get(f"{url}/readyz").status_code != 200:
+                pass
+            signal.raise_signal(signal.SIGTERM)
+            for _ in range(2):
+                seen.append((http.get(f"{url}/readyz").status_code, [*leaving.finished]))
+                until = time.monotonic() + 20
+                while not leaving.finished and time.monotonic() < until:
+                    time.sleep(0.01)
+            leaving.has_ended = True
+
+    door = Door(HOST, 0)
+    watching = threading.Thread(target=watch, args=(f"{URL}:{door.port}",))
+    kept = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with door:
+            watching.start()
+            serve_pages(application, leaving.life, leaving.settings, door)
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+    watching.join()
+    assert seen == [(503, []), (503, ["asked"])]
+    assert leaving.finished == ["asked", "done"]
+
+
+def test_what_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    leaving = Leaving(finish_ms_max=50)
+    application = create_application("test", no_lifespan, leaving.life)
+    kept = signal.signal(signal.SIGTERM, lambda *_: None)
+    threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGTERM)).start()
+    try:
+        with Door(HOST, 0) as door:
+            serve_pages(application, leaving.life, leaving.settings, door)
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+    assert "longer than 50 ms" in caplog.text
+    assert leaving.finished == ["asked"]
+
+
+# ---- lines
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> logging.Formatter:
+    monkeypatch.setattr(logs, "_contexts", [])
+    return logs.JsonLines("node")
+
+
+def record(message: str, **extra: Any) -> logging.LogRecord:
+    made = logging.LogRecord("dodona.x", logging.WARNING, "file", 1, message, (), None)
+    for name, value in extra.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_a_line_is_an_object_with_stable_names(lines: logging.Formatter) -> None:
+    text = lines.format(record("two\nlines", fields={"cell": 3, "message": "hidden", "what": b"x"}))
+    assert "\n" not in text
+    line = json.loads(text)
+    assert list(line) == [
+        "time",
+        "level",
+        "server",
+        "logger",
+        "message",
+        "cell",
+        "message_",
+        "what",
+    ]
+    assert (line["level"], line["server"], line["message"]) == ("warning", "node", "two\nlines")
+
+
+def test_what_goes_wrong_is_in_its_line(lines: logging.Formatter) -> None:
+    try:
+        raise ValueError("secret")
+    except ValueError:
+        text = lines.format(record("it failed", exc_info=sys.exc_info()))
+    assert "\n" not in text
+    assert "ValueError: secret" in json.loads(text)["error"]
+
+
+def test_a_line_says_which_span_it_is_of(lines: logging.Formatter) -> None:
+    logs.add_context(lambda: {"trace_id": "abc"})
+    assert json.loads(lines.format(record("x")))["trace_id"] == "abc"
+    assert logs.TextLines("%(message)s").format(record("x")) == "x (trace_id=abc)"
+
+
+def test_warnings_and_the_end_of_a_process_are_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    logs.prepare_logging("info", "json", "master")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            logging.captureWarnings(True)
+            warnings.warn("mind the gap", stacklevel=1)
+        sys.excepthook(ValueError, ValueError("boom"), None)
+    finally:
+        logging.captureWarnings(False)
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert "mind the gap" in first["message"]
+    assert (second["level"], second["server"]) == ("critical", "master")
+    assert "boom" in second["error"]
+
+
+def test_nobody_waits_for_ever() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(0.02):
+            await wait_until(lambda: False)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(run())
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_page_of_logs_lists_every_event() -> None:
+    sources = [
+        it for folder in ("client", "oracle", "tablets") for it in (ROOT / folder).rglob("*.py")
+    ]
+    told = {
+        name
+        for it in sources
+        for name in re.findall(r'tell\(\s*_logger,\s*logging\.\w+,\s*"(\w+)"', it.read_text())
+    }
+    told.add("request_failed")
+    page = (ROOT / "docs" / "reference" / "logs.md").read_text().partition("## Events")[2]
+    listed = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    assert {name for cell in listed for name in re.findall(r"`(\w+)`", cell)} == told

@@ -1,0 +1,83 @@
+"""Who answers at a server's port while its loop stands still."""
+
+import socket
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from dodona._io.door import Door
+from dodona._io.stand_in import POLL_SECONDS, STANDING_US_MIN, StandIn
+
+HOST = "127.0.0.1"
+MOMENT_S = 3 * POLL_SECONDS
+SECONDS_MAX = 10.0
+
+
+class Standing:
+    """A server whose loop stands still for as long as it is told to."""
+
+    def __init__(self, door: Door) -> None:
+        self.us = 0
+        (self.listening,) = door.hand_over()
+        self.port = door.port
+        self.url = f"http://{HOST}:{door.port}"
+        self.stand_in = StandIn([self.listening], lambda: self.us)
+
+    def is_answered(self) -> bool:
+        """Whoever is not is taken by the loop once it goes on."""
+        try:
+            httpx.get(f"{self.url}/healthz", timeout=MOMENT_S)
+        except httpx.ReadTimeout:
+            self.listening.accept()[0].close()
+            return False
+        return True
+
+
+@pytest.fixture
+def server() -> Iterator[Standing]:
+    with Door(HOST, 0) as door:
+        standing = Standing(door)
+        with standing.stand_in:
+            yield standing
+
+
+def test_while_it_stands_still_probes_are_answered_and_all_else_is_refused(
+    server: Standing,
+) -> None:
+    server.us = STANDING_US_MIN + 45_000
+    assert httpx.get(f"{server.url}/healthz").json() == {"status": "ok"}
+    assert httpx.get(f"{server.url}/startupz").json() == {"status": "started"}
+    for path in ("readyz", "metrics", "v1/statistics", "rpc?version=1"):
+        answer = httpx.get(f"{server.url}/{path}")
+        problem = answer.json()
+        assert answer.status_code == 503
+        assert (problem["kind"], problem["retryable"]) == ("unavailable", True)
+        assert problem["detail"] == "the disk has not answered for 345 ms"
+
+
+def test_nobody_is_answered_while_the_loop_turns(server: Standing) -> None:
+    for us, expected in ((0, False), (STANDING_US_MIN - 1, False), (STANDING_US_MIN, True)):
+        server.us = us
+        assert server.is_answered() is expected
+    server.us = 0
+    time.sleep(MOMENT_S)
+    assert not server.is_answered()
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\r\n\r\n", b"\x16\x03\x01", b"GET" + b"x" * 70_000])
+def test_it_is_not_harmed_by_garbage(server: Standing, garbage: bytes) -> None:
+    server.us = STANDING_US_MIN
+    with socket.create_connection((HOST, server.port)) as caller:
+        caller.sendall(garbage)
+    assert httpx.get(f"{server.url}/healthz", timeout=SECONDS_MAX).status_code == 200
+
+
+def test_it_ends_with_a_server_whose_disk_hangs_at_the_end(server: Standing) -> None:
+    server.listening.close()
+    server.us = STANDING_US_MIN
+    time.sleep(MOMENT_S)
+    began = time.monotonic()
+    server.stand_in.__exit__(None, None, None)
+    assert time.monotonic() - began < SECONDS_MAX

@@ -1,0 +1,138 @@
+"""`make test` in small: both phases run, and the end of the output says what failed in either."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import phases
+from phases import Phase, summary, verdict
+
+TESTS = Path(phases.__file__).parent
+SETTINGS = """
+[tool.pytest.ini_options]
+addopts = ["--import-mode=importlib", "--strict-markers"]
+markers = ["alone: by itself", "spark: by itself, too"]
+"""
+SOME = """
+import os
+import sys
+import pytest
+
+pytestmark = pytest.mark.{mark}
+
+class TestSome:
+    def test_{mark}_passes(self):
+        assert ("PYTEST_XDIST_WORKER" in os.environ) is {has_company}
+        assert not sys.dont_write_bytecode
+
+@pytest.mark.parametrize("it", ["a.b"])
+def test_{mark}_fails(it):
+    assert it == ""
+"""
+
+STOP = """
+import os
+import signal
+import time
+
+def test_stop():
+    try:
+        os.killpg(0, signal.SIGINT)
+        time.sleep(60)
+    finally:
+        time.sleep(0.5)
+        open("ended", "w").close()
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Each of its modules has one test that passes and one that fails."""
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    (tmp_path / "pyproject.toml").write_text(SETTINGS)
+    for name in ("conftest.py", "phases.py"):
+        shutil.copy(TESTS / name, folder)
+    for mark, has_company in (("alone", False), ("spark", False), ("usefixtures", True)):
+        text = SOME.format(mark=mark, has_company=has_company)
+        (folder / f"test_{mark}.py").write_text(text)
+    return tmp_path
+
+
+def run(project: Path, *words: str, phase_count: int = 2) -> tuple[int, list[str]]:
+    """→ the exit status, and the lines after both phases."""
+    environment = {it: os.environ[it] for it in os.environ if not it.startswith("PYTEST_")}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading those takes longer than the tests
+    words = (sys.executable, "tests/phases.py", "-p", "xdist", "-p", "no:cacheprovider", *words)
+    done = subprocess.run(
+        words,
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+    )
+    assert done.stdout.count("phase: ") == phase_count, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    first = [at for at, line in enumerate(lines) if line.startswith("shared: ")][-1]
+    return done.returncode, lines[first:]
+
+
+def test_both_phases_run_and_all_that_failed_is_said_at_the_end(project: Path) -> None:
+    status, lines = run(project)
+    assert status == 1
+    assert lines[0].startswith("shared: 2 tests, 1 failed, ")
+    assert lines[1].startswith("alone: 4 tests, 2 failed, ")
+    assert lines[2:] == [
+        "FAILED tests/test_usefixtures.py::test_usefixtures_fails[a.b] (shared)",
+        "FAILED tests/test_alone.py::test_alone_fails[a.b] (alone)",
+        "FAILED tests/test_spark.py::test_spark_fails[a.b] (alone)",
+    ]
+
+
+def test_a_phase_without_tests_is_no_failure_unless_all_are(project: Path) -> None:
+    status, lines = run(project, "-k", "alone_passes")
+    assert status == 0
+    assert [line.partition(" failed")[0] for line in lines] == [
+        "shared: 0 tests, 0",
+        "alone: 1 tests, 0",
+    ]
+    assert verdict([5, 0]) == verdict([0, 5]) == verdict([0, 0]) == 0
+    assert verdict([5, 5]) == 5
+    assert verdict([1, 0]) == verdict([0, 1]) == verdict([1, 5]) == 1
+
+
+def test_what_no_test_could_do_ends_the_run(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def interrupted(name: str, words: object, report: object) -> Phase:
+        asked.append(name)
+        return Phase(name, pytest.ExitCode.INTERRUPTED, 61.0)
+
+    monkeypatch.setattr(phases, "run", interrupted)
+    assert phases.main([]) == pytest.ExitCode.INTERRUPTED
+    assert asked == ["shared"]
+    assert capsys.readouterr().out.split("\n")[1].startswith("shared: 0 tests, 0 failed, 1 min 1 s")
+
+
+def test_an_interruption_from_the_keyboard_ends_all_in_order(project: Path) -> None:
+    """All processes of the terminal get it."""
+    (project / "tests" / "test_stop.py").write_text(STOP)
+    status, lines = run(project, "-n", "0", "-k", "stop", phase_count=1)
+    assert status == pytest.ExitCode.INTERRUPTED
+    assert (project / "ended").exists()
+    assert lines[0].endswith(f"(exit status {status})")
+
+
+def test_a_phase_that_ends_without_a_report_is_counted_by_its_status() -> None:
+    assert summary([Phase("alone", -9, 1.0)])[1:] == [
+        "alone: 0 tests, 0 failed, 0 min 1 s (exit status -9)"
+    ]
