@@ -228,3 +228,24 @@ def test_a_node_that_dies_in_the_middle_of_a_commit(tmp_path: Path) -> None:
             assert tx.id is not None
             outcome = db.outcome(tx.id)
             assert outcome.state == ("committed" if rows else "aborted")
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_a_write_over_two_nodes_waits_for_the_one_that_was_killed(
+    tmp_path: Path, is_under_way: bool
+) -> None:
+    """Without a transaction: whoever writes there notices a pause, and nothing else."""
+    with LocalCluster(tmp_path / "data") as cluster, dodona.connect(cluster.master_url) as db:
+        db.create_table("//t", schema=SCHEMA, pivot_keys=[[], [100]], mount=True)
+        for number, victim in enumerate(("node 1", "node 0"), 1):
+            rows = [{"id": number, "balance": 7}, {"id": 100 + number, "balance": 7}]
+            cluster.pause(victim)
+            killing = threading.Timer(0.3 if is_under_way else 0, cluster.kill, (victim,))
+            killing.start()
+            if not is_under_way:
+                killing.join()
+            db.insert_rows("//t", rows)
+            found = db.lookup_rows("//t", [{"id": row["id"]} for row in rows])
+            assert [row["balance"] for row in found] == [7, 7]
+            killing.join()
+            cluster.wait_until_ready(victim, start_count=2)

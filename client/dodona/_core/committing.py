@@ -45,11 +45,16 @@ from dodona.errors import (
     TableNotMounted,
     TabletMoved,
     TransactionAborted,
+    TransactionConflict,
     Unavailable,
 )
 from dodona.types import Atomicity, CellId, Timestamp, TransactionId, Write
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
+BEGIN_ANEW_KINDS: Final = frozenset(
+    it.kind
+    for it in (SnapshotTooOld, TabletMoved, TransactionAborted, TransactionConflict, Unavailable)
+)
 
 LOST: Final = Failure("unavailable", "the answer was lost")
 
@@ -101,7 +106,7 @@ def _attempt(
     """→ an error only where nothing came of it, and it may be tried again."""
     if answered is not None:
         transaction.id, transaction.coordinator = answered.request.transaction, answered.cell
-        return (yield from _end_one(context, transaction, _judge(context, *answered[2:])))
+        return (yield from _end(context, transaction, _judge(context, *answered[2:])))
     try:
         groups = _group(context, transaction, routes)
     except TableNotMounted as error:
@@ -110,31 +115,29 @@ def _attempt(
     if transaction.is_blind:
         yield from _name(context, transaction, cell_count=len(groups))
     assert transaction.id is not None
+    sending: Protocol[Timestamp | DodonaError]
     if len(groups) == 1:
         sending = _commit_one(context, transaction, groups)
-        return (yield from _end_one(context, transaction, sending))
-    try:
-        return (yield from _commit_many(context, transaction.id, groups, routes))
-    except TabletMoved as error:
-        if not transaction.is_blind:
-            raise
-        transaction.id = None  # it is aborted: another is taken
-        return error
+    else:
+        sending = _commit_many(context, transaction.id, groups, routes)
+    return (yield from _end(context, transaction, sending))
 
 
-def _end_one(
+def _end(
     context: Context,
     transaction: TransactionBuffer,
     attempt: Protocol[Timestamp | DodonaError],
 ) -> Protocol[Timestamp | DodonaError]:
-    """A commit to one cell, of which another attempt is made if it was too old when it arrived."""
+    """What an attempt came to. If nothing came of it and nothing will, a blind transaction takes
+    another id for the next one: it has read nothing that could be too old by then."""
     try:
         return (yield from attempt)
-    except (SnapshotTooOld, TransactionAborted) as error:
-        if not transaction.is_blind:
+    except DodonaError as error:
+        if not transaction.is_blind or error.kind not in BEGIN_ANEW_KINDS:
             raise
-        context.drop_reserve()
-        transaction.id = None  # nothing came of that one, and nothing will: another is taken
+        if error.kind != TransactionConflict.kind:
+            context.drop_reserve()  # the others may be from before that cell began, too
+        transaction.id = None
         return error
 
 

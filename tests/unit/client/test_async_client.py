@@ -149,7 +149,8 @@ async def test_a_refused_prepare_ends_a_commit_while_another_cell_hangs(
         loop = asyncio.get_running_loop()
         began = loop.time()
         with pytest.raises(TransactionConflict):
-            await db.insert_rows(PATH, [account(1), account(100)])
+            async with db.begin() as tx:
+                await tx.insert_rows(PATH, [account(1), account(100)])
         assert loop.time() - began < 5
 
 

@@ -26,10 +26,11 @@ from dodona._core.messages import (
 )
 from dodona._core.reserve import RESERVE_COUNT, RESERVE_MS_MAX, Reserve
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, ORACLE, Target
+from dodona._core.steps import MASTER, ORACLE, Pause, Target
 from dodona.errors import (
     CommitOutcomeUnknown,
     DodonaError,
+    Overloaded,
     SnapshotTooOld,
     TransactionAborted,
     Unavailable,
@@ -38,6 +39,7 @@ from dodona.types import CellId, Timestamp, TransactionId
 from unit.client.protocols import (
     LOST,
     MOVED,
+    NEVER_SENT,
     PATH,
     PIVOT,
     TWO_TABLETS,
@@ -53,6 +55,7 @@ from unit.client.protocols import (
 
 TOO_OLD = Failure("snapshot_too_old", "from before the mount")
 GIVEN_UP = Failure("transaction_aborted", "given up before it was prepared")
+CONFLICT = Failure("transaction_conflict", "another one holds the row")
 CELLS = (CellId(0), CellId(1))
 
 
@@ -243,6 +246,88 @@ def test_rows_of_two_cells_are_committed_from_a_fresh_start() -> None:
     assert it.call == (0, Decide(start, CELLS, Timestamp(1_061)))
     it.answer(Committed(start, Timestamp(1_061)))
     assert it.result == 1_061
+
+
+def committed_anew(it: Play[Any], oracle: Oracle, start: int) -> None:
+    """The same rows are prepared under another start, and that one is committed."""
+    while isinstance(it.step, Pause) or len(it.calls) == 1:
+        if isinstance(it.step, Pause):
+            it.wait()
+        else:
+            target, body = it.call
+            it.answer(table() if target == MASTER else oracle.timestamps(body))
+    renamed = TransactionId(start)
+    assert [body.transaction for _, body in it.calls if isinstance(body, Prepare)] == [renamed] * 2
+    it.answer(*[Prepared(renamed, Timestamp(start + 60))] * 2)
+    it.answer(Committed(renamed, Timestamp(start + 61)))
+    assert it.result == start + 61
+
+
+def asked_of_several(it: Play[Any], oracle: Oracle) -> TransactionId:
+    """→ the first start, under which two cells are asked to prepare."""
+    it.answer(oracle.timestamps(it.call[1]))
+    assert len(it.calls) == 2
+    return TransactionId(1_000)
+
+
+@pytest.mark.parametrize(
+    "reply", [NEVER_SENT, CONFLICT, TOO_OLD, GIVEN_UP, Aborted(TransactionId(1_000))]
+)
+def test_what_several_cells_can_not_have_prepared_begins_anew(reply: Reply) -> None:
+    """A node that is being started again is a pause to whoever writes there, over one cell or
+    several: it was an error at once for several."""
+    clock, session, oracle = fresh()
+    it = Play(clock, write(session, 1, PIVOT))
+    start = asked_of_several(it, oracle)
+    it.answer(Prepared(start, Timestamp(1_060)), reply)
+    assert it.posted() == ((0, Decide(start, CELLS, None)),)
+    committed_anew(it, oracle, 1_001)
+
+
+@pytest.mark.parametrize("reply", [LOST, MOVED])
+def test_what_several_cells_may_have_prepared_is_aborted_and_begins_anew(reply: Reply) -> None:
+    clock, session, oracle = fresh()
+    it = Play(clock, write(session, 1, PIVOT))
+    start = asked_of_several(it, oracle)
+    it.answer(Prepared(start, Timestamp(1_060)), reply)
+    assert it.call == (0, Decide(start, CELLS, None))
+    it.answer(Aborted(start))
+    committed_anew(it, oracle, 1_001)
+
+
+def test_what_several_cells_may_have_prepared_may_be_committed_all_the_same() -> None:
+    clock, session, oracle = fresh()
+    it = Play(clock, write(session, 1, PIVOT))
+    start = asked_of_several(it, oracle)
+    it.answer(Prepared(start, Timestamp(1_060)), LOST)
+    it.answer(Committed(start, Timestamp(1_061)))
+    assert it.result == 1_061
+    assert oracle.counts == [1]
+
+
+def test_several_cells_are_asked_for_as_long_as_one_is() -> None:
+    clock, session, oracle = fresh()
+    it = Play(clock, write(session, 1, PIVOT))
+    began_us = clock.now_us
+
+    def answer(target: Target, body: Request) -> Reply:
+        if target == MASTER:
+            return table()
+        return oracle.timestamps(body) if target == ORACLE else NEVER_SENT
+
+    with pytest.raises(Unavailable):
+        finish(it, answer)
+    assert 9_000_000 <= clock.now_us - began_us <= 11_000_000
+    assert len(oracle.counts) > 10, "each under a start of its own"
+
+
+def test_several_cells_of_which_one_has_too_much_to_do_are_not_pressed() -> None:
+    clock, session, oracle = fresh()
+    it = Play(clock, write(session, 1, PIVOT))
+    start = asked_of_several(it, oracle)
+    it.answer(Prepared(start, Timestamp(1_060)), Failure("overloaded", "its queue is full"))
+    with pytest.raises(Overloaded):
+        it.answer(Aborted(start))
 
 
 # ---- answers that are lost
