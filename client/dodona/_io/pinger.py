@@ -37,13 +37,15 @@ class Pinger(Generic[Item]):
         self._chores = chores
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._is_running = False  # or about to end: the thread is kept, for who waits for its end
         self._is_closed = False
 
     def watch(self, item: Item) -> None:
         """Do what is due for it from now on."""
         with self._news:
             self._chores.add(item)
-            if self._thread is None:
+            if not self._is_running:
+                self._is_running = True
                 self._thread = threading.Thread(
                     target=self._do_all, name="dodona-pinger", daemon=True
                 )
@@ -70,5 +72,5 @@ class Pinger(Generic[Item]):
                 if wait_ms == 0:
                     return True
                 self._news.wait(wait_ms / 1000)
-            self._thread = None
+            self._is_running = False
             return False

@@ -72,8 +72,19 @@ def start_waiting(pinger: Pinger[Lease], session: Session) -> Lease:
     return late
 
 
+others: set[threading.Thread] = set()
+"""That were there before the test: clients of other tests may have a thread of that name."""
+
+
+@pytest.fixture(autouse=True)
+def _know_others() -> Iterator[None]:
+    others.update(threading.enumerate())
+    yield
+    others.clear()
+
+
 def pinger_threads() -> list[threading.Thread]:
-    return [it for it in threading.enumerate() if it.name == "dodona-pinger"]
+    return [it for it in threading.enumerate() if it.name == "dodona-pinger" and it not in others]
 
 
 @pytest.fixture
@@ -90,6 +101,27 @@ def session() -> Session:
 def pinger(master: Master, session: Session) -> Iterator[Pinger[Lease]]:
     pinger = Pinger(master.run, session.pings)
     yield pinger
+    pinger.close()
+    assert pinger_threads() == []
+
+
+def test_whose_thread_has_nothing_more_to_do_waits_for_its_end_too(
+    pinger: Pinger[Lease], session: Session
+) -> None:
+    """It may have said so, and not be gone yet."""
+    has_ended = threading.Event()
+    it = lease(session, 1, SOON_MS)
+    it.state = TransactionState.COMMITTED
+    do_all = pinger._do_all
+
+    def slowly() -> None:
+        do_all()
+        has_ended.set()
+        time.sleep(0.2)
+
+    pinger._do_all = slowly  # type: ignore[method-assign]
+    pinger.watch(it)
+    assert has_ended.wait(SECONDS_MAX)
     pinger.close()
     assert pinger_threads() == []
 
