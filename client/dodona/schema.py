@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self, cast
 
 import msgspec
 
+from dodona.described import described
 from dodona.errors import DataCorrupted, InvalidRequest, SchemaViolation
 from dodona.keys import TAGS, decode_key, encode_key
 from dodona.row_code import ColumnCode, RowCode, row_code
@@ -46,6 +47,7 @@ AGGREGATE_TYPES: Final[dict[str, tuple[str, ...]]] = {
 """What each aggregate can be made of."""
 
 
+@described
 class Column(
     msgspec.Struct,
     frozen=True,

@@ -8,6 +8,8 @@ from typing import Any, Final, Literal, NamedTuple, NewType
 
 import msgspec
 
+from dodona.described import described
+
 Timestamp = NewType("Timestamp", int)
 """64 bits from the oracle: a counter in bits 0-29, Unix seconds in bits 30-61, two zero bits."""
 
@@ -76,6 +78,7 @@ SpecialWrites = dict[Key, tuple[WireMask, int]]
 value is a change of an aggregate, and the mask of lock groups taken by shared_write."""
 
 
+@described
 class TableSettings(
     msgspec.Struct,
     frozen=True,

@@ -16,6 +16,7 @@ from dodona._core.messages import Cell, Cluster, Failure, GetCluster
 from dodona._core.rest import decode_reply, encode_call
 from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.network import check_url
+from dodona.described import described
 from dodona.errors import error_from_wire
 from dodona.types import CellId, Timestamp, TransactionId
 
@@ -69,6 +70,7 @@ class _Doubt(msgspec.Struct):
     age_ms: int
 
 
+@described
 class _DoubtPage(msgspec.Struct):
     transactions: tuple[_Doubt, ...]
 
@@ -81,6 +83,7 @@ class _Counts(msgspec.Struct):
     committed: int
 
 
+@described
 class _CountsPage(msgspec.Struct):
     cell: _Counts
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from dodona.described import described
 from dodona.types import CellId, LoadId, Timestamp, TransactionId
 
 RecoveryCause = Literal["nothing", "stop", "crash", "unknown"]
@@ -61,6 +62,7 @@ class Recovery(msgspec.Struct, frozen=True):
     """When it stopped in order; None while it runs, and if it crashed."""
 
 
+@described
 class RecoveryPage(msgspec.Struct, frozen=True):
     """The last starts of one server, oldest first."""
 

@@ -56,6 +56,7 @@ from dodona._core.messages import (
     UnmountTable,
 )
 from dodona._core.twins import from_twin, to_twin, twin_of
+from dodona.described import described
 from dodona.errors import ERRORS_BY_KIND, DodonaError, InvalidRequest, Unavailable
 
 BODY_BYTES_MAX: Final = 8 << 20
@@ -277,8 +278,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (*_TABLES, *_NODES, *_TRANSACTIONS, *
 OPERATIONS_BY_REQUEST: Final[dict[type[Any], Operation]] = {
     operation.request: operation for operation in OPERATIONS
 }
+for _operation in OPERATIONS:
+    described(twin_of(_operation.request))
+    described(twin_of(_operation.reply))
 
 
+@described
 class Problem(msgspec.Struct, frozen=True):
     """An error as REST says it (RFC 9457), with what programs decide by: kind, code, retryable."""
 

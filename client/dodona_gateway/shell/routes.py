@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from dodona._core.rest import PROBLEM_TYPE, encode_problem, problem_of
 from dodona._core.versions import VersionedRow
 from dodona._io.pages import collect_body, failure_of
+from dodona.described import described
 from dodona.errors import DodonaError, InvalidRequest
 from dodona_gateway.core.access.grants import Role
 from dodona_gateway.core.access.principal import Principal
@@ -134,7 +135,7 @@ def route(
         handle.__name__,
         method,
         path,
-        hints["asked"],
+        described(hints["asked"]),
         gets,
         handle,
         summary,

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dodona._io.folder import sync_folder
+from dodona.described import described
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona.schema import Column
 from dodona.types import Atomicity, Timestamp
@@ -63,6 +64,7 @@ class SavedDirectory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attributes: dict[str, Any]
 
 
+@described
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file. `checksum` is the SHA-256 of what it is without one."""
 
@@ -147,6 +149,7 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
+@described
 class _Head(msgspec.Struct, frozen=True):
     """What every format has, whatever comes after it."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from dodona.described import described
 from dodona_loadtest.harness.row import Line, RowResult
 from dodona_loadtest.harness.study import Finding, StudyResult
 
@@ -58,6 +59,7 @@ class RecordedStudy(msgspec.Struct, frozen=True, tag="study"):
     dropped: dict[str, str]
 
 
+@described
 class Recorded(msgspec.Struct, frozen=True):
     """A run."""
 

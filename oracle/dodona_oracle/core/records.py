@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dodona._core.messages import LockMode, NodeKind, TabletSource
+from dodona.described import described
 from dodona.errors import DataCorrupted
 from dodona.schema import Column
 from dodona.types import (
@@ -95,6 +96,7 @@ class StoredTablet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sources: tuple[TabletSource, ...] = ()
 
 
+@described
 class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One table with all its tablets: a change of any of them is one record. Tablets go by
     `settings_mounted`: the settings as they were at the last mount or remount. `revision` is that
@@ -110,6 +112,7 @@ class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
     revision: Revision = Revision(0)
 
 
+@described
 class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A node of the tree, or what a transaction changed of one: then `attributes` are those it set,
     and `attributes_removed` those it removed. Attributes are MessagePack. A table made under a
@@ -135,6 +138,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
     children: dict[str, int]
 
 
+@described
 class StoredLock(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A lock on a node, or on the name of one child or one attribute of it."""
 
@@ -146,6 +150,7 @@ class StoredLock(msgspec.Struct, frozen=True, array_like=True, gc=False):
     snapshot: StoredSnapshot | None = None
 
 
+@described
 class StoredTransaction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A master transaction that has not ended."""
 

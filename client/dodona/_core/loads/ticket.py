@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from dodona.described import described
 from dodona.errors import InvalidRequest
 from dodona.schema import Column
 from dodona.types import (
@@ -46,6 +47,7 @@ class LoadTable(msgspec.Struct, frozen=True):
     """Where the load's rows will be the only ones: lower ≤ key < upper."""
 
 
+@described
 class LoadTicket(msgspec.Struct, frozen=True):
     """One load."""
 

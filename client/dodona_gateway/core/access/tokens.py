@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from dodona.described import described
 from dodona.errors import InvalidRequest, LimitExceeded, Unauthenticated
 from dodona_gateway.core.access.grants import Grant
 
@@ -64,6 +65,7 @@ class PresentedToken(NamedTuple):
     secret: Secret
 
 
+@described
 class Token(msgspec.Struct, frozen=True):
     """What is kept of a token. Times are in Unix microseconds."""
 

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from dodona._core.recoveries import Recovery
+from dodona.described import described
 from dodona.errors import ERRORS_BY_KIND, TransactionConflict
 from dodona.types import CellId, TabletId, Timestamp, TransactionId
 
@@ -26,6 +27,7 @@ class CellPlace(msgspec.Struct, frozen=True):
     tablet_count: int = 0
 
 
+@described
 class ClusterPage(msgspec.Struct, frozen=True):
     """Of the master."""
 
@@ -78,6 +80,7 @@ class ProxyCounts(msgspec.Struct, frozen=True):
     batch_count: int = 0
 
 
+@described
 class StatisticsPage(msgspec.Struct, frozen=True):
     """Of any of them: what it is, is there."""
 
@@ -98,6 +101,7 @@ class Doubt(msgspec.Struct, frozen=True):
     age_ms: int
 
 
+@described
 class DoubtPage(msgspec.Struct, frozen=True):
     count: int = 0
     transactions: tuple[Doubt, ...] = ()
@@ -117,6 +121,7 @@ class TabletCounts(msgspec.Struct, frozen=True):
     writers: int = 0
 
 
+@described
 class TabletsPage(msgspec.Struct, frozen=True):
     count: int = 0
     tablets: tuple[TabletCounts, ...] = ()
@@ -132,6 +137,7 @@ class OpenTransaction(msgspec.Struct, frozen=True):
     expires_ms: int
 
 
+@described
 class TransactionsPage(msgspec.Struct, frozen=True):
     transactions: tuple[OpenTransaction, ...] = ()
 

@@ -12,6 +12,7 @@ import httpx
 import msgspec
 
 from dodona._io.cluster_key import ClusterKey, key_headers
+from dodona.described import described
 from dodona.errors import Unavailable
 
 TIMEOUT_S: Final = 2.0
@@ -29,6 +30,7 @@ class Readiness(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+@described
 class _Status(msgspec.Struct, frozen=True):
     detail: str = ""
     status: Any = None
