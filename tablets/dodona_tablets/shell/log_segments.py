@@ -14,6 +14,7 @@ never be: what no head tells of is found behind (see `log_tail`).
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,7 +25,7 @@ from dodona.errors import DataCorrupted
 from dodona_tablets.shell.log_doubt import is_last_commit_in_doubt
 from dodona_tablets.shell.log_groups import GroupKey, damaged, decode_group, decode_key
 from dodona_tablets.shell.log_tail import Group, find_groups_behind
-from dodona_tablets.shell.room import AHEAD_BYTES, Room
+from dodona_tablets.shell.room import AHEAD_BYTES, STEP_BYTES, Room
 
 FIRST_INDEX: Final = 1
 SUFFIX: Final = ".mdb"
@@ -81,7 +82,10 @@ class Segment:
             raise
 
     def _opened(self) -> lmdb.Environment:
-        return open_environment(self.path, 1, is_read_only=True)  # it maps what there is
+        """All of it is mapped: a damaged head may count too few pages, and to read the rest of a
+        group behind those would kill the process."""
+        file_bytes = max(1, self.path.stat().st_size)
+        return open_environment(self.path, file_bytes, is_read_only=True)
 
     @property
     def next_index(self) -> int:
@@ -152,7 +156,15 @@ class Segment:
     def finish(self) -> None:
         """Another file follows: close this one, and give back the room behind what is there."""
         self.close()
-        os.truncate(self.path, self.size_bytes)
+        if self._is_room_behind():
+            os.truncate(self.path, self.size_bytes)
+
+    def _is_room_behind(self) -> bool:
+        """Whether there are only zeros. Else the end of a group may be there, if the head that says
+        how much there is was damaged."""
+        with self.path.open("rb") as file:
+            file.seek(self.size_bytes)
+            return all(not part.strip(b"\0") for part in iter(partial(file.read, STEP_BYTES), b""))
 
     def close(self) -> None:
         self._environment.close()
@@ -172,6 +184,9 @@ class LastSegment(Segment):
 
     def _opened(self) -> lmdb.Environment:
         return open_environment(self.path, _MAP_BYTES, has_late_heads=True)
+
+    def _is_room_behind(self) -> bool:
+        return True  # the head is this process's own
 
     def append(self, key: GroupKey, value: bytes | bytearray) -> None:
         """Make a group durable."""

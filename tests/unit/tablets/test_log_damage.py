@@ -291,6 +291,26 @@ def test_what_else_a_commit_says_counts_or_does_no_harm(path: Path) -> None:
     assert refused_count > 20
 
 
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_the_rest_of_a_group_behind_the_pages_that_a_head_counts_is_read_and_stays(
+    path: Path, is_copied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One page too few: LMDB would map the file without the last one, which killed the process
+    where nothing else lay behind in memory; and it was cut off as if it were room."""
+    monkeypatch.setattr(log_module, "SHORT_BYTES_MAX", 1 << 30 if is_copied else 0)
+    monkeypatch.setattr(log_module, "SHORT_MIN", 1)
+    raw = bytearray(path.read_bytes())
+    head = PAGE * (len(GROUPS) % 2)
+    (last_page,) = struct.unpack_from("=Q", raw, head + 136)
+    assert last_page + 1 == len(raw) // PAGE
+    assert raw[-PAGE:].strip(b"\0"), "a group ends there"
+    struct.pack_into("=Q", raw, head + 136, last_page - 1)
+    put(path, bytes(raw))
+    for _ in range(3):
+        assert found(path) == WHOLE
+    assert is_refused(path, lambda it: verify_log(it.parent.parent)) == (not is_copied)
+
+
 def test_every_bit_of_a_group_counts_and_is_told_with_its_place(path: Path) -> None:
     raw = path.read_bytes()
     for index, value in enumerate(groups_of(GROUPS).values(), 1):
