@@ -33,25 +33,28 @@ _DISK_ERRORS: Final = (
 
 
 def open_environment(
-    path: Path, map_bytes: int, *, is_read_only: bool = False, has_late_heads: bool = False
+    path: Path, map_bytes: int | None, *, has_late_heads: bool = False
 ) -> lmdb.Environment:
-    """Open the file, or make it. What can be read in it is durable, unless it is opened to be read
-    only. The folder is locked: nobody else has the file, and one thread at a time is in it.
+    """Open the file, or make it. What can be read in it is durable. The folder is locked: nobody
+    else has the file, and one thread at a time is in it.
+
+    Without `map_bytes` it is opened to be read only, as it is. All of it is mapped: LMDB would go
+    by a head, which if it is damaged may count too few pages, and to read the rest of a value
+    behind those would kill the process.
 
     With late heads a commit is durable but for its head, which becomes so with the next commit: its
     owner has to find the last ones without (see `log_tail` of the tablets).
 
     Raises DataCorrupted, InvalidRequest (the disk does not let it be used).
     """
-    options: dict[str, Any] = {"map_size": map_bytes, "readonly": is_read_only}
-    if has_late_heads:
-        options["metasync"] = False
     try:
         make_whole(path, lambda unfinished: _open(unfinished).close())
         _check_heads(path)
-        environment = _open(path, create=False, **options)
-        if not is_read_only:
-            _make_durable(environment)
+        if map_bytes is None:
+            return _open(path, create=False, readonly=True, map_size=path.stat().st_size)
+        options = {"metasync": False} if has_late_heads else {}
+        environment = _open(path, create=False, map_size=map_bytes, **options)
+        _make_durable(environment)
     except OSError as error:
         raise InvalidRequest(f"{path} can't be opened: {error}", path=str(path)) from error
     except lmdb.Error as error:

@@ -38,7 +38,7 @@ def verify_master(folder: Path) -> MasterSummary:
     lock = lock_folder(folder)
     try:
         verify_pages(path)
-        with open_environment(path, path.stat().st_size, is_read_only=True) as environment:
+        with open_environment(path, None) as environment:
             state = state_from_items(read_items(environment, path))
     finally:
         lock.close()

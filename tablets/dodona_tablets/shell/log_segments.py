@@ -82,10 +82,7 @@ class Segment:
             raise
 
     def _opened(self) -> lmdb.Environment:
-        """All of it is mapped: a damaged head may count too few pages, and to read the rest of a
-        group behind those would kill the process."""
-        file_bytes = max(1, self.path.stat().st_size)
-        return open_environment(self.path, file_bytes, is_read_only=True)
+        return open_environment(self.path, None)
 
     @property
     def next_index(self) -> int:
