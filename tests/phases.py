@@ -23,9 +23,17 @@ import pytest
 WORKERS_MAX: Final = 8
 """Each has a cluster of its own now and then, of five processes."""
 
-# A module's tests stay together in one worker, so that its cluster is started once.
+# A module's tests stay together in one worker, so that its cluster is started once. A worker that
+# crashes ends the run: xdist 3.8 gives the next one what is done already, and waits forever
+# (pytest-dev/pytest-xdist#1378).
 PHASES: Final = {
-    "shared": ["-n", str(min(len(os.sched_getaffinity(0)), WORKERS_MAX)), "--dist", "loadfile"],
+    "shared": [
+        "-n",
+        str(min(len(os.sched_getaffinity(0)), WORKERS_MAX)),
+        "--dist",
+        "loadfile",
+        "--max-worker-restart=0",
+    ],
     "alone": ["-n", "0"],
 }
 NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"

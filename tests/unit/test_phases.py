@@ -34,6 +34,17 @@ def test_{mark}_fails(it):
     assert it == ""
 """
 
+CRASH = """
+import os
+import signal
+
+def test_crash():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def test_passes_afterwards():
+    pass
+"""
+
 STOP = """
 import os
 import signal
@@ -121,6 +132,16 @@ def test_what_no_test_could_do_ends_the_run(
     assert phases.main([]) == pytest.ExitCode.INTERRUPTED
     assert asked == ["shared"]
     assert capsys.readouterr().out.split("\n")[1].startswith("shared: 0 tests, 0 failed, 1 min 1 s")
+
+
+def test_a_worker_that_crashes_is_told_and_ends_its_phase(project: Path) -> None:
+    """It has done a module before, which another worker would be given once more."""
+    (project / "tests" / "test_crash.py").write_text(CRASH)
+    status, lines = run(project, "-k", "crash or passes")
+    assert status == 1
+    assert lines[0].startswith("shared: ")
+    assert lines[1].startswith("alone: 2 tests, 0 failed, ")
+    assert lines[2:] == ["FAILED tests/test_crash.py::test_crash (shared)"]
 
 
 def test_an_interruption_from_the_keyboard_ends_all_in_order(project: Path) -> None:
