@@ -1,44 +1,46 @@
-"""`python -m dodona_loadtest.profile --row commits`: where Dodona's time goes in a benchmark's row.
+"""`python -m dodona_loadtest.profile --row commits`: where Dodona's time goes in a benchmark.
 
-It runs Dodona's part of the row on private processes, looks at the client and at all servers at
-once with py-spy, and writes a flame graph of each and a page that says where the time went. The
+It runs Dodona's part of a row or study on private processes, looks at the client and at all servers
+at once with py-spy, and writes a flame graph of each and a page that says where the time went. The
 watching costs time itself: rates are those of a watched run. py-spy has to be allowed to look at
 processes that it did not start, which on most machines takes root.
+
+A study's story is lived through twice: for the figures of the page, and for the flame graphs.
 """
 
 import argparse
-import shutil
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dodona_loadtest.harness.client_process import ClientProcess, Order
-from dodona_loadtest.harness.errors import ContenderError, ContenderFailed, ContenderMissing
+from dodona_loadtest.harness.errors import ContenderError, ContenderFailed
 from dodona_loadtest.harness.machine import processor_name
 from dodona_loadtest.harness.measure import Sample
+from dodona_loadtest.harness.onlookers import SLACK_S, Form, Manner, Onlooker, Watch
 from dodona_loadtest.harness.pinning import choose_pinning
 from dodona_loadtest.harness.row import Row, Running
-from dodona_loadtest.harness.stacks import (
-    process_name,
-    profile_lines,
-    read_stacks,
-    titled,
-    without_machine,
-)
+from dodona_loadtest.harness.stacks import process_name, profile_lines, read_stacks, titled
+from dodona_loadtest.harness.study import Effort, Study
 from dodona_loadtest.rows import ROWS
+from dodona_loadtest.studies import CODEC_STUDIES, GATEWAY_STUDIES, SPARK_STUDIES, STUDIES
 
 ROWS_BY_NAME: Final = {row.name: row for row in ROWS}
+STUDIES_BY_NAME: Final = {
+    study.name: study for study in (*STUDIES, *SPARK_STUDIES, *GATEWAY_STUDIES, *CODEC_STUDIES)
+}
 FOLDER: Final = Path(__file__).parents[1] / "profiles"
 WARM_UP_S: Final = 1.0
-SLACK_S: Final = 1.0
-"""For py-spy to find its way into a process, each time."""
+FORMS: Final[tuple[Form, Form]] = ("raw", "flamegraph")
+BUSY_SHARE_MIN: Final = 0.03
+"""A study's process that was less busy is only named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,7 @@ class Look:
     row: Row
     callers: int
     seconds: float
-    rate: int
-    is_native: bool
+    manner: Manner
 
     @property
     def stem(self) -> str:
@@ -115,32 +116,13 @@ def _named(running: Running, client_pid: int) -> dict[str, int]:
     return named
 
 
-def _record(processes: dict[str, int], asked: Look, folder: Path, form: str) -> dict[str, str]:
+def _record(processes: dict[str, int], asked: Look, folder: Path, form: Form) -> dict[str, str]:
     """All processes at once. → what py-spy wrote of each."""
-    base = [_py_spy(), "record", "--nonblocking", "--function", "--format", form]
-    base += ["--rate", str(asked.rate), "--duration", f"{asked.seconds:.0f}"]
-    base += ["--native"] if asked.is_native else []
-    started = []
-    for name, pid in processes.items():
-        path = folder / f"{pid}.{form}"
-        command = [*base, "--pid", str(pid), "--output", str(path)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        started.append((name, path, process))
-    seen = {}
-    for name, path, process in started:
-        said, _ = process.communicate(timeout=asked.seconds + 60)
-        if process.returncode or not path.exists():
-            raise ContenderFailed(f"py-spy, of the {name}: {said.decode(errors='replace')[-500:]}")
-        seen[name] = without_machine(path.read_text("utf-8"))
-    return seen
-
-
-def _py_spy() -> str:
-    beside = Path(sys.executable).parent / "py-spy"
-    found = str(beside) if beside.exists() else shutil.which("py-spy")
-    if found is None:
-        raise ContenderMissing("no py-spy: it comes with the extra `loadtest`")
-    return found
+    onlookers = {
+        name: Onlooker(pid, asked.manner, form, folder, asked.seconds)
+        for name, pid in processes.items()
+    }
+    return {name: onlooker.read() for name, onlooker in onlookers.items()}
 
 
 def write(asked: Look, seen: Seen, folder: Path) -> Path:
@@ -155,7 +137,7 @@ def write(asked: Look, seen: Seen, folder: Path) -> Path:
         graph = f"{asked.stem}-{name.replace(' ', '-')}.svg"
         title = f"{asked.row.name}, {asked.callers} callers: {name}"
         (folder / graph).write_text(titled(seen.graphs[name], title), encoding="utf-8")
-        profile = profile_lines(read_stacks(stacks), asked.seconds, asked.rate)
+        profile = profile_lines(read_stacks(stacks), asked.seconds, asked.manner.rate)
         lines += ["", f"## {name.capitalize()}", "", f"[Flame graph]({graph})", "", *profile]
     page = folder / f"{asked.stem}.md"
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -164,11 +146,70 @@ def write(asked: Look, seen: Seen, folder: Path) -> Path:
 
 def _preface(asked: Look, sample: Sample) -> str:
     return (
-        f"{asked.row.title}. Dodona, as py-spy saw it {asked.rate} times a second for "
+        f"{asked.row.title}. Dodona, as py-spy saw it {asked.manner.rate} times a second for "
         f"{asked.seconds:g} s on {datetime.now(UTC).date().isoformat()}, {processor_name()}; "
         f"{sample.rate:,.0f} operations a second meanwhile, p50 {sample.latency_us_p50 / 1e3:.2f} "
         f"ms, p99 {sample.latency_us_p99 / 1e3:.2f} ms. Shares are of each process's own time; "
         "idle threads are left out, and so is what only starts a loop."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStory:
+    """What was seen of a study."""
+
+    duration_s: float
+    stacks: dict[str, str]
+    graphs: dict[str, str]
+
+
+def look_at_story(study: Study, effort: Effort, manner: Manner, folder: Path) -> SeenStory:
+    """Raises ContenderError."""
+    own_folder = folder / "story"
+    own_folder.mkdir(mode=0o755)
+    with study.performers[0].start(own_folder, effort) as performance:
+        if study.warms_up:
+            performance.perform(-1)
+        watches = []
+        for number, form in enumerate(FORMS):
+            with Watch(manner, form, folder) as watch:
+                performance.perform(number)
+            watches.append(watch)
+    numbers, graphs = watches
+    return SeenStory(numbers.duration_s, numbers.seen, graphs.seen)
+
+
+def write_story(study: Study, manner: Manner, seen: SeenStory, folder: Path) -> Path:
+    """The graphs of the processes that were busy, and the page. → the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"# Where the time goes: {study.name}", "", _story_preface(study, manner, seen)]
+    idle = []
+    for name, stacks in seen.stacks.items():
+        profile = read_stacks(stacks)
+        if profile.samples < BUSY_SHARE_MIN * seen.duration_s * manner.rate:
+            idle.append(name)
+            continue
+        lines += ["", f"## {name.capitalize()}", ""]
+        if name in seen.graphs:
+            graph = f"{study.name}-{name.replace(' ', '-')}.svg"
+            title = f"{study.name}: {name}"
+            (folder / graph).write_text(titled(seen.graphs[name], title), encoding="utf-8")
+            lines += [f"[Flame graph]({graph})", ""]
+        lines += profile_lines(profile, seen.duration_s, manner.rate)
+    if idle:
+        lines += ["", f"Busy for less than {BUSY_SHARE_MIN:.0%} of the time: {', '.join(idle)}."]
+    page = folder / f"{study.name}.md"
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return page
+
+
+def _story_preface(study: Study, manner: Manner, seen: SeenStory) -> str:
+    return (
+        f"{study.title}. Dodona's part of one round, as py-spy saw it {manner.rate} times a second "
+        f"for {seen.duration_s:.0f} s on {datetime.now(UTC).date().isoformat()}, "
+        f"{processor_name()}. The process `story` tells the others what to do. Shares are of each "
+        "process's own time; idle threads are left out, and so is what only starts a loop. Flame "
+        "graphs are of another round."
     )
 
 
@@ -179,6 +220,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--row", action="append", choices=list(ROWS_BY_NAME), help="repeatable; default: all"
     )
+    parser.add_argument(
+        "--study", action="append", choices=list(STUDIES_BY_NAME), help="repeatable; default: none"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="share of a study's sizes; default: 1"
+    )
     parser.add_argument("--callers", type=int, help="default: the row's largest number")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each look; default: 10")
     parser.add_argument("--rate", type=int, default=200, help="looks a second; default: 200")
@@ -188,23 +235,48 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(command: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 1 if a row could not be looked at."""
+    """Returns the exit status: 1 if a row or study could not be looked at."""
     parser = _parser()
     given = parser.parse_args(command)
-    if given.seconds < 1 or not 0 < given.rate <= 1_000 or (given.callers or 1) < 1:
-        parser.error("--seconds is at least 1, --rate 1 to 1,000, --callers at least 1")
-    status = 0
-    for name in given.row or list(ROWS_BY_NAME):
+    is_wrong = given.seconds < 1 or not 0 < given.rate <= 1_000 or (given.callers or 1) < 1
+    if is_wrong or not 0 < given.scale <= 1:
+        parser.error(
+            "--seconds is at least 1, --rate 1 to 1,000, --callers at least 1, "
+            "--scale above 0 and at most 1"
+        )
+    manner = Manner(given.rate, given.native)
+    looks: list[tuple[str, Callable[[Path], Path]]] = []
+    for name in given.row or ([] if given.study else list(ROWS_BY_NAME)):
         row = ROWS_BY_NAME[name]
-        callers = given.callers or max(row.callers)
-        asked = Look(row, callers, given.seconds, given.rate, given.native)
-        with tempfile.TemporaryDirectory(prefix="dodona-profile-") as folder:
-            try:
-                print(write(asked, look(asked, Path(folder)), given.into))
-            except ContenderError as error:
-                print(f"profile: {name}: {error}", file=sys.stderr)
-                status = 1
-    return status
+        asked = Look(row, given.callers or max(row.callers), given.seconds, manner)
+        looks.append((name, partial(_profile_row, asked, given.into)))
+    cores = choose_pinning("none").client
+    effort = Effort(given.scale, given.seconds, cores, cores)
+    looks += [
+        (name, partial(_profile_study, name, effort, manner, given.into))
+        for name in given.study or ()
+    ]
+    return max([_try(name, profile) for name, profile in looks])
+
+
+def _profile_row(asked: Look, into: Path, folder: Path) -> Path:
+    return write(asked, look(asked, folder), into)
+
+
+def _profile_study(name: str, effort: Effort, manner: Manner, into: Path, folder: Path) -> Path:
+    study = STUDIES_BY_NAME[name]
+    return write_story(study, manner, look_at_story(study, effort, manner, folder), into)
+
+
+def _try(name: str, profile: Callable[[Path], Path]) -> int:
+    """→ the exit status."""
+    with tempfile.TemporaryDirectory(prefix="dodona-profile-") as folder:
+        try:
+            print(profile(Path(folder)))
+        except ContenderError as error:
+            print(f"profile: {name}: {error}", file=sys.stderr)
+            return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ class ServerProcess:
 
     def kill(self) -> None:
         """End it and its descendants as a crash would, and wait until it is gone."""
-        for pid in _families([self.pid]):
+        for pid in families([self.pid]):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
@@ -109,7 +109,7 @@ def cpu_seconds(roots: Sequence[int]) -> float:
     """Processor time used so far by these processes and all their descendants, those included that
     have ended and that somebody has waited for."""
     ticks = 0
-    for pid in _families(roots):
+    for pid in families(roots):
         with suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += sum([int(field) for field in fields[11:15]])
@@ -125,7 +125,7 @@ def private_memory_bytes(pid: int) -> int:
     raise ContenderFailed(f"the kernel doesn't tell the memory of process {pid}")
 
 
-def _families(roots: Sequence[int]) -> list[int]:
+def families(roots: Sequence[int]) -> list[int]:
     """These processes and all their descendants, parents first."""
     found = list(roots)
     for pid in found:

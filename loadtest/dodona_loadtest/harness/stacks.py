@@ -78,6 +78,10 @@ def process_name(command: Sequence[str]) -> str:
         return words[words.index("dodona_oracle") + 1]
     if "dodona_tablets" in words:
         return f"node {words[words.index('--cell') + 1]}" if "--cell" in words else "node"
+    if any("multiprocessing.spawn" in word for word in words):
+        return "client"
+    if "pyspark.daemon" in words:
+        return "executor"
     return "gateway" if "dodona_gateway" in words else "server"
 
 

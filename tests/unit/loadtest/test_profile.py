@@ -64,6 +64,8 @@ def test_files_go_by_their_packages_names(text: str, shown: str) -> None:
         ("python -m dodona_tablets --cell 3", "node 3"),
         ("python -m dodona_gateway", "gateway"),
         ("postgres", "server"),
+        ("python -c from multiprocessing.spawn import spawn_main; spawn_main()", "client"),
+        ("python -m pyspark.daemon pyspark.worker", "executor"),
     ],
 )
 def test_processes_have_the_names_of_their_roles(words: str, name: str) -> None:
@@ -96,3 +98,33 @@ def test_a_row_s_processes_are_looked_at(
         assert str(Path(__file__).parents[3]) not in text
     assert "operations a second meanwhile" in page
     assert "| dodona/_io/" in page
+
+
+@pytest.mark.integration
+def test_a_study_s_processes_are_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not may_look():
+        pytest.skip("py-spy may not look into processes here")
+    words = ["--study", "restart", "--scale", "0.02", "--rate", "200", "--into", str(tmp_path)]
+    assert profile.main(words) == 0, capsys.readouterr().err
+    page = (tmp_path / "restart.md").read_text()
+    assert "## Node 0 2\n" in page  # the one that was started after the kill
+    for name in ("client", "node 0"):
+        graph = tmp_path / f"restart-{name.replace(' ', '-')}.svg"
+        assert f"## {name.capitalize()}\n\n[Flame graph]({graph.name})" in page
+        text = graph.read_text()
+        assert f">restart: {name}<" in text
+        assert str(Path(sys.prefix).resolve()) not in text
+        assert str(Path(__file__).parents[3]) not in text
+    assert "| dodona_tablets/" in page
+    assert "Busy for less than 3% of the time: " in page
+
+
+def test_what_cannot_be_looked_at_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dodona_loadtest.harness.onlookers.shutil.which", lambda name: None)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert profile.main(["--study", "yson", "--scale", "0.01"]) == 1
+    assert "profile: yson: no py-spy: it comes with the extra `loadtest`" in capsys.readouterr().err

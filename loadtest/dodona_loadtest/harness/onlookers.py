@@ -1,0 +1,145 @@
+"""py-spy beside processes: one onlooker for each, all at once.
+
+Owns: how py-spy is found and started, and the watch over all Python processes that descend from
+this one, those included that start meanwhile. It ends no process but its own onlookers. What they
+write names files as their packages do.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from dodona_loadtest.harness.errors import ContenderFailed, ContenderMissing
+from dodona_loadtest.harness.servers import families
+from dodona_loadtest.harness.stacks import process_name, without_machine
+
+Form = Literal["raw", "flamegraph"]
+
+POLL_S: Final = 0.1
+WRITE_S_MAX: Final = 60.0
+"""For an onlooker that is done to write down what it saw."""
+SLACK_S: Final = 1.0
+"""For py-spy to find its way into a process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How to look."""
+
+    rate: int
+    """Looks a second."""
+    is_native: bool = False
+
+
+class Onlooker:
+    """One py-spy, which looks at one process."""
+
+    def __init__(
+        self, pid: int, manner: Manner, form: Form, folder: Path, seconds: float | None = None
+    ) -> None:
+        """Until it is told to stop, unless `seconds` are given, or the process ends."""
+        self._path = folder / f"{pid}.{form}"
+        command = [_py_spy(), "record", "--nonblocking", "--function", "--format", form]
+        command += ["--rate", str(manner.rate), "--pid", str(pid), "--output", str(self._path)]
+        command += ["--native"] if manner.is_native else []
+        command += [] if seconds is None else ["--duration", f"{seconds:.0f}"]
+        self._seconds = seconds or 0.0
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def stop(self) -> None:
+        """Have it write down what it saw."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def read(self) -> str:
+        """What it saw. Raises ContenderFailed with what it says instead."""
+        try:
+            said, _ = self._process.communicate(timeout=self._seconds + WRITE_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            said, _ = self._process.communicate()
+        if self._process.returncode or not self._path.exists():
+            raise ContenderFailed(f"py-spy: {said.decode(errors='replace')[-500:]}")
+        return without_machine(self._path.read_text("utf-8"))
+
+
+class Watch:
+    """Looks at this process and all its Python descendants. Use as a context manager; `seen` and
+    `duration_s` are there afterwards."""
+
+    def __init__(self, manner: Manner, form: Form, folder: Path) -> None:
+        self._manner = manner
+        self._form: Form = form
+        self._folder = folder
+        self._onlookers: dict[int, tuple[str, Onlooker]] = {}
+        self._strangers: set[int] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep_looking, name="watch")
+        self.seen: dict[str, str] = {}
+        """By the process's name, what its onlooker wrote. A second process of the same name has a
+        2 behind it."""
+        self.duration_s = 0.0
+
+    def __enter__(self) -> "Watch":
+        _py_spy()
+        self._look_around()
+        time.sleep(SLACK_S)
+        self._thread.start()
+        self._began_s = time.monotonic()
+        return self
+
+    def __exit__(self, *reasons: object) -> None:
+        self.duration_s = time.monotonic() - self._began_s
+        self._stop.set()
+        self._thread.join()
+        for _, onlooker in self._onlookers.values():
+            onlooker.stop()
+        counts: dict[str, int] = {}
+        for pid in sorted(self._onlookers):
+            name, onlooker = self._onlookers[pid]
+            try:
+                seen = onlooker.read()
+            except ContenderFailed:
+                continue  # its process ended before there was anything to see
+            count = counts[name] = counts.get(name, 0) + 1
+            self.seen[name if count == 1 else f"{name} {count}"] = seen
+
+    def _keep_looking(self) -> None:
+        while not self._stop.wait(POLL_S):
+            self._look_around()
+
+    def _look_around(self) -> None:
+        for pid in families([os.getpid()]):
+            if pid in self._onlookers or pid in self._strangers:
+                continue
+            words = _command(pid)
+            if "python" not in Path(words[0]).name or "resource_tracker" in " ".join(words):
+                if words[0]:  # else it is about to become somebody
+                    self._strangers.add(pid)
+                continue
+            name = "story" if pid == os.getpid() else process_name(words)
+            onlooker = Onlooker(pid, self._manner, self._form, self._folder)
+            self._onlookers[pid] = (name, onlooker)
+
+
+def _command(pid: int) -> list[str]:
+    """A process's command line; one empty word for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return [""]
+
+
+def _py_spy() -> str:
+    beside = Path(sys.executable).parent / "py-spy"
+    found = str(beside) if beside.exists() else shutil.which("py-spy")
+    if found is None:
+        raise ContenderMissing("no py-spy: it comes with the extra `loadtest`")
+    return found
