@@ -393,6 +393,7 @@ def test_a_conflict_names_the_row_the_lock_and_the_winner(
     [
         ("write", "was written by"),
         ("shared write", "was written in shared mode by"),
+        ("exclusive lock", "was locked by"),
         ("shared_strong lock", "was read-locked by"),
     ],
 )

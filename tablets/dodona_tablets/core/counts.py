@@ -35,6 +35,8 @@ LOAD: Final = "load"
 CONFLICTS: Final = (
     "written",
     "shared_written",
+    "locked",
+    "shared_locked",
     "read_locked",
     "write_held",
     "shared_write_held",

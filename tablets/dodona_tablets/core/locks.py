@@ -26,9 +26,11 @@ KINDS: Final[dict[LockType, int]] = {
     "shared_strong": 2,
 }
 """The kinds of locks as far as conflicts go, in the order of the masks of a `Watch`."""
-DONE: Final = ("written", "written in shared mode", "read-locked")
+WRITTEN: Final = ("written", "written in shared mode")
+LOCKED: Final = ("locked", "locked in shared mode", "read-locked")
+"""Without data."""
 HELD: Final = ("locked for a write", "locked for a shared write", "locked for reading")
-CONFLICT_BY_VERB: Final = dict(zip((*DONE, *HELD), CONFLICTS, strict=False))
+CONFLICT_BY_VERB: Final = dict(zip((*WRITTEN, *LOCKED, *HELD), CONFLICTS, strict=False))
 
 Watch = tuple[int, int, int]
 """The lock groups in which each kind of lock of somebody else stands in our way."""
@@ -118,11 +120,11 @@ def check_versions(
         if len(newest) == 6:
             overlap = newest[5] & watch[1]
             if overlap:
-                raise _lost(key, schema, overlap, DONE[1], start, winner_timestamp=newest[0])
+                raise _lost(key, schema, overlap, WRITTEN[1], start, winner_timestamp=newest[0])
             groups &= ~newest[5]
         overlap = groups & watch[0]
         if overlap:
-            raise _lost(key, schema, overlap, DONE[0], start, winner_timestamp=newest[0])
+            raise _lost(key, schema, overlap, WRITTEN[0], start, winner_timestamp=newest[0])
         newest = newest[3]
 
 
@@ -162,7 +164,7 @@ def _check_times(
         kind = KINDS[lock_type]
         for group, at in times.items():
             if at > start and watch[kind] >> group & 1:
-                raise _lost(key, schema, 1 << group, DONE[kind], start, winner_timestamp=at)
+                raise _lost(key, schema, 1 << group, LOCKED[kind], start, winner_timestamp=at)
 
 
 def _check_holders(

@@ -43,9 +43,9 @@ COMMITS: Final = (
         "conflicts",
         "counter",
         "Conflicts found here, by what stood in the way: a row that since the start was written, "
-        "written in shared mode (shared_written) or read-locked; one that somebody who commits "
-        "holds (write_held, shared_write_held, read_held); a bulk load; or a wait for a prepared "
-        "row that took too long (timeout)",
+        "also in shared mode (shared_written), or locked without a write (locked, shared_locked, "
+        "read_locked); one that somebody who commits holds (write_held, shared_write_held, "
+        "read_held); a bulk load; or a wait for a prepared row that took too long (timeout)",
         "cell.conflicts_by_kind",
         ("kind",),
     ),

@@ -106,16 +106,16 @@ OLD_AND_NEW = [
     (SHARED_WRITE, lock("shared_strong"), "written in shared mode"),
     (SHARED_WRITE, part((KEY, 0, ())), "written in shared mode"),
     (SHARED_WRITE, part(update(a=1)), "written in shared mode"),
-    (lock("shared_write"), lock("shared_weak"), "written in shared mode"),
+    (lock("shared_write"), lock("shared_weak"), "locked in shared mode"),
     (part(update(sum=1)), SHARED_WRITE, "written"),
-    (lock("exclusive"), SHARED_WRITE, "written"),
-    (lock("exclusive"), lock("shared_weak"), "written"),
+    (lock("exclusive"), SHARED_WRITE, "locked"),
+    (lock("exclusive"), lock("shared_weak"), "locked"),
     (lock("shared_strong"), SHARED_WRITE, "read-locked"),
     (lock("shared_strong"), part(update(sum=1)), "read-locked"),
     (lock("shared_strong"), lock("exclusive"), "read-locked"),
     (lock("shared_strong"), lock("shared_weak"), None),
     (lock("shared_weak"), part(update(sum=1)), None),
-    (lock("exclusive"), part(update(a=1)), "written"),
+    (lock("exclusive"), part(update(a=1)), "locked"),
 ]
 
 
