@@ -134,7 +134,8 @@ class Overloaded(Unavailable):
 
 
 class DiskFull(Overloaded):
-    """A server's disk has no space left. Nothing is lost; make room, then repeat the call."""
+    """A node's disk has no space left for rows that came in bulk. Nothing of the batch was
+    written; make room, then repeat the call."""
 
     kind, code, status, action = "disk_full", 11104, 507, "repeat"
 
