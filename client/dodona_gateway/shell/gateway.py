@@ -5,7 +5,7 @@ Owns: nothing but the wiring, and what "ready" means for a gateway.
 
 import functools
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from dodona_gateway.core.console.visit import is_console
 from dodona_gateway.core.traffic import TrafficStatistics
 from dodona_gateway.shell.console import visits
 from dodona_gateway.shell.console.console import Console
-from dodona_gateway.shell.edge import Edge
+from dodona_gateway.shell.edge import Edge, Refusal
 from dodona_gateway.shell.http import bounded_http
 from dodona_gateway.shell.metrics import GATEWAY_METRICS
 from dodona_gateway.shell.openapi import describe
@@ -61,7 +61,7 @@ def run_gateway(settings: GatewaySettings) -> None:
     if settings.first_token_file is not None:
         read_first_token(settings.first_token_file)  # what is no token is refused now, not later
     edge = create_gateway(settings)
-    with Door(settings.host, settings.port, refusal) as door:
+    with Door(settings.host, settings.port, _refusal_of(settings)) as door:
         serve_pages(edge, edge.life, settings, door, **options)
 
 
@@ -88,7 +88,7 @@ class _Gateway:
         self.life = Life(self.reason, finish=self._finish)
         self.edge: Edge | None = None
         self._metrics = Metrics("gateway", GATEWAY_METRICS, self._report)
-        self.console = Console(self.service)
+        self.console = Console(self.service) if settings.console else None
 
     def service(self) -> Service:
         assert self._service is not None, "requests come between start and stop"
@@ -136,7 +136,7 @@ class _Gateway:
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         async with open_service(self._settings, self.spans) as service:
             self._service = service
-            async with self.console.watching():
+            async with nullcontext() if self.console is None else self.console.watching():
                 yield
         if self.spans is not None:
             await self.spans.close()
@@ -151,13 +151,14 @@ def create_gateway(settings: GatewaySettings) -> Edge:
     application.openapi = openapi_document  # type: ignore[method-assign]
     add_ytsaurus_api(application, gateway.service)
     application.add_route(METRICS, gateway.answer_scrape, include_in_schema=False)
-    gateway.console.add_pages(application)
+    if gateway.console is not None:
+        gateway.console.add_pages(application)
     gateway.edge = Edge(
         application,
         gateway.authenticate,
         settings,
         _is_stream,
-        refusal=refusal,
+        refusal=_refusal_of(settings),
         is_local=settings.insecure,
         life=gateway.life,
         tracing=None if gateway.spans is None else request_tracing(gateway.spans),
@@ -165,9 +166,13 @@ def create_gateway(settings: GatewaySettings) -> Edge:
     return gateway.edge
 
 
-def refusal(path: str, error: DodonaError) -> Response:
+def _refusal_of(settings: GatewaySettings) -> Refusal:
+    return functools.partial(refusal, has_console=settings.console)
+
+
+def refusal(path: str, error: DodonaError, *, has_console: bool = True) -> Response:
     """An error in the words of whoever asks."""
-    if is_console(path):
+    if has_console and is_console(path):
         return visits.refusal(path, error)
     return error_response(error) if path.startswith(YTSAURUS_PREFIXES) else problem(error)
 

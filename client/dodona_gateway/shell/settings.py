@@ -51,6 +51,7 @@ class GatewaySettings(TracedSettings):
     tls_certificate: Path | None = Field(None, description="PEM file with the certificate chain")
     tls_key: Path | None = Field(None, description="PEM file with the certificate's key")
     audit_log: Path | None = Field(None, description="file that admin calls are recorded in")
+    console: bool = Field(True, description="serve pages for people at /console")
 
     connection_count_max: Count = Field(4096, description="connections at a time")
     request_count_max: Count = Field(2048, description="requests at a time")

@@ -1,4 +1,4 @@
-"""A gateway that speaks TLS, and gateways that must not start."""
+"""A gateway that speaks TLS, one without a console, and gateways that must not start."""
 
 import ssl
 import subprocess
@@ -76,6 +76,20 @@ def client(port: str, authority: trustme.CA) -> httpx.Client:
     context = ssl.create_default_context()
     authority.configure_trust(context)
     return httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=context)
+
+
+def test_a_console_that_is_switched_off_is_not_there(tmp_path: Path) -> None:
+    with (
+        LocalCluster(tmp_path / "data", node_count=1) as cluster,
+        gateway("--master-url", cluster.master_url, "--no-console") as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}") as http,
+    ):
+        wait_until_ready(http)
+        for path in ("/console/login", "/console/static/console.css"):
+            assert http.get(path).status_code == 404
+        unknown = http.get("/console")  # as anywhere: who calls is asked for first
+        assert unknown.status_code == 401
+        assert unknown.json()["kind"] == "unauthenticated"
 
 
 @pytest.mark.parametrize(
