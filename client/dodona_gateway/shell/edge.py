@@ -146,7 +146,8 @@ class Edge:
             given = request.header(TRACEPARENT)
             request.traced = self._tracing.begin(scope["method"], scope["path"], given, request.id)
         try:
-            if self.request_count >= self._limits.request_count_max:
+            is_health = scope["path"] in HEALTH_PATHS  # busy is no reason to be started again
+            if self.request_count >= self._limits.request_count_max and not is_health:
                 text = f"the gateway has {self._limits.request_count_max} requests under way"
                 await request.refuse(Overloaded(text))
             elif self.is_closed and route_of(scope["path"]) not in GOES_ON:

@@ -26,7 +26,7 @@ from dodona_gateway.core.traffic import TrafficStatistics
 from dodona_gateway.shell.console import visits
 from dodona_gateway.shell.console.console import Console
 from dodona_gateway.shell.edge import Edge, Refusal
-from dodona_gateway.shell.http import bounded_http
+from dodona_gateway.shell.http import Connections, bounded_http
 from dodona_gateway.shell.metrics import GATEWAY_METRICS
 from dodona_gateway.shell.openapi import describe
 from dodona_gateway.shell.rest import bulk, nodes, rows, tables, tokens, transactions
@@ -50,9 +50,10 @@ YTSAURUS_PREFIXES: Final = ("/api/", "/auth/", "/hosts")
 
 def run_gateway(settings: GatewaySettings) -> None:
     """Serve until a signal comes. Raises SystemExit, InvalidRequest."""
+    http = bounded_http(settings.http_bounds)
     options: dict[str, Any] = {
         "ws": "none",
-        "http": bounded_http(settings.http_bounds),
+        "http": http,
         "limit_concurrency": None,  # uvicorn's own refusal is no problem, in JSON
     }
     if settings.tls_certificate is not None:
@@ -60,7 +61,7 @@ def run_gateway(settings: GatewaySettings) -> None:
         options["ssl_keyfile"] = str(settings.tls_key)
     if settings.first_token_file is not None:
         read_first_token(settings.first_token_file)  # what is no token is refused now, not later
-    edge = create_gateway(settings)
+    edge = create_gateway(settings, http.together)
     with Door(settings.host, settings.port, _refusal_of(settings)) as door:
         serve_pages(edge, edge.life, settings, door, **options)
 
@@ -70,6 +71,8 @@ class GatewayReport(NamedTuple):
 
     server: ServerReport
     traffic: TrafficStatistics
+    connections: int
+    refusals: dict[str, int]
     requests_in_flight: int
     transactions_held: int
     transactions_bytes: int
@@ -80,8 +83,9 @@ class GatewayReport(NamedTuple):
 class _Gateway:
     """What exists from the start of the process to its end."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, connections: Connections) -> None:
         self._settings = settings
+        self._connections = connections
         self._service: Service | None = None
         self._metrics_key = settings.metrics_key
         self.spans = server_spans("gateway", settings.trace_url, settings.trace_ratio)
@@ -121,10 +125,12 @@ class _Gateway:
     def _report(self) -> GatewayReport:
         service, edge = self.service(), self.edge
         assert edge is not None
-        held = service.transactions
+        held, traffic = service.transactions, edge.traffic.statistics()
         return GatewayReport(
             ServerReport.of(self.life, str(service.number)),
-            edge.traffic.statistics(),
+            traffic,
+            self._connections.count,
+            _added(traffic.refusals, self._connections.refusals),
             edge.request_count,
             held.open_count,
             held.size_bytes,
@@ -142,9 +148,13 @@ class _Gateway:
             await self.spans.close()
 
 
-def create_gateway(settings: GatewaySettings) -> Edge:
-    """The whole application: routes behind the edge."""
-    gateway = _Gateway(settings)
+def _added(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    return {key: counts.get(key, 0) + more.get(key, 0) for key in (*counts, *more)}
+
+
+def create_gateway(settings: GatewaySettings, connections: Connections | None = None) -> Edge:
+    """The whole application: routes behind the edge, which stands behind these connections."""
+    gateway = _Gateway(settings, connections or Connections())
     application = create_application("Dodona gateway", gateway.lifespan, gateway.life)
     application.router.redirect_slashes = False
     add_routes(application, ROUTES, gateway.service)

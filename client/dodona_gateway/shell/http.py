@@ -2,7 +2,9 @@
 
 Owns: how long headers may take and be, how many connections there are, how long an answer may lie
 untaken, and how a connection ends. A connection that passes a bound is answered with a problem, if
-it still can be, and closed, whatever else it sends. One that is closed while its other end still
+it still can be, and closed, whatever else it sends; it is counted, since nothing behind it hears of
+that. One too many may still ask for the process's health: that a gateway is busy is no reason to
+start it again. A connection that is closed while its other end still
 sends is heard out for a moment: else that end would never get to read why. What follows a request
 and is none is never answered in the place of that request. The time of bodies and answers of a
 request that is under way is bounded by `edge`.
@@ -20,6 +22,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dodona._core.rest import PROBLEM_TYPE, Problem, encode_problem
+from dodona._io.life import HEALTH_PATHS
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded, Overloaded, RequestTimedOut
 from dodona_gateway.core.ytsaurus.errors import error_headers, yt_error
 
@@ -28,6 +31,8 @@ LINGER_SECONDS_MAX: Final = 5.0
 """For so long a connection that is closed is heard out."""
 LINGER_BYTES_MAX: Final = 256 << 20
 AT_ONCE: Final = struct.pack("ii", 1, 0)
+REFUSALS: Final = {400: "garbled", 408: "late", 429: "overloaded", HEADERS_STATUS: "too_long"}
+"""What is wrong with a request that gets no further than here, by the status that says so."""
 OVERFLOW_FACTOR: Final = 2
 """So many times as many connections as there may be are still told that there are too many."""
 
@@ -111,18 +116,23 @@ class _Outlet(asyncio.Transport):
         return self._inner.get_extra_info(name, default)
 
 
-class _Together:
+class Connections:
     """What all connections of one server have together."""
 
     def __init__(self) -> None:
+        self.count = 0
+        """Open now."""
         self.header_bytes = 0
+        """Of requests whose headers are not there yet as a whole."""
+        self.refusals = dict.fromkeys(REFUSALS.values(), 0)
+        """Since the start, by reason."""
 
 
 class BoundedHttp(HttpToolsProtocol):
     """As uvicorn's. The bounds are set on a subclass by `bounded_http`."""
 
     bounds: HttpBounds
-    together: _Together
+    together: Connections
 
     _header_bytes = _trailer_bytes = 0
     _is_waiting = True
@@ -137,16 +147,18 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._outlet = _Outlet(transport, self.bounds.answer_seconds_max)
         super().connection_made(self._outlet)
-        count = len(self.connections)
-        if count > self.bounds.connection_count_max * OVERFLOW_FACTOR:
+        self.together.count += 1
+        if self.together.count > self.bounds.connection_count_max * OVERFLOW_FACTOR:
+            self._note_refusal(HTTPStatus.TOO_MANY_REQUESTS)
             self._outlet.abort()
-        elif count > self.bounds.connection_count_max:
-            self.app = _refuse_all
+        elif self.together.count > self.bounds.connection_count_max:
+            self.app = self._answer_one_too_many
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
         self._count_headers(0)
+        self.together.count -= 1
         if self._answer_deadline is not None:
             self._answer_deadline.cancel()
         self._outlet.end()
@@ -268,6 +280,18 @@ class BoundedHttp(HttpToolsProtocol):
         text = f"the request line and headers have at most {self.bounds.header_bytes_max} bytes"
         self._answer(HEADERS_STATUS, LimitExceeded(text))
 
+    def _note_refusal(self, status: int) -> None:
+        self.together.refusals[REFUSALS[status]] += 1
+
+    async def _answer_one_too_many(self, scope: Any, receive: Any, send: Any) -> None:
+        """The application of a connection too many."""
+        if scope["path"] in HEALTH_PATHS:
+            self._end_after(self.cycle)
+            await self.config.loaded_app(scope, receive, send)
+        else:
+            self._note_refusal(HTTPStatus.TOO_MANY_REQUESTS)
+            await _refuse(send)
+
     def _end_after(self, cycle: Any) -> None:
         """With the answer to this request the connection ends."""
         self._is_deaf = True
@@ -278,6 +302,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._cancel_deadline()
         if self.transport.is_closing():
             return
+        self._note_refusal(status)
         self._outlet.is_heard_out = False
         if self._is_busy():
             if self._is_waiting:  # what is wrong came after a whole request
@@ -320,8 +345,8 @@ def _problem(status: int, error: DodonaError) -> bytes:
     return encode_problem(described)
 
 
-async def _refuse_all(scope: Any, receive: Any, send: Any) -> None:
-    """The application of a connection too many."""
+async def _refuse(send: Any) -> None:
+    """There is no connection for whoever asks."""
     content = _problem(
         HTTPStatus.TOO_MANY_REQUESTS, Overloaded("the gateway has no connection left")
     )
@@ -338,4 +363,4 @@ async def _refuse_all(scope: Any, receive: Any, send: Any) -> None:
 
 def bounded_http(bounds: HttpBounds) -> type[BoundedHttp]:
     """The protocol with these bounds, for uvicorn's option `http`."""
-    return type("BoundedHttp", (BoundedHttp,), {"bounds": bounds, "together": _Together()})
+    return type("BoundedHttp", (BoundedHttp,), {"bounds": bounds, "together": Connections()})

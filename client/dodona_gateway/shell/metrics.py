@@ -27,6 +27,7 @@ GATEWAY_METRICS: Final[tuple[Metric, ...]] = (
         ("route",),
         per=MICROSECONDS,
     ),
+    Metric("connections", "gauge", "Connections open", "connections"),
     Metric("requests_in_flight", "gauge", "Requests under way", "requests_in_flight"),
     Metric(
         "received_bytes",
@@ -46,8 +47,10 @@ GATEWAY_METRICS: Final[tuple[Metric, ...]] = (
         "refusals",
         "counter",
         "Requests refused because their token is not good (unauthenticated), or does not grant "
-        "what they ask for (forbidden), or because there was too much (overloaded)",
-        "traffic.refusals",
+        "what they ask for (forbidden), or because there was too much (overloaded: requests, "
+        "bytes, or connections); and what was refused before it was a request: no HTTP (garbled), "
+        "or headers that were too slow (late) or too_long",
+        "refusals",
         ("reason",),
     ),
     Metric("transactions", "gauge", "Transactions that are held now", "transactions_held"),

@@ -337,16 +337,33 @@ def test_there_are_only_so_many_connections() -> None:
             problem = one_more.send(GET).problem()
             assert problem["status"] == 429
             assert one_more.is_at_end()
+        assert server.protocol.together.refusals["overloaded"] == 1
+        with server.connect() as probe:  # a gateway that is busy is well all the same
+            status, headers, _ = probe.send(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").read()
+            assert (status, headers["connection"]) == (200, "close")
+            assert probe.is_at_end()
         far_more: list[Line] = []
         for _ in range(8):
             with suppress(ConnectionResetError):  # it may be gone before it is there
                 far_more.append(server.connect())
         wait_until(lambda: server.connection_count <= 6)
+        wait_until(lambda: server.protocol.together.refusals["overloaded"] == 6)
+        assert server.protocol.together.count == server.connection_count
         for line in (*lines, *far_more):
             line.socket.close()
         wait_until(lambda: server.connection_count == 0)
+        assert server.protocol.together.count == 0
         with server.connect() as line:
             assert line.send(GET).read()[0] == 200
+
+
+def test_what_gets_no_further_is_counted_by_what_was_wrong_with_it() -> None:
+    with serving(BOUNDS) as server:
+        for content in (b"nonsense\r\n\r\n", padded(BOUNDS.header_bytes_max + 1), GET[:6]):
+            with server.connect() as line:
+                line.send(content).problem()
+        counts = server.protocol.together.refusals
+        assert counts == {"garbled": 1, "too_long": 1, "late": 1, "overloaded": 0}
 
 
 def test_a_server_that_stops_does_not_wait_for_idle_connections() -> None:
