@@ -105,11 +105,13 @@ THEIRS: Final = _code("""
     theirs.create("table", "//home/bank/accounts", recursive=True, attributes={
         "dynamic": True, "schema": [
             {"name": "id", "type": "int64", "sort_order": "ascending"},
-            {"name": "owner", "type": "string"}, {"name": "balance", "type": "int64"}]})
+            {"name": "owner", "type": "string"}, {"name": "balance", "type": "int64"},
+            {"name": "tags", "type": "any"}]})
     theirs.mount_table("//home/bank/accounts", sync=True)
     theirs.insert_rows("//home/bank/accounts", [
-        {"id": id, "owner": owner, "balance": 100}
-        for id, owner in enumerate(["Ann", "Bob", "Eve"], start=1)])
+        {"id": id, "owner": owner, "balance": 100, "tags": tags}
+        for id, owner, tags in [
+            (1, "Ann", {"since": 2013}), (2, b"B\\xf6b", ["new", None, 1.5]), (3, "Eve", "text")]])
 """)
 
 WAYS: Final = [
