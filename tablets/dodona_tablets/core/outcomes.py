@@ -1,6 +1,7 @@
 """What became of finished transactions, remembered until the forget watermark passes them.
 
-Owns: the outcome records and the watermark W (COMMIT-PROTOCOL rules 11, 12). W only rises.
+Owns: the outcome records and the watermark W (rules 11, 12 of
+`docs/explanation/commit-protocol.md`). W only rises.
 Outcomes lie in buckets of a few seconds of start time, so that forgetting costs nothing a row.
 """
 
