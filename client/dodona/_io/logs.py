@@ -2,12 +2,15 @@
 
 Owns: the two forms of a line, and the names that every line has (`docs/reference/logs.md`). What a
 record carries under `fields` is in both: at the end of a line of text, and as members of a JSON
-object. Secrets are nobody's business here: whoever logs must not hand any over.
+object. Nobody whose words are in a line can make it look like two: in either form. Secrets are
+nobody's business here: whoever logs must not hand any over.
 """
 
 import datetime
+import json
 import logging
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Literal
@@ -33,6 +36,8 @@ def prepare_logging(level: str, form: LogFormat = "text", server: str = "") -> N
     logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.captureWarnings(True)
     sys.excepthook = _log_end
+    threading.excepthook = _log_end_of_thread
+    sys.unraisablehook = _log_unraisable
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
 
@@ -52,6 +57,21 @@ def _log_end(kind: type[BaseException], error: BaseException, trace: TracebackTy
     _logger.critical("the process ends", exc_info=(kind, error, trace))
 
 
+def _log_end_of_thread(ended: threading.ExceptHookArgs) -> None:
+    if ended.exc_type is SystemExit:  # as Python does: to end in this way is no surprise
+        return
+    error = ended.exc_value or ended.exc_type()
+    name = "a thread" if ended.thread is None else f"the thread {ended.thread.name}"
+    _logger.error(f"{name} ends", exc_info=(ended.exc_type, error, ended.exc_traceback))
+
+
+def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
+    """What is raised where nobody could catch it, as in `__del__`."""
+    error = found.exc_value or found.exc_type()
+    text = found.err_msg or "an error that nobody could catch"
+    _logger.error(text, exc_info=(found.exc_type, error, found.exc_traceback))
+
+
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for context in _contexts:
@@ -66,8 +86,27 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
         shown = [(name, value) for name, value in _fields(record).items() if name != "event"]
-        fields = " ".join(f"{name}={value}" for name, value in shown)
+        fields = " ".join(f"{name}={_quoted(str(value))}" for name, value in shown)
         return f"{line} ({fields})" if fields else line
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        return _visible(super().formatMessage(record).rstrip())  # Python's warnings end in a break
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Further in than a line begins: an error's text may be a caller's, too."""
+        return "\n".join(f"  {_visible(it)}" for it in super().formatException(ei).split("\n"))
+
+
+def _quoted(text: str) -> str:
+    """As it is, or as JSON has it if something of it can't be printed."""
+    return text if text.isprintable() else json.dumps(text)
+
+
+def _visible(text: str) -> str:
+    """What can't be printed, such as the end of a line, is written as Python would."""
+    if text.isprintable():
+        return text
+    return "".join(it if it.isprintable() else repr(it)[1:-1] for it in text)
 
 
 class JsonLines(logging.Formatter):
@@ -90,4 +129,19 @@ class JsonLines(logging.Formatter):
             line[f"{name}_" if name in OWN_NAMES else name] = value
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
+        return _encode(line)
+
+
+def _encode(line: dict[str, Any]) -> str:
+    try:
         return msgspec.json.encode(line, enc_hook=str).decode()
+    except UnicodeEncodeError:
+        # Half a character, as in the name of a file that is no UTF-8: spelt out, and not lost.
+        spelt = {name: _spelt(value) for name, value in line.items()}
+        return msgspec.json.encode(spelt).decode()
+
+
+def _spelt(value: Any) -> Any:
+    if isinstance(value, int | float | None):
+        return value
+    return str(value).encode("utf-8", "backslashreplace").decode()

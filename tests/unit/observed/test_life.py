@@ -1,23 +1,17 @@
-"""Probes, the door before a server is there, its leave, and the lines of its log."""
+"""Probes, the door before a server is there, and its leave."""
 
 import asyncio
 import json
-import logging
-import re
 import signal
 import socket
-import sys
 import threading
 import time
-import warnings
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from dodona._io import logs
 from dodona._io.door import Door
 from dodona._io.life import Life, wait_until
 from dodona._io.pages import create_application
@@ -170,76 +164,6 @@ def test_what_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture)
     assert leaving.finished == ["asked"]
 
 
-# ---- lines
-
-
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> logging.Formatter:
-    monkeypatch.setattr(logs, "_contexts", [])
-    return logs.JsonLines("node")
-
-
-def record(message: str, **extra: Any) -> logging.LogRecord:
-    made = logging.LogRecord("dodona.x", logging.WARNING, "file", 1, message, (), None)
-    for name, value in extra.items():
-        setattr(made, name, value)
-    return made
-
-
-def test_a_line_is_an_object_with_stable_names(lines: logging.Formatter) -> None:
-    text = lines.format(record("two\nlines", fields={"cell": 3, "message": "hidden", "what": b"x"}))
-    assert "\n" not in text
-    line = json.loads(text)
-    assert list(line) == [
-        "time",
-        "level",
-        "server",
-        "logger",
-        "message",
-        "cell",
-        "message_",
-        "what",
-    ]
-    assert (line["level"], line["server"], line["message"]) == ("warning", "node", "two\nlines")
-
-
-def test_what_goes_wrong_is_in_its_line(lines: logging.Formatter) -> None:
-    try:
-        raise ValueError("secret")
-    except ValueError:
-        text = lines.format(record("it failed", exc_info=sys.exc_info()))
-    assert "\n" not in text
-    assert "ValueError: secret" in json.loads(text)["error"]
-
-
-def test_a_line_says_which_span_it_is_of(lines: logging.Formatter) -> None:
-    logs.add_context(lambda: {"trace_id": "abc"})
-    assert json.loads(lines.format(record("x")))["trace_id"] == "abc"
-    assert logs.TextLines("%(message)s").format(record("x")) == "x (trace_id=abc)"
-
-
-def test_warnings_and_the_end_of_a_process_are_lines(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "handlers", [])
-    monkeypatch.setattr(root, "level", root.level)
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    logs.prepare_logging("info", "json", "master")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            logging.captureWarnings(True)
-            warnings.warn("mind the gap", stacklevel=1)
-        sys.excepthook(ValueError, ValueError("boom"), None)
-    finally:
-        logging.captureWarnings(False)
-    first, second = map(json.loads, capsys.readouterr().err.splitlines())
-    assert "mind the gap" in first["message"]
-    assert (second["level"], second["server"]) == ("critical", "master")
-    assert "boom" in second["error"]
-
-
 def test_nobody_waits_for_ever() -> None:
     async def run() -> None:
         async with asyncio.timeout(0.02):
@@ -247,21 +171,3 @@ def test_nobody_waits_for_ever() -> None:
 
     with pytest.raises(TimeoutError):
         asyncio.run(run())
-
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def test_the_page_of_logs_lists_every_event() -> None:
-    sources = [
-        it for folder in ("client", "oracle", "tablets") for it in (ROOT / folder).rglob("*.py")
-    ]
-    told = {
-        name
-        for it in sources
-        for name in re.findall(r'tell\(\s*_logger,\s*logging\.\w+,\s*"(\w+)"', it.read_text())
-    }
-    told.add("request_failed")
-    page = (ROOT / "docs" / "reference" / "logs.md").read_text().partition("## Events")[2]
-    listed = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
-    assert {name for cell in listed for name in re.findall(r"`(\w+)`", cell)} == told
