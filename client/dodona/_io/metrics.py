@@ -149,7 +149,10 @@ class Metrics:
 
     def text(self, accept: str) -> tuple[bytes, str]:
         """→ what to answer, and its type, for somebody whose header `Accept` says that."""
-        encode, content_type = choose_encoder(accept)
+        try:
+            encode, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # a version that is no number is too much for the library
+            encode, content_type = choose_encoder("")
         return encode(self._registry), content_type
 
 

@@ -74,6 +74,16 @@ def test_a_report_becomes_prometheus_s_text() -> None:
     assert b"process_resident_memory_bytes" in content
 
 
+@pytest.mark.parametrize(
+    "accept",
+    ["text/plain;version=x", "application/openmetrics-text;version=x", ";;,=", "text/plain;version="],
+)
+def test_whatever_a_scraper_says_it_takes_it_is_answered(accept: str) -> None:
+    content, content_type = metrics().text(accept)
+    assert content_type.startswith(("text/plain", "application/openmetrics-text"))
+    assert b"dodona_test_plain_total 7" in content
+
+
 def test_nothing_is_asked_before_a_scrape() -> None:
     asked: list[int] = []
 
