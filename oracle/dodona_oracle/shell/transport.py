@@ -18,6 +18,7 @@ from dodona._io.cluster_key import key_headers
 from dodona._io.logs import tell
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
+from dodona._io.sessions import hide_password
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.shell.settings import ProxySettings
 
@@ -97,7 +98,7 @@ class Registration:
     def _note(self, reason: str | None) -> None:
         if reason != self._reason:
             if reason is None:
-                text = f"registered with {self._settings.master_url}"
+                text = f"registered with {hide_password(self._settings.master_url)}"
                 tell(_logger, logging.INFO, "ready", text)
             else:
                 tell(_logger, logging.WARNING, "not_ready", "not registered", reason=reason)

@@ -1,6 +1,7 @@
 """A proxy's way to the master: what becomes of each answer."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -96,3 +97,29 @@ async def test_a_registration_that_fails_says_why_and_goes_on() -> None:
     assert not running.done()
     running.cancel()
     await asyncio.wait([running])
+
+
+async def test_a_password_in_the_master_s_url_is_in_no_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = "http://somebody:the-secret-key@127.0.0.1:1/base"
+    registration = Registration(parse_settings(ProxySettings, "proxy", ["--master-url", url]))
+    running = asyncio.create_task(registration.run())
+    async with asyncio.timeout(30):
+        while "can't be reached" not in str(registration.reason):
+            await asyncio.sleep(0.005)
+    running.cancel()
+    await asyncio.wait([running])
+
+    async def register(_: object) -> None:
+        return None
+
+    monkeypatch.setattr(registration, "_register", register)
+    running = asyncio.create_task(registration.run())
+    await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait([running])
+    assert "registered with http://127.0.0.1:1/base" in caplog.text
+    assert "not registered" in caplog.text
+    assert "secret" not in caplog.text
