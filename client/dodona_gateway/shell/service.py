@@ -6,16 +6,15 @@ Owns: their making and their end, and whether the cluster can be reached. Belong
 import asyncio
 import hashlib
 import logging
-import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dodona._core.session import Session
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
+from dodona._io.beside import running_beside
 from dodona._io.logs import tell
 from dodona._io.process import read_clock
 from dodona._io.sessions import new_session
@@ -30,10 +29,11 @@ from dodona_gateway.core.answer_budget import too_much, within_budget
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
 from dodona_gateway.shell.audit import AuditedCall, AuditLog, UnauditedCall
 from dodona_gateway.shell.authentication import Authenticator
+from dodona_gateway.shell.first_token import FirstToken
 from dodona_gateway.shell.master_transactions import MasterTransactions
 from dodona_gateway.shell.mutations import Mutations
 from dodona_gateway.shell.settings import GatewaySettings
-from dodona_gateway.shell.tokens import TokenStore, ensure_first_token, read_first_token
+from dodona_gateway.shell.tokens import TokenStore
 from dodona_gateway.shell.transactions import Transactions
 
 CLUSTER_POLL_SECONDS: Final = 1.0
@@ -96,20 +96,24 @@ class Service:
         self.transactions = Transactions(client, self.number, settings.holding_limits)
         self.tokens = TokenStore(client)
         self.authenticator = Authenticator(self.tokens.find_many)
-        self.audit = None if settings.audit_log is None else AuditLog(settings.audit_log)
+        self.audit = _audit(settings)
         self.master_transactions = MasterTransactions(self.number)
         self.mutations = Mutations()
         self.queries = Slots("queries", settings.query_count_max)
         self.streams = Slots("bulk streams", settings.stream_count_max)
         self.reason: str | None = "the cluster was not reached yet"
         """Why it does not serve, or None if it does."""
-        self._has_first_token = False
+        path = None if settings.insecure else settings.first_token_file
+        self._first_token = None if path is None else FirstToken(client, path)
 
-    async def authenticate(self, authorization: str | None) -> Principal:
+    async def authenticate(
+        self, authorization: str | None, *, is_watching: bool = False
+    ) -> Principal:
         """Who presents these credentials. Raises Unauthenticated, Overloaded, Unavailable."""
         if self.settings.insecure:
             return ANYBODY
-        return await self.authenticator.authenticate(authorization, read_clock())
+        now = read_clock()
+        return await self.authenticator.authenticate(authorization, now, is_watching=is_watching)
 
     def learn_token(self, token: Token) -> None:
         """What a token has become, by this gateway's own doing."""
@@ -152,28 +156,28 @@ class Service:
     async def watch_cluster(self) -> None:
         """Keep `reason` true, until cancelled."""
         while True:
-            try:
-                await self.run(self.session.catalog.get_cluster(CLUSTER_TIMEOUT_MS))
-                await self._ensure_first_token()
-            except DodonaError as error:
-                self._note(f"the cluster can't be reached: {error.message}")
-            else:
-                self._note(None)
+            self._note(await self._why_not_serving())
             await asyncio.sleep(CLUSTER_POLL_SECONDS)
 
-    async def _ensure_first_token(self) -> None:
-        """Once, as soon as there are cells to keep it. Whoever runs several gateways may give all
-        of them the same file with a token in it."""
-        path = self.settings.first_token_file
-        if path is None or self.settings.insecure or self._has_first_token:
+    async def _why_not_serving(self) -> str | None:
+        try:
+            await self.run(self.session.catalog.get_cluster(CLUSTER_TIMEOUT_MS))
+        except DodonaError as error:
+            return f"the cluster can't be reached: {error.message}"
+        try:
+            await self._provide_first_token()
+        except DodonaError as error:
+            return f"there may be no token yet: {error.message}"
+        return None
+
+    async def _provide_first_token(self) -> None:
+        """Once."""
+        if self._first_token is None:
             return
-        given = read_first_token(path)
-        text = await ensure_first_token(self.client, given)
-        if text is not None:
-            if given is None:
-                _write_secret(path, text)
+        if await self._first_token.provide():
+            path = self.settings.first_token_file
             _logger.info("there was no token: one for everything is in %s", path)
-        self._has_first_token = True
+        self._first_token = None
 
     def _note(self, reason: str | None) -> None:
         if reason != self.reason:
@@ -193,33 +197,21 @@ async def open_service(
     driver = asyncio_driver(settings.master_url, session.routing, settings.cluster_key, spans)
     client = AsyncClient(driver, session, settings.master_url)
     service = Service(settings, client, session, driver.run)
-    tasks = [
-        asyncio.create_task(service.transactions.run()),
-        asyncio.create_task(service.watch_cluster()),
-    ]
     if service.audit is not None:  # so that the operator may move the file away
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.audit.reopen)
     try:
-        yield service
+        async with running_beside(service.transactions.run(), service.watch_cluster()):
+            yield service
     finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
         await service.authenticator.close()
         if service.audit is not None:
             await service.audit.close()
         await client.close()
 
 
-def _write_secret(path: Path, text: str) -> None:
-    """A file for its owner alone, whole or not there."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w") as file:
-        file.write(f"{text}\n")
-    beside.rename(path)
+def _audit(settings: GatewaySettings) -> AuditLog | None:
+    path = settings.audit_log
+    return None if path is None else AuditLog(path, bytes_max=settings.audit_bytes_max)
 
 
 def gateway_number(settings: GatewaySettings) -> int:

@@ -7,6 +7,7 @@ number of tokens is known for certain, and the first token is made once. No meth
 
 import asyncio
 import logging
+import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -57,6 +58,7 @@ TOKENS_MAX: Final = 10_000
 ENDED_KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
 """So long a token is listed after it was revoked or has expired."""
 FIRST: Final = "first"
+FIRST_GRANTS: Final = (Grant.of("admin", "/"),)
 _LOCKED: Final = {"id": "whoever makes a token"}
 """The key of no token. Its row is locked and never written."""
 
@@ -143,10 +145,9 @@ class TokenStore:
         DodonaError."""
         if await self._read(lambda: self._client.select(TOKENS, columns=["id"])):
             return None
-        grants = (Grant.of("admin", "/"),)
         if text is None:
-            return await self._make(lambda: self._draw(FIRST, grants, None), only_first=True)
-        given = given_token(FIRST, grants, text, created_us=self._unix_us())
+            return await self._make(lambda: self._draw(FIRST, FIRST_GRANTS, None), only_first=True)
+        given = given_token(FIRST, FIRST_GRANTS, text, created_us=self._unix_us())
         return await self._make(lambda: given, only_first=True)
 
     async def revoke(self, id: TokenId) -> Token:
@@ -237,17 +238,32 @@ class TokenStore:
 
 def read_first_token(path: Path) -> str | None:
     """The text of a token that somebody else has put there, or None. Raises InvalidRequest, without
-    a word of it, if there is something else."""
+    a word of it, if there is something else, and if nothing could be put there."""
     try:
         text = path.read_text().strip()
         parse_token(text)
     except FileNotFoundError:
+        _check_place(path)
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"the first token can't be read: {error}") from error
     except Unauthenticated as error:
         raise InvalidRequest(f"{path} has something else than a token: {error.message}") from None
     return text
+
+
+def _check_place(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise InvalidRequest(f"the first token has no place: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InvalidRequest(f"the first token has no place: {path.parent} can't be written")
+
+
+def draw_first_token() -> str:
+    """The text of one that is not made yet."""
+    return new_token(
+        FIRST, FIRST_GRANTS, created_us=_unix_us(), random_bytes=secrets.token_bytes
+    ).text
 
 
 async def ensure_first_token(client: AsyncClient, text: str | None = None) -> str | None:

@@ -76,7 +76,7 @@ def test_a_report_becomes_prometheus_s_text() -> None:
 
 @pytest.mark.parametrize(
     "accept",
-    ["text/plain;version=x", "application/openmetrics-text;version=x", ";;,=", "text/plain;version="],
+    ["text/plain;version=x", "application/openmetrics-text;version=x", ";;,=", "*/*;q=x"],
 )
 def test_whatever_a_scraper_says_it_takes_it_is_answered(accept: str) -> None:
     content, content_type = metrics().text(accept)

@@ -1,0 +1,64 @@
+"""The first token of a cluster, and the file in which whoever runs a gateway finds it.
+
+Owns: that the token's text is in a file, for its owner alone, before the token allows anything,
+since nobody can ask for it again; and that the file has its name only once the token is there.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dodona.aio import AsyncClient
+from dodona.errors import InvalidRequest
+from dodona_gateway.core.access.tokens import parse_token
+from dodona_gateway.shell.tokens import (
+    TokenStore,
+    draw_first_token,
+    ensure_first_token,
+    read_first_token,
+)
+
+
+class FirstToken:
+    """To be provided once, as soon as there are cells to keep it. Whoever runs several gateways may
+    give all of them the same file, also one with a token in it."""
+
+    def __init__(self, client: AsyncClient, path: Path) -> None:
+        self._client = client
+        self._path = path
+        self._text = draw_first_token()
+        """The same at each attempt: one whose end nobody heard of may have made it."""
+
+    async def provide(self) -> bool:
+        """→ whether one was made, and is in the file now. Raises DodonaError: try again."""
+        given = read_first_token(self._path)
+        if given is not None:
+            return await ensure_first_token(self._client, given) is not None
+        with _drafted(self._path, self._text) as draft:
+            is_ours = await self._make()
+            if is_ours:
+                draft.rename(self._path)
+        return is_ours
+
+    async def _make(self) -> bool:
+        if await ensure_first_token(self._client, self._text) is not None:
+            return True
+        its_id = parse_token(self._text).id
+        return await TokenStore(self._client).find(its_id) is not None
+
+
+@contextmanager
+def _drafted(path: Path, text: str) -> Iterator[Path]:
+    """A file beside it that has the text already. It is gone at the end, unless it was renamed."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            with open(descriptor, "w") as file:
+                file.write(f"{text}\n")
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidRequest(f"the first token can't be written: {error}") from error
