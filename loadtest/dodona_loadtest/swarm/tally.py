@@ -16,6 +16,8 @@ from dodona.errors import TransactionConflict
 
 SHARES: Final = {"p50-ms-max": 0.5, "p99-ms-max": 0.99}
 LATENCY_US_MAX: Final = (1 << 32) - 1
+ASKED_MIN: Final = 20
+"""Of fewer that were all refused nothing follows: they may have been in each other's way."""
 COLUMNS: Final = ("operation", "acknowledged", "a second", "p50 ms", "p99 ms", "refused")
 
 
@@ -35,6 +37,12 @@ class Operation:
     @property
     def refused(self) -> int:
         return sum(self.refusals.values())
+
+    @property
+    def is_never_acknowledged(self) -> bool:
+        """Though it was asked for often enough. That all of them were conflicts is no excuse:
+        somebody wins each of these."""
+        return not self.latencies_us and self.refused >= ASKED_MIN
 
     def latency_ms(self, share: float) -> float:
         """What that share of the acknowledged did not exceed; not a number if there is none."""
@@ -101,8 +109,13 @@ class Tally:
         return [f"| {' | '.join(row)} |" for row in rows]
 
     def judge(self, limits: dict[str, float | None], seconds: float) -> list[Judgement]:
-        """Each limit that is set, by its name; latencies of each operation."""
-        found = []
+        """What was never acknowledged, whatever the limits; then each limit that is set, by its
+        name; latencies of each operation."""
+        found = [
+            Judgement(f"{name}: none of {it.refused:,} was acknowledged", False)
+            for name, it in sorted(self.operations.items())
+            if it.is_never_acknowledged
+        ]
         for name, limit in limits.items():
             if limit is not None:
                 found += [
@@ -117,6 +130,8 @@ class Tally:
                 if operation.acknowledged:
                     value = operation.latency_ms(SHARES[limit])
                     yield f"{name}: {limit[:3]} {value:.1f} ms", value
+                elif operation.is_never_acknowledged:
+                    yield f"{name}: {limit[:3]} of nothing", math.inf
         elif limit == "rate-min":
             rate = self.acknowledged / seconds if seconds else 0.0
             yield f"{rate:.0f} operations a second", rate

@@ -1,6 +1,7 @@
 """What a load test comes to: one text and one exit status, from its figures and the checkers. Pure.
 
-Owns: the order of the text, and which of it makes a test fail. Nothing acknowledged is no success.
+Owns: the order of the text, and which of it makes a test fail. Nothing acknowledged is no success,
+nor is one kind of operation that never was.
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,7 @@ front of it. Each call is a pause, so that whoever runs sessions may have them t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from dodona._core.outcomes import ABORTED, Outcome
 from dodona._core.steps import Pause, Protocol
@@ -20,6 +20,7 @@ from dodona_loadtest.histories.recorder import Recorder, RowSession
 from dodona_loadtest.histories.rest_session import RestAnswer, RestCall
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.live.verdict import judge
+from dodona_loadtest.swarm.tally import Tally
 from dodona_loadtest.workloads import Workload
 
 Place = tuple[str, tuple[Any, ...]]
@@ -41,6 +42,10 @@ class Lies:
     """A read at a timestamp shows what is there now."""
     hides_rows: bool = False
     """A scan of several rows lacks one."""
+    doubles_writes: bool = False
+    """A commit is there twice, at two timestamps."""
+    refuses_all: bool = False
+    """Every commit lost to another one, which nobody made."""
 
 
 @dataclass
@@ -88,19 +93,28 @@ class Model:
 
     def commit(self, writes: Iterable[tuple[Place, State]], start: int | None) -> int:
         writes = list(writes)
+        if self.is_lying and self.lies.refuses_all:
+            self._refuse(writes[0][0], 1)
         is_careless = self.is_lying and self.lies.misses_conflicts
         for place, _ in writes:
             newest = max((ts for ts, _ in self.versions.get(place, [])), default=0)
             if start is not None and newest > start and not is_careless:
-                names = [column.name for column in self.tables[place[0]].key_columns]
-                key = dict(zip(names, place[1], strict=True))
-                raise TransactionConflict("lost", key=key, winner_timestamp=newest)
+                self._refuse(place, newest)
         timestamp = self.issue()
+        if self.is_lying and self.lies.doubles_writes:
+            for place, state in writes:
+                self.versions.setdefault(place, []).append((timestamp, state))
+            timestamp = self.issue()
         if self.is_lying and self.lies.loses_writes:
             writes.pop()
         for place, state in writes:
             self.versions.setdefault(place, []).append((timestamp, state))
         return timestamp
+
+    def _refuse(self, place: Place, winner: int) -> NoReturn:
+        names = [column.name for column in self.tables[place[0]].key_columns]
+        key = dict(zip(names, place[1], strict=True))
+        raise TransactionConflict("lost", key=key, winner_timestamp=winner)
 
     def write_of(self, path: str, row: Row, update: bool) -> tuple[Place, State]:
         names = [it.name for it in self.tables[path].value_columns if not update or it.name in row]
@@ -289,6 +303,8 @@ class Trial:
     model: Model
     seed: int = 1
     history: History = field(default_factory=History)
+    tally: Tally = field(default_factory=Tally)
+    """Of the steps that began and ended while it lied."""
     instant_us: int = 0
 
     def recorder(self, name: str, rows: RowSession) -> Recorder:
@@ -305,18 +321,29 @@ class Trial:
         assert exhaust(self.workload.set_up(operator))
         random = Random(self.seed)
         recorders = [self.recorder(f"s{number}", make(self.model)) for number in range(sessions)]
-        running = [self.workload.step(db) for db in recorders]
+        running = [self._step(db) for db in recorders]
         for turn in range(turns):
             self.model.is_lying = turn >= turns // 2
             number = random.randrange(sessions)
             if is_over(running[number]):
-                running[number] = self.workload.step(recorders[number])
+                running[number] = self._step(recorders[number])
         self.model.is_lying = False
         for left in running:
             while not is_over(left):
                 pass
         assert exhaust(self.workload.touch(operator))
         exhaust(self.workload.conclude(operator))
+
+    def _step(self, db: Recorder) -> Protocol[None]:
+        """One operation, told as users tell it."""
+        is_told = self.model.is_lying
+        db.refusal, refusal = None, None
+        try:
+            yield from self.workload.step(db)
+        except DodonaError as error:
+            refusal = error.kind
+        if is_told and self.model.is_lying:
+            self.tally.note(db.doing, 1, refusal or db.refusal)
 
     def judge(self) -> list[Violation]:
         return judge(self.history, self.model.dump(), self.workload)
@@ -326,7 +353,7 @@ def is_over(protocol: Protocol[Any]) -> bool:
     """After one more turn. What its session was refused with is in the history."""
     try:
         protocol.send(None)  # type: ignore[arg-type]  # it may not have begun
-    except (StopIteration, DodonaError):
+    except StopIteration:
         return True
     return False
 

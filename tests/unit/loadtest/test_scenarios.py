@@ -19,6 +19,8 @@ LIES: Final[list[tuple[str, Lies, set[Promise]]]] = [
     ("timestamps", Lies(repeats_timestamps=True), {"UNIQUE", "MONOTONIC"}),
     ("row_commits", Lies(loses_writes=True), {"DURABILITY"}),
     ("cross_cell_commits", Lies(loses_writes=True), {"ATOMICITY"}),
+    ("row_commits", Lies(doubles_writes=True), {"GHOST"}),
+    ("cross_cell_commits", Lies(refuses_all=True), {"FALSE-CONFLICT"}),
     ("cross_cell_commits", Lies(misses_conflicts=True), {"NOCONFLICT"}),
     ("non_atomic", Lies(reads_old=True), {"LATEST"}),
     ("non_atomic", Lies(loses_writes=True), {"HOLE"}),
@@ -33,6 +35,7 @@ LIES: Final[list[tuple[str, Lies, set[Promise]]]] = [
     ("ycsb_e", Lies(hides_rows=True), {"EXT"}),
     ("ycsb_f", Lies(misses_conflicts=True), {"NOCONFLICT"}),
     ("smallbank", Lies(misses_conflicts=True), {"NOCONFLICT", "INVARIANT"}),
+    ("smallbank", Lies(doubles_writes=True), {"GHOST"}),
     ("smallbank", Lies(loses_writes=True), {"ATOMICITY", "INVARIANT"}),
 ]
 
@@ -58,6 +61,24 @@ def test_a_lie_is_found(name: str, lies: Lies, promises: set[Promise]) -> None:
     trial.run(ModelSession, sessions=5, turns=1_500)
     found = {violation.promise for violation in trial.judge()}
     assert promises <= found
+
+
+@pytest.mark.parametrize("name", sorted(set(SCENARIOS) - {"timestamps", "ycsb_c"}))
+def test_a_database_that_refuses_every_write_is_found(name: str) -> None:
+    """It breaks no promise that checkers know of: nothing acknowledged is lost."""
+    trial = trial_of(name, lies=Lies(refuses_all=True))
+    trial.run(ModelSession, sessions=5, turns=6_000)
+    broken = [it.text for it in trial.tally.judge({}, 1.0) if not it.is_kept]
+    assert broken
+    assert all("was acknowledged" in text for text in broken)
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_of_an_honest_database_something_of_each_kind_is_acknowledged(name: str) -> None:
+    trial = trial_of(name)
+    trial.run(ModelSession, sessions=5, turns=2_000)
+    assert trial.tally.operations
+    assert trial.tally.judge({}, 1.0) == []
 
 
 def test_every_scenario_is_lied_to() -> None:

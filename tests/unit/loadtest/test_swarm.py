@@ -94,6 +94,26 @@ def test_where_nothing_was_acknowledged_there_is_nothing_to_judge() -> None:
     assert verdict(refused, {}, Violation("CRASH", "at once")).exit_code == FAILED
 
 
+def refused(count: int) -> Tally:
+    """Increments that all lost to somebody, and one lookup."""
+    made = Tally()
+    made.note("lookup", 1_000, None)
+    for _ in range(count):
+        made.note("increment", 1, "transaction_conflict")
+    return made
+
+
+def test_a_test_fails_if_one_of_its_operations_was_never_acknowledged() -> None:
+    limits = {"failure-ratio-max": 0.01, "p99-ms-max": 5.0}
+    failed = verdict(refused(5_000), limits)
+    assert failed.exit_code == FAILED
+    assert [str(it) for it in failed.judgements if not it.is_kept] == [
+        "increment: none of 5,000 was acknowledged: BROKEN",
+        "increment: p99 of nothing, limit 5: BROKEN",
+    ]
+    assert verdict(refused(5), limits).exit_code == PASSED, "too few for anything to follow"
+
+
 # ---- a private cluster
 
 
