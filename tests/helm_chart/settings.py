@@ -21,6 +21,7 @@ KINDS: Final[dict[str, type[ProcessSettings]]] = {
 OF_THE_CHART: Final = frozenset(
     {
         "audit_log",
+        "audit_mib_max",
         "cell",
         "cluster_key_file",
         "data_dir",

@@ -6,7 +6,10 @@ can't be written, it is refused. Lines are in the order in which calls ended, an
 the system before the next. What can't be written is kept and tried again.
 
 The file is only ever appended to, and made readable for its owner alone. It may be moved at any
-time, or reopened by `AuditLog.reopen`: the next line goes to a file of the configured name.
+time, or reopened by `AuditLog.reopen`: the next line goes to a file of the configured name. With a
+bound it is moved before it grows over that, by itself: to the same name with `.1` behind it. The
+file that had that name before is gone, so that both together never take more than twice the bound.
+A file that can't be moved is one that can't be written.
 """
 
 import asyncio
@@ -65,15 +68,17 @@ class AuditLog:
         self,
         path: str | os.PathLike[str],
         *,
+        bytes_max: int | None = None,
         queue_max: int = QUEUE_MAX,
         unix_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        """Raises InvalidRequest if the file can't be opened."""
+        """`bytes_max` is the bound of the file, if it has one. Raises InvalidRequest if the file
+        can't be opened."""
         self._unix_us = unix_us
         self._queue_max = queue_max
         self._taken = 0
         """Places in the queue."""
-        self._file = _File(Path(path))
+        self._file = _File(Path(path), bytes_max)
         # One thread: what it is given is done in order.
         self._thread = ThreadPoolExecutor(1, "dodona-audit")
 
@@ -209,8 +214,9 @@ def _clean(text: str | None) -> str | None:
 class _File:
     """The file, as the thread sees it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bytes_max: int | None = None) -> None:
         self._path = path
+        self._bytes_max = bytes_max
         self._descriptor: int | None = None
         self._rest = b""
         """Of a line of which the file took only a part."""
@@ -252,9 +258,24 @@ class _File:
             self.is_to_be_reopened = True
             self._reopen()
         assert self._descriptor is not None
+        if not self._rest and self._is_full(self._descriptor, len(line)):
+            self._move_away()
         rest = self._rest or line
         while rest:
             rest = self._rest = rest[os.write(self._descriptor, rest) :]
+
+    def _is_full(self, descriptor: int, length: int) -> bool:
+        """Whether that many bytes more are too many. A line that is longer by itself goes into an
+        empty file."""
+        if self._bytes_max is None:
+            return False
+        size_bytes = os.fstat(descriptor).st_size
+        return size_bytes > 0 and size_bytes + length > self._bytes_max
+
+    def _move_away(self) -> None:
+        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        self.is_to_be_reopened = True  # also if it can't be made anew now: it is tried again
+        self._reopen()
 
     def _reopen(self) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

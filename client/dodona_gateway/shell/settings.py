@@ -51,6 +51,11 @@ class GatewaySettings(TracedSettings):
     tls_certificate: Path | None = Field(None, description="PEM file with the certificate chain")
     tls_key: Path | None = Field(None, description="PEM file with the certificate's key")
     audit_log: Path | None = Field(None, description="file that admin calls are recorded in")
+    audit_mib_max: Count | None = Field(
+        None,
+        description="of that file: then it is moved to the same name with .1 behind it, in the "
+        "place of the one that was moved before, MiB; by default it is never moved",
+    )
     console: bool = Field(True, description="serve pages for people at /console")
 
     connection_count_max: Count = Field(4096, description="connections at a time")
@@ -99,6 +104,11 @@ class GatewaySettings(TracedSettings):
     def answer_bytes_max(self) -> int:
         """Of rows in one answer."""
         return self.answer_mib_max << 20
+
+    @property
+    def audit_bytes_max(self) -> int | None:
+        """Of the audit's file, if it has a bound."""
+        return None if self.audit_mib_max is None else self.audit_mib_max << 20
 
     @property
     def http_bounds(self) -> HttpBounds:

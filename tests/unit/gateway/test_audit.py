@@ -172,6 +172,84 @@ async def test_a_file_is_opened_anew_when_told(
     assert [it["request_id"] for it in lines(path)] == ["2"]
 
 
+async def test_a_file_with_a_bound_is_moved_before_it_grows_over_that(path: Path) -> None:
+    log = AuditLog(path, bytes_max=1_000)
+    sizes = []
+    for place in range(20):
+        await do(log, str(place))
+        sizes.append(path.stat().st_size)
+    await log.close()
+    moved = path.with_name("audit.jsonl.1")
+    assert max(*sizes, moved.stat().st_size) <= 1_000
+    assert sorted(it.name for it in path.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.1"]
+    kept = [it["request_id"] for it in lines(moved) + lines(path)]
+    assert kept == [str(place) for place in range(20)][-len(kept) :], "no line in between is lost"
+    assert moved.stat().st_mode & 0o777 == path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_line_that_is_longer_than_the_bound_is_written(path: Path) -> None:
+    log = AuditLog(path, bytes_max=10)
+    await do(log, "1")
+    await do(log, "2")
+    await log.close()
+    moved = path.with_name("audit.jsonl.1")
+    assert [it["request_id"] for it in lines(moved) + lines(path)] == ["1", "2"]
+
+
+async def test_a_file_that_was_there_is_moved_by_the_first_line(path: Path) -> None:
+    path.write_text("x" * 2_000 + "\n")
+    log = AuditLog(path, bytes_max=1_000)
+    await do(log)
+    await log.close()
+    assert path.with_name("audit.jsonl.1").stat().st_size == 2_001
+    assert len(lines(path)) == 1
+
+
+async def test_without_a_bound_no_file_is_moved(log: AuditLog, path: Path) -> None:
+    for place in range(20):
+        await do(log, str(place))
+    assert [it.name for it in path.parent.iterdir()] == ["audit.jsonl"]
+
+
+async def test_calls_are_refused_while_a_full_file_can_t_be_moved(
+    path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_its_place = path.with_name("audit.jsonl.1")
+    in_its_place.mkdir()
+    log = AuditLog(path, bytes_max=300)
+    await do(log, "1")
+    await do(log, "2")
+    with pytest.raises(Unavailable, match="audit"):
+        await do(log, "3")
+    assert [it["request_id"] for it in lines(path)] == ["1"], "it does not grow over its bound"
+    in_its_place.rmdir()
+    await asyncio.sleep(0.2)
+    await do(log, "4")
+    await log.close()
+    assert [it["request_id"] for it in lines(in_its_place) + lines(path)] == ["2", "4"]
+    assert caplog.text.count("can't be written, calls are refused") == 1
+
+
+async def test_a_file_that_was_moved_and_can_t_be_made_anew_is_made_later(
+    path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AuditLog(path, bytes_max=300)
+    await do(log, "1")
+
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        await do(log, "2")
+        with pytest.raises(Unavailable):
+            await do(log, "3")
+    await asyncio.sleep(0.2)
+    await log.close()
+    moved = path.with_name("audit.jsonl.1")
+    assert [it["request_id"] for it in lines(moved) + lines(path)] == ["1", "2"]
+
+
 async def test_a_line_that_was_cut_short_does_not_spoil_the_next(path: Path) -> None:
     path.write_text('{"time": "2023')
     log = AuditLog(path)
