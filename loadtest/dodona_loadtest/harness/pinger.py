@@ -31,6 +31,7 @@ class Waits:
 
     count: int
     failures: int
+    """So many of these ended in an error that a caller must expect. He waited for it as well."""
     ms_p50: float
     ms_p99: float
     ms_max: float
@@ -92,8 +93,9 @@ class Pinger:
             started_ns = due_ns
         try:
             await self._operation()
-            self._waits_ns.append(time.perf_counter_ns() - started_ns)
         except self._tolerated:
             self._failures += 1
         except Exception as error:  # noqa: BLE001 (raised by `stop`)
             self._error = self._error or error
+            return
+        self._waits_ns.append(time.perf_counter_ns() - started_ns)

@@ -57,6 +57,7 @@ class RecordedStudy(msgspec.Struct, frozen=True, tag="study"):
     findings: tuple[RecordedFinding, ...]
     versions: dict[str, str]
     dropped: dict[str, str]
+    failures: dict[str, dict[str, int]] = {}
 
 
 @described
@@ -91,7 +92,9 @@ def _record(result: RowResult | StudyResult) -> RecordedRow | RecordedStudy:
         study = result.study
         durability = {it.name: study.durability for it in study.performers}
         found = tuple(map(_finding, result.findings))
-        return RecordedStudy(study.name, study.title, durability, found, versions, dropped)
+        return RecordedStudy(
+            study.name, study.title, durability, found, versions, dropped, dict(result.failures)
+        )
     row = result.row
     durability = {it.name: it.durability for it in row.contenders}
     lines = tuple(map(_line, result.lines))

@@ -4,6 +4,7 @@ A study is a benchmark row that is no matter of callers: each contender lives th
 story in every round (load, flush, kill, read...), and each time gives the figures asked for.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ class Performance:
 
     version: str
     perform: Callable[[int], Figures]
+    failures: Counter[str] = field(default_factory=Counter)
+    """Of operations, by what was done: errors that a caller must expect, in all rounds so far."""
 
 
 Story = Callable[[Path, Effort], AbstractContextManager[Performance]]
@@ -118,6 +121,8 @@ class StudyResult:
     versions: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
     """Contenders that could not be measured (to the end), and why."""
+    failures: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By contender, then by what was done."""
 
     def find(self, contender: str, measure: str) -> Finding | None:
         """What was found of that, if anything was."""

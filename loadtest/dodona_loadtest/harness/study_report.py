@@ -39,12 +39,17 @@ def number(value: float) -> str:
 
 
 def _notes(result: StudyResult) -> list[str]:
-    """Bounds, versions, and contenders that dropped out."""
+    """Bounds, versions, contenders that dropped out, and failed operations."""
     notes = [note for bound in result.study.bounds for note in _bound_notes(result, bound)]
     if result.versions:
         notes.append(durability_note((name, result.study.durability) for name in result.versions))
     notes += [f"{name}: {version}" for name, version in result.versions.items()]
-    return notes + [f"{name} was not measured: {why}" for name, why in result.dropped.items()]
+    notes += [f"{name} was not measured: {why}" for name, why in result.dropped.items()]
+    return notes + [
+        f"{name}, {what}: {count:,} operations failed"
+        for name, failures in result.failures.items()
+        for what, count in failures.items()
+    ]
 
 
 def _bound_notes(result: StudyResult, bound: Bound) -> Sequence[str]:

@@ -39,7 +39,10 @@ def run_study(study: Study, plan: Plan, folder: Path, progress: Progress) -> Stu
                 else:
                     if number >= 0:
                         figures[name].append(found)
+                    else:
+                        performances[name].failures.clear()
     result.findings = _findings(study, figures)
+    result.failures = {name: dict(+it.failures) for name, it in performances.items()}
     return result
 
 

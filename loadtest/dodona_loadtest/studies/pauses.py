@@ -1,5 +1,6 @@
 """Studies 5 and 6: the longest that a lone caller waits beside long work in the same node."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -45,7 +46,8 @@ Beside = Callable[[Callable[[], object]], Waits]
 """Pings while the work given is under way. → what the pings waited."""
 
 
-def _waits(stretch: str, waits: Waits) -> Figures:
+def _waits(stretch: str, waits: Waits, failures: Counter[str]) -> Figures:
+    failures[stretch] += waits.failures
     return {
         f"{stretch}: p50": waits.ms_p50,
         f"{stretch}: p99": waits.ms_p99,
@@ -62,6 +64,7 @@ def _dodona(kind: PingKind, folder: Path, effort: Effort) -> Iterator[Performanc
     ):
         loader.call(DodonaWorker.create, PING_PATH, "full")
         loader.call(DodonaWorker.write_rows, PING_PATH, PINGED)
+        failures: Counter[str] = Counter()
 
         def beside(work: Callable[[], object]) -> Waits:
             pinger.call(DodonaWorker.start_pinging, kind, PING_PATH, PINGED)
@@ -70,13 +73,13 @@ def _dodona(kind: PingKind, folder: Path, effort: Effort) -> Iterator[Performanc
 
         def perform(number: int) -> Figures:
             return {
-                **_waits(ALONE, beside(lambda: sleep(effort.measure_s))),
-                **_waits(BULK, _beside_bulk_load(loader, effort, beside)),
-                **_waits(FLUSH, _beside_flush(loader, effort, beside)),
-                **_waits(COMPACTION, _beside_compaction(loader, effort, beside)),
+                **_waits(ALONE, beside(lambda: sleep(effort.measure_s)), failures),
+                **_waits(BULK, _beside_bulk_load(loader, effort, beside), failures),
+                **_waits(FLUSH, _beside_flush(loader, effort, beside), failures),
+                **_waits(COMPACTION, _beside_compaction(loader, effort, beside), failures),
             }
 
-        yield Performance(dodona.version(), perform)
+        yield Performance(dodona.version(), perform, failures)
 
 
 def _beside_bulk_load(loader: WorkerProcess[DodonaWorker], effort: Effort, beside: Beside) -> Waits:
@@ -122,6 +125,7 @@ def _postgres(kind: PingKind, folder: Path, effort: Effort) -> Iterator[Performa
         WorkerProcess(PostgresWorker(served.port), cores) as pinger,
     ):
         loader.call(PostgresWorker.create, "pinged", PINGED)
+        failures: Counter[str] = Counter()
 
         def beside(work: Callable[[], object]) -> Waits:
             pinger.call(PostgresWorker.start_pinging, kind, "pinged", PINGED)
@@ -131,15 +135,17 @@ def _postgres(kind: PingKind, folder: Path, effort: Effort) -> Iterator[Performa
         def perform(number: int) -> Figures:
             rows = Rows(effort.share(BULK_ROWS))
             loader.call(PostgresWorker.create, "loaded", Rows(1, first=rows.count))
+            load = partial(loader.call, PostgresWorker.copy, "loaded", rows)
+            flush = partial(loader.call, PostgresWorker.checkpoint)
             figures = {
-                **_waits(ALONE, beside(lambda: sleep(effort.measure_s))),
-                **_waits(BULK, beside(lambda: loader.call(PostgresWorker.copy, "loaded", rows))),
-                **_waits(FLUSH, beside(lambda: loader.call(PostgresWorker.checkpoint))),
+                **_waits(ALONE, beside(lambda: sleep(effort.measure_s)), failures),
+                **_waits(BULK, beside(load), failures),
+                **_waits(FLUSH, beside(flush), failures),
             }
             loader.call(PostgresWorker.remove, "loaded")
             return figures
 
-        yield Performance(postgres.version(), perform)
+        yield Performance(postgres.version(), perform, failures)
 
 
 def _study(kind: PingKind) -> Study:
@@ -152,7 +158,9 @@ def _study(kind: PingKind) -> Study:
             f"own. The load is of {BULK_ROWS:,} rows of Arrow data (PostgreSQL: COPY); the flush "
             f"of {FLUSHED_ROWS:,} rows written one by one (PostgreSQL: CHECKPOINT after the load); "
             f"the compaction follows {BATCHES} batches of {BATCH_ROWS:,} rows over the same keys, "
-            "which are written while pings go on. The longest is that of all rounds."
+            "which are written while pings go on. A ping that is refused waited, too: here a row "
+            "that two commits meet at refuses one of them, there it has it wait. The longest is "
+            "that of all rounds."
         ),
         performers=(
             Performer("Dodona", partial(_dodona, kind)),

@@ -1,6 +1,7 @@
 """Studies: their rounds, what they say, and the processes that live through their stories."""
 
 import asyncio
+import collections
 import itertools
 import os
 import sys
@@ -15,7 +16,9 @@ import pytest
 from dodona_loadtest import bench
 from dodona_loadtest.harness import rounds
 from dodona_loadtest.harness.errors import ContenderFailed, ContenderMissing
+from dodona_loadtest.harness.pinger import Waits
 from dodona_loadtest.harness.pinning import choose_pinning
+from dodona_loadtest.harness.recorded import RecordedStudy, record
 from dodona_loadtest.harness.report import Report
 from dodona_loadtest.harness.rounds import Plan
 from dodona_loadtest.harness.sample_rows import Rows
@@ -41,6 +44,7 @@ from dodona_loadtest.studies import (
     GATEWAY_STUDIES,
     SPARK_STUDIES,
     STUDIES,
+    pauses,
     ytsaurus,
 )
 
@@ -154,6 +158,37 @@ def test_who_is_missing_or_fails_drops_out_and_the_others_go_on(tmp_path: Path) 
     )
     assert result.dropped == {"b": "it ended", "c": "no peer on PATH"}
     assert [(it.contender, len(it.values)) for it in result.findings] == [("a", 3), ("b", 1)]
+
+
+def test_operations_that_failed_are_named_but_for_those_before_the_first_round(
+    tmp_path: Path,
+) -> None:
+    failures: collections.Counter[str] = collections.Counter()
+
+    def lose(number: int) -> Figures:
+        failures["commits"] += 1_000 * (number + 2)
+        failures["lookups"] += 0
+        return {"load": 1.0}
+
+    @contextmanager
+    def start(folder: Path, effort: Effort) -> Iterator[Performance]:
+        yield Performance("1.0", lose, failures)
+
+    study = Study("study", "A study", "Fair.", (Performer("a", start),), (LOAD,), warms_up=True)
+    plan = Plan(2, 0.01, 0.02, is_quick=False, pinning=EVERYWHERE)
+    result = run_study(study, plan, tmp_path, lambda text: None)
+    (said,) = [ln for ln in Report([], [result]).markdown().splitlines() if "failed" in ln]
+    assert said == "- a, commits: 5,000 operations failed"
+    (recorded,) = record([], [result]).results
+    assert isinstance(recorded, RecordedStudy)
+    assert recorded.failures == {"a": {"commits": 5_000}}
+
+
+def test_pings_that_were_refused_are_told_of_their_stretch() -> None:
+    failures: collections.Counter[str] = collections.Counter()
+    waits = Waits(count=3, failures=2, ms_p50=1.0, ms_p99=2.0, ms_max=3.0)
+    assert pauses._waits("alone", waits, failures)["alone: longest"] == 3.0
+    assert failures == {"alone": 2}
 
 
 def test_a_figure_that_nobody_asked_for_is_a_mistake(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def refused(count: int) -> Tally:
 
 
 def test_a_test_fails_if_one_of_its_operations_was_never_acknowledged() -> None:
-    limits = {"failure-ratio-max": 0.01, "p99-ms-max": 5.0}
+    limits: dict[str, float | None] = {"failure-ratio-max": 0.01, "p99-ms-max": 5.0}
     failed = verdict(refused(5_000), limits)
     assert failed.exit_code == FAILED
     assert [str(it) for it in failed.judgements if not it.is_kept] == [
