@@ -53,10 +53,8 @@ def wait_until_ready(http: httpx.Client) -> None:
 
 
 def test_tls_from_one_end_to_the_other(authority: trustme.CA, tmp_path: Path) -> None:
-    certificate = authority.issue_cert("127.0.0.1")
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
-    certificate.cert_chain_pems[0].write_to_path(str(chain))
-    certificate.private_key_pem.write_to_path(str(key))
+    write(authority, chain, key)
     with LocalCluster(tmp_path / "data", node_count=1) as cluster:
         options = ("--master-url", cluster.master_url, "--insecure")
         tls = ("--tls-certificate", str(chain), "--tls-key", str(key))
@@ -70,6 +68,44 @@ def test_tls_from_one_end_to_the_other(authority: trustme.CA, tmp_path: Path) ->
                 stranger.get("/readyz")
             with pytest.raises(httpx.HTTPError):
                 httpx.get(f"http://127.0.0.1:{port}/readyz")
+
+
+def test_a_certificate_that_is_renewed_is_in_use_without_a_restart(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    """By whoever connects from then on. A connection that is there goes on."""
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    successor = trustme.CA()
+    write(authority, chain, key)
+    with LocalCluster(tmp_path / "data", node_count=1) as cluster:
+        options = ("--master-url", cluster.master_url, "--insecure")
+        tls = ("--tls-certificate", str(chain), "--tls-key", str(key))
+        with gateway(*options, *tls) as port, closing(client(port, authority)) as old:
+            wait_until_ready(old)
+            assert not is_trusted(port, successor)
+            write(successor, chain, key)
+            deadline = time.monotonic() + READY_S_MAX
+            while not is_trusted(port, successor):
+                assert time.monotonic() < deadline
+                assert old.get("/readyz").status_code == 200
+            assert old.get("/readyz").status_code == 200
+            assert not is_trusted(port, authority)
+
+
+def is_trusted(port: str, authority: trustme.CA) -> bool:
+    """Whether somebody who trusts this authority gets a new connection."""
+    with closing(client(port, authority)) as http:
+        try:
+            return http.get("/readyz").is_success
+        except httpx.ConnectError:
+            return False
+
+
+def write(authority: trustme.CA, chain: Path, key: Path) -> None:
+    """A certificate that it has signed."""
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(str(chain))
+    certificate.private_key_pem.write_to_path(str(key))
 
 
 def client(port: str, authority: trustme.CA) -> httpx.Client:

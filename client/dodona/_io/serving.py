@@ -15,6 +15,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -77,9 +78,16 @@ def serve(served: Served, settings: ServerSettings, door: Door) -> None:
 
 
 def serve_pages(
-    pages: Any, life: Life, settings: ProcessSettings, door: Door, **options: Any
+    pages: Any,
+    life: Life,
+    settings: ProcessSettings,
+    door: Door,
+    *,
+    on_tls: Callable[[ssl.SSLContext], None] | None = None,
+    **options: Any,
 ) -> None:
-    """Serve a web application until a signal comes; `options` are uvicorn's."""
+    """Serve a web application until a signal comes. `on_tls` is told what its connections are made
+    with; all other `options` are uvicorn's."""
     prepare_process()
     text = f"serving on {settings.host}:{door.port}"
     tell(_logger, logging.INFO, "serving", text, host=settings.host, port=door.port)
@@ -92,6 +100,10 @@ def serve_pages(
         **options,
     }
     config = uvicorn.Config(pages, host=settings.host, port=door.port, **chosen)
+    if on_tls is not None:
+        config.load()  # as it would once it serves
+        assert config.ssl is not None, "there is a certificate"
+        on_tls(config.ssl)
     sockets = door.hand_over()
     with nullcontext() if life.standing_us is None else StandIn(sockets, life.standing_us):
         _Server(config, life, settings).run(sockets)

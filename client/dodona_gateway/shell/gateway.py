@@ -5,7 +5,7 @@ Owns: nothing but the wiring, and what "ready" means for a gateway.
 
 import functools
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +13,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from starlette.types import Scope
 
+from dodona._io.beside import running_beside
 from dodona._io.door import Door
 from dodona._io.life import METRICS, Life, wait_until
 from dodona._io.metrics import Metrics, ServerReport
@@ -23,6 +24,7 @@ from dodona.errors import DodonaError
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.visit import is_console
 from dodona_gateway.core.traffic import TrafficStatistics
+from dodona_gateway.shell.certificate import Certificate
 from dodona_gateway.shell.console import visits
 from dodona_gateway.shell.console.console import Console
 from dodona_gateway.shell.edge import Edge, Refusal
@@ -56,12 +58,15 @@ def run_gateway(settings: GatewaySettings) -> None:
         "http": http,
         "limit_concurrency": None,  # uvicorn's own refusal is no problem, in JSON
     }
-    if settings.tls_certificate is not None:
+    certificate = None
+    if settings.tls_certificate is not None and settings.tls_key is not None:
+        certificate = Certificate(settings.tls_certificate, settings.tls_key)
         options["ssl_certfile"] = str(settings.tls_certificate)
         options["ssl_keyfile"] = str(settings.tls_key)
+        options["on_tls"] = certificate.attend
     if settings.first_token_file is not None:
         read_first_token(settings.first_token_file)  # what is no token is refused now, not later
-    edge = create_gateway(settings, http.together)
+    edge = create_gateway(settings, http.together, certificate)
     with Door(settings.host, settings.port, _refusal_of(settings)) as door:
         serve_pages(edge, edge.life, settings, door, **options)
 
@@ -83,8 +88,14 @@ class GatewayReport(NamedTuple):
 class _Gateway:
     """What exists from the start of the process to its end."""
 
-    def __init__(self, settings: GatewaySettings, connections: Connections) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        connections: Connections,
+        certificate: Certificate | None,
+    ) -> None:
         self._settings = settings
+        self._certificate = certificate
         self._connections = connections
         self._service: Service | None = None
         self._metrics_key = settings.metrics_key
@@ -142,7 +153,12 @@ class _Gateway:
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         async with open_service(self._settings, self.spans) as service:
             self._service = service
-            async with nullcontext() if self.console is None else self.console.watching():
+            async with AsyncExitStack() as stack:
+                if self.console is not None:
+                    await stack.enter_async_context(self.console.watching())
+                if self._certificate is not None:
+                    watch = self._certificate.watch()
+                    await stack.enter_async_context(running_beside(watch))
                 yield
         if self.spans is not None:
             await self.spans.close()
@@ -152,9 +168,14 @@ def _added(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
     return {key: counts.get(key, 0) + more.get(key, 0) for key in (*counts, *more)}
 
 
-def create_gateway(settings: GatewaySettings, connections: Connections | None = None) -> Edge:
-    """The whole application: routes behind the edge, which stands behind these connections."""
-    gateway = _Gateway(settings, connections or Connections())
+def create_gateway(
+    settings: GatewaySettings,
+    connections: Connections | None = None,
+    certificate: Certificate | None = None,
+) -> Edge:
+    """The whole application: routes behind the edge, which stands behind these connections, made
+    with this certificate."""
+    gateway = _Gateway(settings, connections or Connections(), certificate)
     application = create_application("Dodona gateway", gateway.lifespan, gateway.life)
     application.router.redirect_slashes = False
     add_routes(application, ROUTES, gateway.service)

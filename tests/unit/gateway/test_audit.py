@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from dodona._io.settings import parse_settings
 from dodona.errors import Forbidden, InvalidRequest, Overloaded, Unavailable
 from dodona_gateway.core.access.grants import parse_grants
 from dodona_gateway.core.access.principal import Principal
-from dodona_gateway.shell import audit
+from dodona_gateway.shell import audit, service
 from dodona_gateway.shell.audit import AuditedCall, AuditLog
+from dodona_gateway.shell.settings import GatewaySettings
 
 pytestmark = pytest.mark.anyio
 ADA = Principal("ada", "0123456789abcdef", parse_grants(["admin:/"]))
@@ -354,3 +356,13 @@ async def test_writing_does_not_hold_up_the_loop(
     await do(log)
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
+
+
+async def test_a_gateway_s_audit_has_the_bound_of_its_settings(path: Path) -> None:
+    for options, bytes_max in (([], None), (["--audit-mib-max=3"], 3 << 20)):
+        arguments = [f"--audit-log={path}", *options]
+        log = service._audit(parse_settings(GatewaySettings, "gateway", arguments))
+        assert log is not None
+        assert log._file._bytes_max == bytes_max
+        await log.close()
+    assert service._audit(parse_settings(GatewaySettings, "gateway", [])) is None
