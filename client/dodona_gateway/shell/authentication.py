@@ -69,7 +69,8 @@ class _Line:
         question = self._asked.get(id) or self._waiting.get(id) or self._add(id, instant_us)
         answer = await asyncio.shield(question.answer)
         if answer.error is not None:
-            raise Unavailable("tokens can't be looked up: repeat the call") from answer.error
+            text = "the table //sys/tokens can't be read, so nobody new is let in: repeat the call"
+            raise Unavailable(text) from answer.error
         return answer.token
 
     async def close(self) -> None:
@@ -137,11 +138,14 @@ class Authenticator:
     def __repr__(self) -> str:
         return f"<Authenticator with {self._cache!r}>"
 
-    async def authenticate(self, header: str | None, now: Now) -> Principal:
+    async def authenticate(
+        self, header: str | None, now: Now, *, is_watching: bool = False
+    ) -> Principal:
         """Whose token is in the value of the header `Authorization`, which is None if there is no
-        such header. Raises Unauthenticated; Overloaded and Unavailable, if that can't be known."""
+        such header; `is_watching` as in `CacheLimits`. Raises Unauthenticated; Overloaded and
+        Unavailable, if that can't be known."""
         presented = parse_authorization(header)
-        token = await self._find(presented.id, now.instant_us)
+        token = await self._find(presented.id, now.instant_us, is_watching=is_watching)
         return principal_of(accept(token, presented, now.unix_us))
 
     def learn(self, token: Token, now: Now) -> None:
@@ -153,15 +157,15 @@ class Authenticator:
         await self._known.close()
         await self._unknown.close()
 
-    async def _find(self, id: TokenId, instant_us: int) -> Token | None:
-        known = self._cache.look(id, instant_us)
+    async def _find(self, id: TokenId, instant_us: int, *, is_watching: bool) -> Token | None:
+        known = self._cache.look(id, instant_us, is_watching=is_watching)
         if known is not None:
             return known.token
         line = self._known if self._cache.has(id) else self._unknown
         try:
             return await line.ask(id, instant_us)
         except Unavailable:
-            token = self._cache.fall_back(id, instant_us)
+            token = self._cache.fall_back(id, instant_us, is_watching=is_watching)
             if token is None:
                 raise
             return token

@@ -110,10 +110,13 @@ class Edge:
         *,
         refusal: Refusal,
         is_local: bool,
+        admit_watcher: Authenticate | None = None,
         life: Life | None = None,
         tracing: RequestTracing | None = None,
     ) -> None:
-        """`is_local`: whoever calls by a name of this machine is let in (see `_check_local`)."""
+        """`is_local`: whoever calls by a name of this machine is let in (see `_check_local`).
+        `admit_watcher` tells who asks for pages that only show the cluster's state, if that is
+        another question."""
         self.life = life or Life()
         self._tracing = tracing
         self.is_closed = False
@@ -122,6 +125,7 @@ class Edge:
         self._refusal = refusal
         self._application = application
         self._authenticate = authenticate
+        self._admit_watcher = admit_watcher or authenticate
         self._limits = limits
         self._is_stream = is_stream
         self.request_count = 0
@@ -189,7 +193,9 @@ class Edge:
             _check_local(request.header(b"host"), request.header(b"origin"))
         if scope["path"] not in OPEN_PATHS:
             shown = visit.authorization_of(scope["path"], scope["headers"])
-            scope["state"]["principal"] = await self._authenticate(shown)
+            is_watching = visit.is_watching(scope["method"], scope["path"])
+            admit = self._admit_watcher if is_watching else self._authenticate
+            scope["state"]["principal"] = await admit(shown)
         await self._application(scope, request.receive, request.send)
 
 

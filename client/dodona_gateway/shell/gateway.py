@@ -115,6 +115,9 @@ class _Gateway:
     async def authenticate(self, authorization: str | None) -> Principal:
         return await self.service().authenticate(authorization)
 
+    async def admit_watcher(self, authorization: str | None) -> Principal:
+        return await self.service().authenticate(authorization, is_watching=True)
+
     async def _finish(self) -> None:
         """Begin no transaction, and take no request but at those that are held; until there are
         none."""
@@ -191,6 +194,7 @@ def create_gateway(
         _is_stream,
         refusal=_refusal_of(settings),
         is_local=settings.insecure,
+        admit_watcher=gateway.admit_watcher,
         life=gateway.life,
         tracing=None if gateway.spans is None else request_tracing(gateway.spans),
     )

@@ -22,6 +22,9 @@ class CacheLimits(msgspec.Struct, frozen=True):
     """For so long an answer is given without asking: a revocation is in force after that."""
     grace_ms: int = 30_000
     """For so much longer tokens are good while the table can't be read."""
+    watching_grace_ms: int = 12 * 3600 * 1000
+    """The same for whoever only watches the state of the cluster, which is wanted then most: as
+    long as the console's cookie lives."""
     pause_ms: int = 1_000
     """For so long after a failure nobody waits for the table if there is something to go by."""
 
@@ -55,13 +58,14 @@ class TokenCache:
         """Whether the id was somebody's when last read."""
         return id in self._tokens
 
-    def look(self, id: TokenId, instant_us: int) -> Known | None:
+    def look(self, id: TokenId, instant_us: int, *, is_watching: bool = False) -> Known | None:
         """What may be answered without asking the table, or None."""
         entry = self._tokens.get(id)
         if entry is not None:
             self._tokens.move_to_end(id)
             is_good = self._is_fresh(entry.asked_us, instant_us) or (
-                self._is_failing(instant_us) and self._is_in_grace(entry, instant_us)
+                self._is_failing(instant_us)
+                and self._is_in_grace(entry, instant_us, is_watching=is_watching)
             )
             return Known(entry.token) if is_good else None
         asked_us = self._unknown.get(id)
@@ -70,11 +74,13 @@ class TokenCache:
         self._unknown.move_to_end(id)
         return Known(None)
 
-    def fall_back(self, id: TokenId, instant_us: int) -> Token | None:
+    def fall_back(self, id: TokenId, instant_us: int, *, is_watching: bool = False) -> Token | None:
         """The token to go by if the table was asked and could not be read; None if there is none:
         an id that was unknown may have become known since."""
         entry = self._tokens.get(id)
-        return entry.token if entry and self._is_in_grace(entry, instant_us) else None
+        if entry is None or not self._is_in_grace(entry, instant_us, is_watching=is_watching):
+            return None
+        return entry.token
 
     def learn(self, id: TokenId, token: Token | None, asked_us: int) -> None:
         """What the table said to a question of that time. The answer to an older question than the
@@ -104,6 +110,7 @@ class TokenCache:
         failed_us = self._failed_us
         return failed_us is not None and instant_us - failed_us < self._limits.pause_ms * 1000
 
-    def _is_in_grace(self, entry: _Entry, instant_us: int) -> bool:
+    def _is_in_grace(self, entry: _Entry, instant_us: int, *, is_watching: bool) -> bool:
         limits = self._limits
-        return instant_us - entry.asked_us < (limits.fresh_ms + limits.grace_ms) * 1000
+        grace_ms = limits.watching_grace_ms if is_watching else limits.grace_ms
+        return instant_us - entry.asked_us < (limits.fresh_ms + grace_ms) * 1000

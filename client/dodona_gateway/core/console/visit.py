@@ -27,6 +27,14 @@ STATIC_FILES: Final = (
 OPEN_PATHS: Final = (LOGIN, LOGOUT, *[STATIC + it for it in STATIC_FILES])
 """For those who have no token yet, or none that is good."""
 
+WATCHED_PATHS: Final = frozenset(
+    (
+        *(PREFIX, f"{PREFIX}/transactions", f"{PREFIX}/recoveries"),
+        *(f"{PARTS}cluster", f"{PARTS}transactions", f"{PARTS}recoveries"),
+    )
+)
+"""What shows the state of the cluster, and no row."""
+
 COOKIE: Final = "dodona_token"
 COOKIE_SECONDS: Final = 12 * 3600
 VALUE_LENGTH_MAX: Final = 256
@@ -35,6 +43,11 @@ VALUE_LENGTH_MAX: Final = 256
 def is_console(path: str) -> bool:
     """Whether a path is the console's."""
     return path == PREFIX or path.startswith(f"{PREFIX}/")
+
+
+def is_watching(method: str, path: str) -> bool:
+    """Whether a request only looks at the state of the cluster."""
+    return method in ("GET", "HEAD") and path in WATCHED_PATHS
 
 
 def token_of(cookies: str | None) -> str | None:
