@@ -23,6 +23,7 @@ from dodona_loadtest.harness.recorded import record, write_recorded
 from dodona_loadtest.harness.report import Report, has_figures
 from dodona_loadtest.harness.rounds import Plan, run_row
 from dodona_loadtest.harness.row import Row, RowResult
+from dodona_loadtest.harness.section import summary_of
 from dodona_loadtest.harness.study import Study, StudyResult
 from dodona_loadtest.harness.study_rounds import run_study
 from dodona_loadtest.rows import ROWS
@@ -139,7 +140,7 @@ def _facts(
         ("command", shlex.join(["python", "-m", "dodona_loadtest.bench", *words])),
         *machine_facts(folder),
         ("pinning", str(plan.pinning)),
-        ("rounds", f"{plan.rounds} interleaved, {lengths}; figures are medians over the rounds"),
+        ("rounds", f"{plan.rounds} interleaved, {lengths}; figures are {summary_of(plan.rounds)}"),
     ]
     groups = {group for group, item in ITEMS.values() if item in chosen(arguments)}
     if "commits" in groups:

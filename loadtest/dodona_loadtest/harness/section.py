@@ -57,6 +57,11 @@ def spread(values: Sequence[float], middle: float) -> str:
     return f"±{(max(values) - min(values)) / 2 / middle:.0%}" if middle else "±0%"
 
 
+def summary_of(count: int) -> str:
+    """What a figure is of so many rounds: of two the median is their mean."""
+    return {1: "of one round", 2: "means of two rounds"}.get(count, "medians over the rounds")
+
+
 def ratio(ours: float, theirs: float) -> str:
     """Ours in terms of theirs."""
     if not theirs or math.isnan(theirs) or math.isnan(ours):

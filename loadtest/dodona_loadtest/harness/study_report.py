@@ -28,9 +28,20 @@ def _cells(result: StudyResult, finding: Finding) -> list[str]:
         finding.contender,
         number(finding.value),
         finding.measure.unit,
-        "worst" if finding.measure.is_worst_told else spread(finding.values, finding.value),
+        _rounds(finding),
         ratio(dodona.value, finding.value) if dodona and is_peer else "",
     ]
+
+
+def _rounds(finding: Finding) -> str:
+    """What the figure is of them, and how far apart they were."""
+    count = len(finding.values)
+    if finding.measure.is_worst_told:
+        return f"worst of {count}"
+    if count == 1:
+        return "only one"
+    apart = spread(finding.values, finding.value)
+    return f"mean of 2, {apart}" if count == 2 else apart
 
 
 def number(value: float) -> str:

@@ -22,6 +22,7 @@ from dodona_loadtest.harness.recorded import RecordedStudy, record
 from dodona_loadtest.harness.report import Report
 from dodona_loadtest.harness.rounds import Plan
 from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.section import summary_of
 from dodona_loadtest.harness.servers import ServerProcess, private_memory_bytes
 from dodona_loadtest.harness.study import (
     Bound,
@@ -36,7 +37,7 @@ from dodona_loadtest.harness.study import (
 )
 from dodona_loadtest.harness.study_report import number
 from dodona_loadtest.harness.study_rounds import run_study
-from dodona_loadtest.harness.worker_process import Stopwatch, Worker, WorkerProcess
+from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, WorkerProcess
 from dodona_loadtest.peers.delta import DeltaWorker
 from dodona_loadtest.rows import ROWS
 from dodona_loadtest.studies import (
@@ -44,6 +45,7 @@ from dodona_loadtest.studies import (
     GATEWAY_STUDIES,
     SPARK_STUDIES,
     STUDIES,
+    bulk,
     pauses,
     ytsaurus,
 )
@@ -214,9 +216,39 @@ def _result(*bounds: Bound) -> StudyResult:
 def test_the_report_states_dodona_in_terms_of_each_peer() -> None:
     report = Report([], [_result()]).markdown()
     assert "| load | Dodona | 2,000 | rows/s | ±50% |  |" in report
-    assert "| load | Peer | 500 | rows/s | ±0% | 4.00× |" in report
-    assert "| pause | Dodona | 80 | ms | worst |  |" in report
+    assert "| load | Peer | 500 | rows/s | only one | 4.00× |" in report
+    assert "| pause | Dodona | 80 | ms | worst of 3 |  |" in report
     assert "- Peer was not measured: it ended" in report
+
+
+def test_two_rounds_have_a_mean_and_no_median() -> None:
+    result = _result()
+    result.findings = [Finding(LOAD, "Dodona", (1_000.0, 3_000.0))]
+    report = Report([], [result]).markdown()
+    assert "| load | Dodona | 2,000 | rows/s | mean of 2, ±50% |  |" in report
+    said = [summary_of(count) for count in (1, 2, 3)]
+    assert said == ["of one round", "means of two rounds", "medians over the rounds"]
+
+
+def test_the_rows_there_rest_before_others_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the first round, in which everything is new to everybody, does not count."""
+    lived: list[str] = []
+    monkeypatch.setattr(bulk, "rest", lambda: lived.append("rest"))
+
+    def load(new: Rows) -> Spent:
+        lived.append("load")
+        return Spent(1.0, 1.0)
+
+    effort = Effort(0.001, 0.1, EVERYWHERE.client, EVERYWHERE.embedded)
+    bulk._figures(
+        effort,
+        lambda: (),
+        lambda there: lived.append("prepare"),
+        load,
+        lambda: lived.append("finish"),
+    )
+    assert lived == ["prepare", "rest", "load", "finish"] * 2
+    assert bulk.STUDY.warms_up
 
 
 @pytest.mark.parametrize(
