@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +33,8 @@ SCHEMA = [
 HERE, THERE = 0, 1_000
 """The first keys of each cell."""
 STOP_SECONDS_MAX = 8.0
+STUCK_STOP_SECONDS_MAX = 45.0
+"""Of a node whose disk hangs: all the bounds that there are, one after the other."""
 DRAIN_MS = 600
 
 
@@ -38,6 +42,7 @@ class Drained(NamedTuple):
     cluster: LocalCluster
     said: list[str]
     """What the supervisor reports: how processes ended."""
+    logs: Path
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +68,7 @@ def drained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drained]:
     ) as cluster:
         with dodona.connect(cluster.master_url) as db:
             db.create_table("//a", SCHEMA, pivot_keys=[[], [THERE]], mount=True)
-        yield Drained(cluster, said)
+        yield Drained(cluster, said, folder / "logs")
 
 
 class Worker(threading.Thread):
@@ -136,6 +141,12 @@ def terminate(drained: Drained, name: str) -> float:
     return took_s
 
 
+def last_words(drained: Drained, name: str) -> str:
+    """What the process said from the signal on, before it was started again."""
+    (log,) = drained.logs.glob(f"{name.replace(' ', '-')}.log")
+    return log.read_text("utf-8").rpartition("about to stop")[2]
+
+
 @pytest.mark.parametrize("name", ["node 0", "node 1", "master", "proxy"])
 def test_no_commit_is_lost_and_nobody_is_surprised(drained: Drained, name: str) -> None:
     with dodona.connect(drained.cluster.master_url) as db:
@@ -146,6 +157,7 @@ def test_no_commit_is_lost_and_nobody_is_surprised(drained: Drained, name: str) 
 
         with loaded(write, db) as workers:
             assert terminate(drained, name) < STOP_SECONDS_MAX
+            assert "takes longer than" not in last_words(drained, name), "all of it has ended"
             counts = [it.acknowledged for it in workers]
             until = time.monotonic() + 20
             while any(it.acknowledged <= count for it, count in zip(workers, counts, strict=True)):
@@ -182,6 +194,7 @@ def test_callers_behind_a_load_balancer_notice_nothing(drained: Drained) -> None
         assert DRAIN_MS / 1000 < time.monotonic() - began < STOP_SECONDS_MAX
     assert all(it.failed_count == 0 for it in workers)
     assert drained.said[0] == "gateway ended (exit status 0): starting it again"
+    assert "takes longer than" not in last_words(drained, "gateway")
     drained.cluster.wait_until_ready("gateway", start_count=start_count + 1)
     for http in clients.values():
         http.close()
@@ -224,6 +237,56 @@ def test_a_gateway_finishes_held_transactions_and_begins_none(drained: Drained) 
     drained.cluster.wait_until_ready("gateway", start_count=start_count + 1)
     with dodona.connect(drained.cluster.master_url) as db:
         assert db.lookup_rows("//a", [{"k": 77}]) == [{"k": 77, "v": 7}]
+
+
+# ---- a node whose disk hangs
+
+
+def test_a_node_whose_disk_hangs_ends_and_says_that_it_did_not_close(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def hanging(plans: list[Plan]) -> list[Plan]:
+        more = ("--inline-flush-us-max", "0", "--finish-ms-max", "200")
+        return [
+            replace(it, module="integration.hanging_node", arguments=(*it.arguments, *more))
+            if it.name == "node 0"
+            else it
+            for it in plans
+        ]
+
+    with (
+        LocalCluster(
+            tmp_path / "cluster", node_count=1, arrange=hanging, warn=said.append
+        ) as cluster,
+        dodona.connect(cluster.master_url) as db,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        db.create_table("//a", SCHEMA, mount=True)
+        db.insert_rows("//a", [{"k": 1, "v": 1}])
+        (log,) = (tmp_path / "cluster").rglob("log/*.mdb")
+        hang = log.parents[1] / "hang"
+        hang.touch()
+        writing = pool.submit(db.insert_rows, "//a", [{"k": 2, "v": 2}])
+        try:
+            url = cluster.node_urls[0]
+            while httpx.get(f"{url}/readyz").status_code == 200:
+                time.sleep(0.05)
+            pid = cluster.processes["node 0"].pid
+            assert pid is not None
+            os.kill(pid, signal.SIGTERM)
+            until = time.monotonic() + STUCK_STOP_SECONDS_MAX
+            while not said:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+        finally:
+            hang.unlink()
+        assert said[0] == "node 0 ended (exit status 1): starting it again"
+        words = last_words(Drained(cluster, said, tmp_path / "cluster" / "logs"), "node 0")
+        assert "ERROR dodona.runtime: the disk does not answer" in words
+        assert "Traceback" not in words
+        with suppress(DodonaError):  # it can't know
+            writing.result(STUCK_STOP_SECONDS_MAX)
+        assert {"k": 1, "v": 1} in list(db.select("//a"))
 
 
 # ---- a node that reads its log

@@ -3,17 +3,23 @@
 Owns: what is set or done once for a whole process. Whatever else a server does is the runtime's.
 """
 
+import asyncio
 import gc
 import logging
 import os
 import sys
 import time
+from collections.abc import Awaitable
 from typing import Final, NoReturn
 
+from dodona._io.logs import tell
 from dodona.types import Now
 
 EXIT_STATUS_SURPRISE: Final = 70
 """How a process ends that met a surprise (`EX_SOFTWARE`): whoever supervises it restarts it."""
+EXIT_STATUS_NOT_CLOSED: Final = 1
+"""How one ends that was told to stop, and whose disk did not let it."""
+CLOSE_SECONDS_MAX: Final = 15.0
 
 _logger: Final = logging.getLogger("dodona.runtime")
 
@@ -29,6 +35,21 @@ def stop_process(error: BaseException) -> NoReturn:
     _logger.critical("stopping the process: its state is in doubt", exc_info=error)
     logging.shutdown()
     os._exit(EXIT_STATUS_SURPRISE)
+
+
+async def close_in_time(closing: Awaitable[None], seconds_max: float = CLOSE_SECONDS_MAX) -> None:
+    """Close what lies on a disk, or end the process without: to wait for a disk that hangs would
+    help nobody. What was acknowledged is durable, and the next start finds out about the rest."""
+    try:
+        async with asyncio.timeout(seconds_max):
+            await closing
+    except TimeoutError:
+        text = "the disk does not answer: ending without closing what lies on it"
+        tell(_logger, logging.ERROR, "not_closed", text)
+        logging.shutdown()
+        os._exit(EXIT_STATUS_NOT_CLOSED)
+    except Exception as error:  # noqa: BLE001 - else it would look like a stop in order
+        stop_process(error)
 
 
 def prepare_process() -> None:

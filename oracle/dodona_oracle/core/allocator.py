@@ -143,6 +143,11 @@ class Allocator:
         is_leased = now.instant_us <= self._leased_until_us
         return Grant(Timestamp(first), append, is_leased and end <= self._durable)
 
+    def is_used_up(self, now: Now) -> bool:
+        """Whether a request of the largest size would be refused for good."""
+        first = max(self._next_unused, _physical(now))
+        return first + TIMESTAMPS_PER_REQUEST_MAX > MAX_TIMESTAMP
+
     def _newest_lease_us(self) -> int:
         """The end of the lease as soon as all is durable that was appended."""
         return self._on_the_way[-1][1] if self._on_the_way else self._leased_until_us

@@ -162,6 +162,12 @@ class MasterCore:
             catalog=self._catalog.statistics(),
         )
 
+    def why_not_ready(self, now: Now) -> str | None:
+        """Why it would give out no timestamp now, or None if it would."""
+        if not self._is_alone and now.instant_us < self._alone_at_us:
+            return _too_early.message
+        return _used_up.message if self._allocator.is_used_up(now) else None
+
     def attendance(self, now: Now) -> Attendance:
         """Who is there."""
         return self._catalog.attendance(now)

@@ -14,14 +14,16 @@ from typing import Final, NamedTuple
 from fastapi import FastAPI
 
 from dodona._core.recoveries import Recovery
+from dodona._io.beside import running_beside
 from dodona._io.door import Door
 from dodona._io.endpoint import Endpoint, EndpointLimits
 from dodona._io.flushes import RuntimeStatistics
 from dodona._io.life import Life
 from dodona._io.logs import tell
 from dodona._io.metrics import LogReport, Metrics, ServerReport
+from dodona._io.notices import Readiness, look_around
 from dodona._io.pages import add_metrics, create_application
-from dodona._io.process import read_clock
+from dodona._io.process import close_in_time, read_clock
 from dodona._io.recovery_book import RecoveryBook, add_recoveries_page
 from dodona._io.runtime import Runtime, RuntimeLimits
 from dodona._io.scheduling import take_short_turns
@@ -96,6 +98,11 @@ class MasterReport(NamedTuple):
     connections: int
 
 
+async def _close(runtime: Runtime, book: RecoveryBook) -> None:
+    await runtime.close()
+    await asyncio.to_thread(book.amend, stopped_us=read_clock().unix_us)
+
+
 def create_master(
     core: MasterCore, store: MasterStore, settings: MasterSettings, book: RecoveryBook
 ) -> Served:
@@ -107,12 +114,16 @@ def create_master(
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         runtime.start()
-        yield
-        await runtime.close()
-        await asyncio.to_thread(book.amend, stopped_us=read_clock().unix_us)
+        async with running_beside(look_around(Readiness(life).look)):
+            yield
+        await close_in_time(_close(runtime, book))
 
     key = settings.cluster_key
-    life = Life(runtime.why_late, lambda: runtime.failure, runtime.finish)
+    life = Life(
+        lambda: core.why_not_ready(read_clock()) or runtime.why_late(),
+        lambda: runtime.failure,
+        runtime.finish,
+    )
     rest = create_application("Dodona master", lifespan, life, key, settings.metrics_key)
     add_operations(rest, runtime)
     add_statistics_page(

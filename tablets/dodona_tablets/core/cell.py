@@ -29,7 +29,7 @@ from dodona.types import (
 )
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
-from dodona_tablets.core.counts import CommitCounts
+from dodona_tablets.core.counts import CommitCounts, Misfit
 from dodona_tablets.core.loads import Loads
 from dodona_tablets.core.locks import release
 from dodona_tablets.core.outcomes import Outcomes
@@ -139,6 +139,7 @@ class Cell:
         """How far clients' clocks are ahead of the oracle's time, as a difference of timestamps."""
         self.misfit_count = 0
         """Decisions of other cells that can't be: see `participant`."""
+        self.last_misfit: Misfit | None = None
         self.reset_counts()
 
     def reset_counts(self) -> None:
@@ -153,6 +154,11 @@ class Cell:
         """Into the log; what is in the outbox behind it waits until it is durable."""
         self.record_count += 1
         self.effects.append(Append(record))
+
+    def note_misfit(self, transaction: TransactionId, source: CellId) -> None:
+        """That cell has decided what can't be."""
+        self.misfit_count += 1
+        self.last_misfit = Misfit(transaction, source)
 
     def state_of(self, transaction: TransactionId) -> State:
         """Alive or finished; NONE covers "never heard of" and "forgotten"."""

@@ -104,6 +104,13 @@ class CommitCounts:
         return {COMMITTED: self.participated, REFUSED: self.participations_refused}
 
 
+class Misfit(msgspec.Struct, frozen=True):
+    """A decision that can't be: about which transaction, and from which cell."""
+
+    transaction: TransactionId
+    source: CellId
+
+
 class NodeStatistics(msgspec.Struct, frozen=True):
     """What a cell counts, since its start; `alive`, `waiting`, `readers`, `rows` and the tablets
     that are served, or stored without being served, are of now. `misfits` are decisions of other
@@ -141,6 +148,7 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     """Transactions of other coordinators, by outcome here."""
     conflicts_by_kind: Counts
     misfits: int
+    last_misfit: Misfit | None
     refused_by_kind: Counts
     non_atomic_rows: int
     stores_by_state: Counts

@@ -305,7 +305,7 @@ class Participant:
         if not cell.may_be_issued(at):
             return  # we are behind, or it is a lie: whoever has decided so says it again
         if at < alive.prepare_timestamp:  # a lie: our readers have seen what was before
-            cell.misfit_count += 1
+            cell.note_misfit(alive.id, body.source)
             at = alive.prepare_timestamp
         cell.append(CommitDecided(alive.id, at))
         cell.apply(alive, at)
@@ -335,7 +335,7 @@ class Participant:
     def _misfit(self, body: TellCommit | TellAbort) -> None:
         """Decided by one who does not decide this, or against what we said. It is not obeyed, and
         need not be said again."""
-        self._cell.misfit_count += 1
+        self._cell.note_misfit(body.transaction, body.source)
         self._acknowledge(body)
 
 

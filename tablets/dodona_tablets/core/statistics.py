@@ -106,6 +106,7 @@ def statistics_of(parts: Parts) -> NodeStatistics:
         participations=cell.counts.participations(),
         conflicts_by_kind=dict(cell.counts.conflicts),
         misfits=cell.misfit_count,
+        last_misfit=cell.last_misfit,
         refused_by_kind=dict(cell.refused_count_by_kind),
         non_atomic_rows=writes.row_count + loading.row_count,
         stores_by_state=_stores_by_state(cell),

@@ -9,6 +9,7 @@ has a core brings it to the core's own. A full disk is an answer; any other fail
 end the process, as one of the log does.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,8 @@ from typing import Any, Final
 
 from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
 from dodona._core.messages import Failure
-from dodona.errors import DodonaError
+from dodona._io.logs import tell
+from dodona.errors import DataCorrupted, DiskFull, DodonaError
 from dodona_tablets.core.chunks.jobs import (
     BatchJob,
     Built,
@@ -31,6 +33,18 @@ from dodona_tablets.shell.log import CellLog
 
 BATCH_THREADS: Final = 2
 """One writes while the other encodes."""
+
+NAMES: Final[dict[type[Job], str]] = {
+    FlushJob: "flush",
+    BatchJob: "batch",
+    CompactionJob: "compaction",
+    SealJob: "seal",
+}
+"""Of the kinds of work, in the log."""
+TOLD_SECONDS_MIN: Final = 5.0
+"""Between two lines about the same kind: bulk data may be refused many times a second."""
+
+_logger: Final = logging.getLogger("dodona.node")
 
 Result = Built | Failure | None
 Deliver = Callable[[Any, Result], object]
@@ -57,6 +71,7 @@ class Jobs:
             CompactionJob: ThreadPoolExecutor(1, "dodona-compaction"),
             SealJob: ThreadPoolExecutor(1, "dodona-seal"),
         }
+        self._told_at_s: dict[type[Job], float] = {}
         self._is_closing = False
         self._failure: BaseException | None = None
 
@@ -72,8 +87,8 @@ class Jobs:
         self._threads[FlushJob].submit(self._aside, log.truncate_before, effect.checkpoint)
 
     def close(self) -> None:
-        """Wait for what is under way; a compaction is given up. Raises what must not be survived,
-        since nobody may listen to `fail` any more."""
+        """Wait for what is under way to be given up: nobody would hear of its chunk. Raises what
+        must not be survived, since nobody may listen to `fail` any more."""
         self._is_closing = True
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
@@ -97,8 +112,23 @@ class Jobs:
             batches = self._courteous(batches_of(job), job)
             info = self._files.write(job.number, job.schema, batches)
         except DodonaError as error:
+            self._tell(job, error)
             return Failure(error.kind, error.message, error.attributes)
         return None if info is None else Built(info, self._files.open(info))
+
+    def _tell(self, job: Job, error: DodonaError) -> None:
+        """What is wrong with the disk; what is wrong with bulk data is told to whoever sent them,
+        and to nobody else."""
+        if not isinstance(error, DiskFull | DataCorrupted):
+            return
+        now_s, kind = time.monotonic(), type(job)
+        if now_s - self._told_at_s.get(kind, -TOLD_SECONDS_MIN) < TOLD_SECONDS_MIN:
+            return
+        self._told_at_s[kind] = now_s
+        about = {"work": NAMES[kind], "kind": error.kind, "reason": error.message}
+        path = error.attributes.get("path")
+        text = "a chunk could not be made"
+        tell(_logger, logging.WARNING, "chunk_work_failed", text, **about, path=path)
 
     def _aside(self, work: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -122,9 +152,9 @@ class Jobs:
             yield batch
             size_bytes += batch.nbytes
             ahead_s = 0.0
+            if self._is_closing:
+                raise _GivenUp
             if is_compaction:
-                if self._is_closing:
-                    raise _GivenUp
                 ahead_s = size_bytes / self._bytes_per_s - (time.monotonic() - began)
             time.sleep(max(ahead_s, 0))
 

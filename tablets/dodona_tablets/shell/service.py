@@ -3,6 +3,7 @@
 Owns: the order of starting (recover, then serve) and of stopping (refuse, drain, close).
 """
 
+import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
@@ -13,12 +14,15 @@ from typing import Any, Final, NamedTuple
 from fastapi import FastAPI
 
 from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
+from dodona._io.beside import running_beside
 from dodona._io.door import Door
 from dodona._io.endpoint import Endpoint, EndpointLimits
 from dodona._io.flushes import RuntimeStatistics
 from dodona._io.life import Life
 from dodona._io.metrics import LogReport, Metrics, ServerReport
+from dodona._io.notices import Readiness, look_around
 from dodona._io.pages import add_metrics, create_application
+from dodona._io.process import close_in_time
 from dodona._io.recovery_book import RecoveryBook, add_recoveries_page
 from dodona._io.runtime import Runtime
 from dodona._io.serving import Served, serve
@@ -33,6 +37,7 @@ from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
 from dodona_tablets.shell.metrics import NODE_METRICS
+from dodona_tablets.shell.notices import Misfits
 from dodona_tablets.shell.outcome_page import add_outcome_page
 from dodona_tablets.shell.recovery import drain, finish, recover
 from dodona_tablets.shell.recovery_notes import RecoveryNotes
@@ -103,11 +108,11 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
         links.open(runtime)
         runtime.start()
         notes.start()
-        yield
+        looks = Readiness(life).look, Misfits(core.cell).look
+        async with running_beside(look_around(*looks)):
+            yield
         await drain(core, runtime)
-        await runtime.close()
-        await notes.close()
-        jobs.close()
+        await close_in_time(_close(runtime, notes, jobs))
         await links.close()
         if spans is not None:
             await spans.close()
@@ -134,6 +139,12 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
 
     add_metrics(pages, Metrics("node", NODE_METRICS, report))
     return Served(pages, endpoint, life)
+
+
+async def _close(runtime: Runtime, notes: RecoveryNotes, jobs: Jobs) -> None:
+    await runtime.close()
+    await notes.close()
+    await asyncio.to_thread(jobs.close)
 
 
 def _life(core: NodeCore, runtime: Runtime) -> Life:

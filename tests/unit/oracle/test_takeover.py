@@ -2,7 +2,7 @@
 
 from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo
 from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
-from dodona.types import Now
+from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.records import MACHINE, ORACLE, Put, changes_of
@@ -61,6 +61,35 @@ def test_on_another_machine_the_first_timestamp_waits_until_the_lease_is_over() 
     assert isinstance(before, TimestampRange)
     assert isinstance(after, TimestampRange)
     assert after.first > before.first
+
+
+def test_whoever_waits_says_that_it_is_not_ready_until_it_would_answer() -> None:
+    store: Store = {}
+    first = Process(store, "first")
+    assert first.core.why_not_ready(first.at(0)) is None
+    first.ask(1)
+    core = Process(store, "second", 5).core
+    over_us = 5 + TAKEOVER_US
+    assert "taken over" in str(core.why_not_ready(first.at(5)))
+    assert "taken over" in str(core.why_not_ready(first.at(over_us - 1)))
+    assert core.why_not_ready(first.at(over_us)) is None
+    assert store[ORACLE, MACHINE] == b"first", "to be asked changes nothing"
+
+
+def test_whose_timestamps_are_used_up_is_not_ready() -> None:
+    last_us = 1 << 32
+    process = Process({}, "")
+    assert isinstance(process.ask(1), TimestampRange)
+    late = Now(2, last_us * 1_000_000)
+    while process.core.why_not_ready(late) is None:
+        process.core.handle("route", GenerateTimestamps(TIMESTAMPS_PER_REQUEST_MAX), late)
+        process.settle(2)
+    assert "used up" in str(process.core.why_not_ready(late))
+    process.core.handle("route", GenerateTimestamps(TIMESTAMPS_PER_REQUEST_MAX), late)
+    (reply,) = process.settle(2)
+    assert isinstance(reply, ReplyAtOnce)
+    assert isinstance(reply.body, Failure)
+    assert "used up" in reply.body.message
 
 
 def test_whoever_stops_while_it_waits_has_to_wait_again() -> None:

@@ -138,6 +138,31 @@ def test_a_full_disk_is_an_answer(worker: Worker, monkeypatch: pytest.MonkeyPatc
     assert result.kind == DiskFull.kind
 
 
+def test_the_log_says_what_failed_and_why_and_nothing_of_the_rows(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker.end_of(BatchJob(9, SCHEMA, b"this is no Arrow stream", KEY_MIN, KEY_MAX))
+    assert caplog.records == [], "whose batch it is has been told"
+
+    def refuse(*_: Any) -> None:
+        raise DiskFull("no space for a chunk", path="/data/chunks/8.arrow")
+
+    monkeypatch.setattr(worker.files, "write", refuse)
+    for number in range(3):
+        worker.end_of(flush(number))
+    (told,) = caplog.records
+    assert told.fields == {  # type: ignore[attr-defined]
+        "event": "chunk_work_failed",
+        "work": "flush",
+        "kind": "disk_full",
+        "reason": "no space for a chunk",
+        "path": "/data/chunks/8.arrow",
+    }
+    worker.slept_s += jobs.TOLD_SECONDS_MIN
+    worker.end_of(flush())
+    assert len(caplog.records) == 2
+
+
 def test_a_disk_that_fails_is_told_to_the_core_and_again_at_the_end(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,8 +175,9 @@ def test_a_disk_that_fails_is_told_to_the_core_and_again_at_the_end(
         worker.jobs.close()
 
 
-def test_a_compaction_is_given_up_at_the_end(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("job", [compaction(), flush()])
+def test_work_is_given_up_at_the_end(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, job: Job
 ) -> None:
     is_waiting, may_go_on = threading.Event(), threading.Event()
 
@@ -160,7 +186,7 @@ def test_a_compaction_is_given_up_at_the_end(
         assert may_go_on.wait(30)
 
     monkeypatch.setattr("dodona_tablets.shell.jobs.time.sleep", sleep)
-    worker.jobs.run(RunJob("token", compaction()))
+    worker.jobs.run(RunJob("token", job))
     assert is_waiting.wait(30)
     closing = threading.Thread(target=worker.jobs.close)
     closing.start()

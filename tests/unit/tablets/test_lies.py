@@ -16,6 +16,8 @@ from dodona._core.messages import (
 )
 from dodona.schema import TableSchema
 from dodona.types import CellId, Timestamp, TransactionId
+from dodona_tablets.core.counts import Misfit
+from dodona_tablets.shell.notices import Misfits
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,
@@ -92,13 +94,14 @@ def test_an_abort_by_a_cell_that_does_not_coordinate_is_not_obeyed(is_prepared: 
     bench.ask(Decide(start, (ZERO, ONE), None), 0)
     bench.settle()
     assert misfits(bench) == [0, 1, 0]
+    assert bench.nodes[ONE].statistics().last_misfit == Misfit(start, ZERO)
     if is_prepared:
         assert bench.answer(bench.decide(start, at, cell=1)) == Committed(start, at)
     bench.settle()
     assert bench.read(1, cell=1) == (1, None)
 
 
-def test_a_commit_against_a_refusal_is_not_obeyed() -> None:
+def test_a_commit_against_a_refusal_is_not_obeyed(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(2)
     start = bench.begin()
     bench.commit(put(1, 7), cell=1)
@@ -108,6 +111,17 @@ def test_a_commit_against_a_refusal_is_not_obeyed() -> None:
     bench.decide(start, vote.timestamp)
     bench.settle()
     assert misfits(bench) == [0, 1]
+    for node in bench.nodes.values():
+        look = Misfits(node.cell).look
+        look()
+        look()
+    (told,) = caplog.records
+    assert told.fields == {  # type: ignore[attr-defined]
+        "event": "impossible_decision",
+        "transaction": start,
+        "source": ZERO,
+        "count": 1,
+    }
     assert [bench.read(1, cell=cell) for cell in (0, 1)] == [(0, None), (7, None)]
     assert not bench.nodes[ZERO].cell.transactions
 
