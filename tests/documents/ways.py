@@ -145,10 +145,12 @@ SHOWN: Final = {
     ("ARCHITECTURE.md", "text"): (1, "a drawing"),
     ("docs/explanation/reliability.md", "text"): (1, "the report of a failure"),
     ("docs/how-to/observe.md", "yaml"): (1, "is Prometheus's; test_observe_page.py reads it"),
-    ("docs/how-to/run-on-kubernetes.md", "sh"): (13, "need a cluster; tests/unit/chart reads them"),
-    ("docs/how-to/run-on-kubernetes.md", "yaml"): (2, "are values; tests/unit/chart renders them"),
+    ("docs/how-to/run-on-kubernetes.md", "sh"): (16, "need a cluster; tests/unit/chart reads them"),
+    ("docs/how-to/run-on-kubernetes.md", "yaml"): (3, "are values and pods, which tests compare"),
+    ("docs/how-to/run-on-machines.md", "ini"): (8, "are units; test_shown_blocks.py starts them"),
+    ("docs/how-to/run-on-machines.md", "sh"): (9, "need systemd; the units' tests read them"),
     ("docs/how-to/use-the-console.md", "text"): (1, "is of `dodona up`, which the README runs"),
-    ("docs/reference/access.md", "text"): (1, "starts a master for other machines"),
+    ("docs/reference/access.md", "text"): (1, "starts a master: test_shown_blocks.py does, too"),
 }
 """Blocks that are not run, by page and language: how many there are, and why."""
 
