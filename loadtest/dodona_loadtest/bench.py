@@ -1,7 +1,7 @@
 """`python -m dodona_loadtest.bench`: Dodona beside its peers, in one run on one machine.
 
-It prints ratios and judges nothing: its exit status says only whether it ran. Everything lives in
-a temporary folder and on free loopback ports, and is gone afterwards.
+It prints ratios and judges no figures: its exit status says only whether it ran, and Dodona to the
+end. Everything lives in a temporary folder and on free loopback ports, and is gone afterwards.
 """
 
 import argparse
@@ -170,7 +170,20 @@ def main(command: Sequence[str] | None = None) -> int:
     report.print(console)
     for path in _write(arguments, report):
         console.print(f"\nwritten: {path}")
-    return 0 if any(map(has_figures, report.results)) else 1
+    return exit_status(report.results)
+
+
+def exit_status(results: Sequence[RowResult | StudyResult]) -> int:
+    """0 if there are figures and Dodona failed nowhere: else what was acknowledged may be lost."""
+    is_failed = any(_first(it) in it.failed for it in results)
+    return 0 if any(map(has_figures, results)) and not is_failed else 1
+
+
+def _first(result: RowResult | StudyResult) -> str:
+    """The contender that is measured against the others."""
+    if isinstance(result, StudyResult):
+        return result.study.performers[0].name
+    return result.row.contenders[0].name
 
 
 def _write(arguments: argparse.Namespace, report: Report) -> Iterator[Path]:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from dodona_loadtest.harness.client_process import ClientProcess, Order
-from dodona_loadtest.harness.errors import ContenderError
+from dodona_loadtest.harness.errors import ContenderError, ContenderMissing
 from dodona_loadtest.harness.load import AsyncLoad
 from dodona_loadtest.harness.pinning import Pinning, choose_pinning, pin_this_process
 from dodona_loadtest.harness.row import Contender, Line, Observation, Row, RowResult
 from dodona_loadtest.harness.servers import cpu_seconds
+from dodona_loadtest.harness.study import StudyResult
 
 Progress = Callable[[str], None]
 Item = TypeVar("Item")
@@ -80,11 +81,21 @@ def run_row(row: Row, plan: Plan, folder: Path, progress: Progress) -> RowResult
                             Order(callers, plan.warm_up_s, plan.measure_s)
                         )
                     except ContenderError as error:
-                        result.dropped[name] = str(error)
+                        drop(result, name, error)
                     else:
                         observations[callers, name].append(observation)
-    result.lines = _lines(row, plan, observations)
+    result.lines = [
+        line for line in _lines(row, plan, observations) if line.contender not in result.dropped
+    ]
     return result
+
+
+def drop(result: RowResult | StudyResult, name: str, error: ContenderError) -> None:
+    """That contender takes no further part, and has no figures: whoever loses a row in the last
+    round had not kept what it acknowledged in those before, either."""
+    result.dropped[name] = str(error)
+    if not isinstance(error, ContenderMissing):
+        result.failed.add(name)
 
 
 @contextmanager
@@ -122,7 +133,7 @@ def _start_all(
             client = ClientProcess(running.load, cores, max(plan.callers(row)))
             stack.enter_context(client)
         except ContenderError as error:
-            result.dropped[contender.name] = str(error)
+            drop(result, contender.name, error)
             continue
         result.versions[contender.name] = running.version
         entrants.append(_Entrant(contender, client, running.server_pids))

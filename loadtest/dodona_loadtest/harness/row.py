@@ -115,4 +115,6 @@ class RowResult:
     lines: list[Line] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
-    """Contenders that could not be measured (to the end), and why."""
+    """Contenders that have no figures, and why."""
+    failed: set[str] = field(default_factory=set)
+    """Those of them that were there."""

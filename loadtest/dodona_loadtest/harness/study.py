@@ -120,7 +120,9 @@ class StudyResult:
     findings: list[Finding] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
-    """Contenders that could not be measured (to the end), and why."""
+    """Contenders that have no figures, and why."""
+    failed: set[str] = field(default_factory=set)
+    """Those of them that were there."""
     failures: dict[str, dict[str, int]] = field(default_factory=dict)
     """By contender, then by what was done."""
 

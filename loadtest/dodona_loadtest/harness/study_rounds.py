@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from dodona_loadtest.harness.errors import ContenderError
-from dodona_loadtest.harness.rounds import Plan, Progress, rest, rotated
+from dodona_loadtest.harness.rounds import Plan, Progress, drop, rest, rotated
 from dodona_loadtest.harness.study import (
     Effort,
     Figures,
@@ -35,13 +35,13 @@ def run_study(study: Study, plan: Plan, folder: Path, progress: Progress) -> Stu
                 try:
                     found = performances[name].perform(number)
                 except ContenderError as error:
-                    result.dropped[name] = str(error)
+                    drop(result, name, error)
                 else:
                     if number >= 0:
                         figures[name].append(found)
                     else:
                         performances[name].failures.clear()
-    result.findings = _findings(study, figures)
+    result.findings = [it for it in _findings(study, figures) if it.contender not in result.dropped]
     result.failures = {name: dict(+it.failures) for name, it in performances.items()}
     return result
 
@@ -64,7 +64,7 @@ def _start_all(
         try:
             performance = stack.enter_context(performer.start(own_folder, effort))
         except ContenderError as error:
-            result.dropped[performer.name] = str(error)
+            drop(result, performer.name, error)
             continue
         result.versions[performer.name] = performance.version
         performances[performer.name] = performance

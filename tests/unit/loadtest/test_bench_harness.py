@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dodona_loadtest import bench
 from dodona_loadtest.harness.client_process import ClientProcess, Order
 from dodona_loadtest.harness.errors import ContenderFailed, ContenderMissing, client_library
 from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation, ThreadLoad, ThreadOperation
@@ -163,6 +164,42 @@ def test_a_missing_peer_is_named_and_the_others_are_measured(tmp_path: Path) -> 
     report = Report([("kernel", "any")], [result]).markdown()
     assert "Peer was not measured: no peer on PATH" in report
     assert "| 2 | Dodona |" in report
+    assert bench.exit_status([result]) == 0
+
+
+class ForgetsLater(Sleeps):
+    """Of the second round a row is not there."""
+
+    checks = 0
+
+    async def check(self) -> None:
+        self.checks += 1
+        if self.checks == 2:
+            raise ContenderFailed("a row was acknowledged and isn't there")
+
+
+@pytest.mark.integration
+def test_who_loses_a_row_in_a_later_round_has_no_figures_and_no_goals(tmp_path: Path) -> None:
+    @contextmanager
+    def forget(folder: Path) -> Iterator[Running]:
+        yield Running(ForgetsLater(0.001), "1.0")
+
+    @contextmanager
+    def keep(folder: Path) -> Iterator[Running]:
+        yield Running(Sleeps(0.001), "1.0")
+
+    contenders = (Contender("Dodona", forget), Contender("Peer", keep))
+    goals = (Goal(1, rate_min=1), Goal(1, not_below="Peer"))
+    row = Row("row", "A row", "Fair.", contenders, (1,), (1,), goals)
+    plan = Plan(2, 0.01, 0.02, is_quick=False, pinning=choose_pinning("none"))
+    result = run_row(row, plan, tmp_path, lambda text: None)
+    assert [line.contender for line in result.lines] == ["Peer"]
+    report = Report([], [result]).markdown()
+    assert "goal" not in report
+    assert (
+        "Dodona was not measured: ContenderFailed: a row was acknowledged and isn't there" in report
+    )
+    assert bench.exit_status([result]) == 1
 
 
 def _quick_row_result(folder: Path) -> RowResult:

@@ -115,6 +115,7 @@ def _missing(name: str) -> Performer:
 
 
 def _run(folder: Path, *performers: Performer, rounds_max: int = 3) -> StudyResult:
+    folder.mkdir(exist_ok=True)
     study = Study("study", "A study", "Fair.", performers, (LOAD, PAUSE), rounds_max=rounds_max)
     plan = Plan(3, 0.01, 0.02, is_quick=False, pinning=EVERYWHERE, scale=0.25)
     return run_study(study, plan, folder, lambda text: None)
@@ -159,7 +160,11 @@ def test_who_is_missing_or_fails_drops_out_and_the_others_go_on(tmp_path: Path) 
         _missing("c"),
     )
     assert result.dropped == {"b": "it ended", "c": "no peer on PATH"}
-    assert [(it.contender, len(it.values)) for it in result.findings] == [("a", 3), ("b", 1)]
+    assert [(it.contender, len(it.values)) for it in result.findings] == [("a", 3)]
+    assert result.failed == {"b"}
+    assert bench.exit_status([result]) == 0
+    failed = _run(tmp_path / "other", _performer("a", fail_later), _performer("b", fail_later))
+    assert bench.exit_status([result, failed]) == 1
 
 
 def test_operations_that_failed_are_named_but_for_those_before_the_first_round(
