@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +27,7 @@ from dodona_loadtest.harness.machine import processor_name
 from dodona_loadtest.harness.measure import Sample
 from dodona_loadtest.harness.onlookers import SLACK_S, Form, Manner, Onlooker, Watch
 from dodona_loadtest.harness.pinning import choose_pinning
+from dodona_loadtest.harness.rounds import placed
 from dodona_loadtest.harness.row import Row, Running
 from dodona_loadtest.harness.stacks import process_name, profile_lines, read_stacks, titled
 from dodona_loadtest.harness.study import Effort, Study
@@ -70,12 +72,12 @@ class Seen:
 
 def look(asked: Look, folder: Path) -> Seen:
     """Raises ContenderError."""
-    contender = asked.row.contenders[0]
-    cores = choose_pinning("none").client
-    with (
-        contender.start(folder) as running,
-        ClientProcess(running.load, cores, asked.callers) as client,
-    ):
+    with ExitStack() as stack:
+        # Onlookers start once this process is back on all cores: they are no part of the row.
+        with placed(asked.row, choose_pinning("none")) as pinning:
+            running = stack.enter_context(asked.row.contenders[0].start(folder))
+            client = ClientProcess(running.load, pinning.client, asked.callers)
+            stack.enter_context(client)
         processes = _named(running, client.pid)
         order = Order(asked.callers, WARM_UP_S, 2 * (asked.seconds + SLACK_S))
         measuring = _Measuring(client, order)
@@ -213,7 +215,8 @@ def _story_preface(study: Study, manner: Manner, seen: SeenStory) -> str:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """What may be said, and what it means."""
     parser = argparse.ArgumentParser(
         prog="python -m dodona_loadtest.profile", description=__doc__.splitlines()[0]
     )
@@ -223,6 +226,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--study", action="append", choices=list(STUDIES_BY_NAME), help="repeatable; default: none"
     )
+    parser.add_argument("--all", action="store_true", help="every row and every study")
     parser.add_argument(
         "--scale", type=float, default=1.0, help="share of a study's sizes; default: 1"
     )
@@ -236,7 +240,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(command: Sequence[str] | None = None) -> int:
     """Returns the exit status: 1 if a row or study could not be looked at."""
-    parser = _parser()
+    parser = command_line()
     given = parser.parse_args(command)
     is_wrong = given.seconds < 1 or not 0 < given.rate <= 1_000 or (given.callers or 1) < 1
     if is_wrong or not 0 < given.scale <= 1:
@@ -246,17 +250,22 @@ def main(command: Sequence[str] | None = None) -> int:
         )
     manner = Manner(given.rate, given.native)
     looks: list[tuple[str, Callable[[Path], Path]]] = []
-    for name in given.row or ([] if given.study else list(ROWS_BY_NAME)):
+    rows, studies = chosen(given)
+    for name in rows:
         row = ROWS_BY_NAME[name]
         asked = Look(row, given.callers or max(row.callers), given.seconds, manner)
         looks.append((name, partial(_profile_row, asked, given.into)))
     cores = choose_pinning("none").client
     effort = Effort(given.scale, given.seconds, cores, cores)
-    looks += [
-        (name, partial(_profile_study, name, effort, manner, given.into))
-        for name in given.study or ()
-    ]
+    looks += [(name, partial(_profile_study, name, effort, manner, given.into)) for name in studies]
     return max([_try(name, profile) for name, profile in looks])
+
+
+def chosen(given: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The names of rows and of studies."""
+    if given.all:
+        return list(ROWS_BY_NAME), list(STUDIES_BY_NAME)
+    return given.row or ([] if given.study else list(ROWS_BY_NAME)), given.study or []
 
 
 def _profile_row(asked: Look, into: Path, folder: Path) -> Path:

@@ -67,7 +67,7 @@ def run_row(row: Row, plan: Plan, folder: Path, progress: Progress) -> RowResult
     result = RowResult(row)
     observations: dict[tuple[int, str], list[Observation]] = defaultdict(list)
     with ExitStack() as stack:
-        pinning = stack.enter_context(_placed(row, plan))
+        pinning = stack.enter_context(placed(row, plan.pinning))
         entrants = _start_all(row, plan, pinning, folder, stack, result, progress)
         for number in range(plan.rounds):
             for callers in plan.callers(row):
@@ -99,17 +99,17 @@ def drop(result: RowResult | StudyResult, name: str, error: ContenderError) -> N
 
 
 @contextmanager
-def _placed(row: Row, plan: Plan) -> Iterator[Pinning]:
-    """Servers started meanwhile run where this row wants them."""
-    if row.pinning is None or plan.pinning.name != "none":
-        yield plan.pinning
+def placed(row: Row, asked: Pinning) -> Iterator[Pinning]:
+    """Servers started meanwhile run where this row wants them, if nothing else is asked for."""
+    if row.pinning is None or asked.name != "none":
+        yield asked
         return
     pinning = choose_pinning(row.pinning)
     pin_this_process(pinning.servers)
     try:
         yield pinning
     finally:
-        pin_this_process(plan.pinning.servers)
+        pin_this_process(asked.servers)
 
 
 def _start_all(

@@ -3,17 +3,25 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from dodona_loadtest import profile
+from dodona_loadtest import bench, profile
+from dodona_loadtest.harness.client_process import Order
+from dodona_loadtest.harness.measure import Sample
+from dodona_loadtest.harness.onlookers import Manner
+from dodona_loadtest.harness.row import Contender, Row, Running
 from dodona_loadtest.harness.stacks import (
     process_name,
     profile_lines,
     read_stacks,
     without_machine,
 )
+from dodona_loadtest.peers.dodona import TimestampLoad
 
 SVG_BYTES_MAX = 300_000
 PLACE = "/srv/somewhere/lib/python3.11/"
@@ -119,6 +127,57 @@ def test_a_study_s_processes_are_looked_at(
         assert str(Path(__file__).parents[3]) not in text
     assert "| dodona_tablets/" in page
     assert "Busy for less than 3% of the time: " in page
+
+
+def test_a_row_is_looked_at_where_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And onlookers have all cores: they are no part of it."""
+    everywhere = os.sched_getaffinity(0)
+    seen: dict[str, object] = {}
+
+    @contextmanager
+    def start(folder: Path) -> Iterator[Running]:
+        seen["servers"] = os.sched_getaffinity(0)
+        yield Running(TimestampLoad("http://nowhere"), "1.0")
+
+    class Client:
+        pid = os.getpid()
+
+        def __init__(self, load: object, cores: frozenset[int], callers: int) -> None:
+            seen["client"] = set(cores)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def measure(self, order: Order) -> Sample:
+            return Sample(1, 0, 1.0, 1.0, 1.0, 1.0)
+
+    def record(*_: object) -> dict[str, str]:
+        seen["onlookers"] = os.sched_getaffinity(0)
+        return {}
+
+    monkeypatch.setattr(profile, "ClientProcess", Client)
+    monkeypatch.setattr(profile, "_record", record)
+    monkeypatch.setattr(profile, "WARM_UP_S", 0.0)
+    row = Row("row", "A row", "Fair.", (Contender("Dodona", start),), (1,), (1,), pinning="shared")
+    profile.look(profile.Look(row, 1, 1.0, Manner(100)), tmp_path)
+    one_core = {min(everywhere)}
+    assert seen == {"servers": one_core, "client": one_core, "onlookers": everywhere}
+
+
+def test_one_command_looks_at_every_row_and_study() -> None:
+    def chosen(*words: str) -> tuple[list[str], list[str]]:
+        return profile.chosen(profile.command_line().parse_args(words))
+
+    rows, studies = chosen("--all")
+    assert {*rows, *studies} == set(bench.ITEMS)
+    assert chosen() == (rows, [])
+    assert chosen("--study", "yson") == ([], ["yson"])
+    assert chosen("--row", "commits", "--study", "yson") == (["commits"], ["yson"])
 
 
 def test_what_cannot_be_looked_at_is_named(
