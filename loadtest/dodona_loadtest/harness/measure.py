@@ -85,24 +85,30 @@ async def measure_operations(
     run = _Run(tolerated)
     asyncio.get_running_loop().call_later(duration_s, run.stop)
     async with asyncio.TaskGroup() as group:
-        for operation in operations:
-            group.create_task(_await_until_stopped(run, operation, latency_every))
+        for caller, operation in enumerate(operations):
+            untimed = caller % latency_every
+            group.create_task(_await_until_stopped(run, operation, latency_every, untimed))
     return run.summary()
 
 
-async def _await_until_stopped(run: _Run, operation: AsyncOperation, latency_every: int) -> None:
-    untimed = range(latency_every - 1)
+async def _await_until_stopped(
+    run: _Run, operation: AsyncOperation, latency_every: int, untimed: int
+) -> None:
+    """So many untimed ones come first, another number for each caller: all of them begin at once,
+    and if each timed its own first one, that moment would count for `latency_every` of its kind."""
     completed = 0
     while run.is_running:
         try:
-            started_ns = time.perf_counter_ns()
-            await operation()
-            run.latencies_ns.append(time.perf_counter_ns() - started_ns)
-            completed += 1
-            for _ in untimed:
+            for _ in range(untimed):
+                await operation()
+                completed += 1
                 if not run.is_running:
                     break
+            else:
+                untimed = latency_every - 1
+                started_ns = time.perf_counter_ns()
                 await operation()
+                run.latencies_ns.append(time.perf_counter_ns() - started_ns)
                 completed += 1
         except run.tolerated:
             run.failures += 1

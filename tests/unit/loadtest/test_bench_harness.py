@@ -1,6 +1,7 @@
 """The benchmark's own arithmetic and its processes: a wrong harness would flatter quietly."""
 
 import asyncio
+import itertools
 import math
 import os
 import sys
@@ -8,10 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from dodona_loadtest import bench
+from dodona_loadtest.harness import measure
 from dodona_loadtest.harness.client_process import ClientProcess, Order
 from dodona_loadtest.harness.errors import ContenderFailed, ContenderMissing, client_library
 from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation, ThreadLoad, ThreadOperation
@@ -108,6 +111,35 @@ def test_an_expected_failure_is_counted_apart_from_what_was_acknowledged() -> No
     sample = asyncio.run(measure_tasks(load, callers=2, duration_s=0.1))
     assert sample.failures == load.calls // 4 > 0
     assert sample.operations == load.calls - sample.failures
+
+
+class SlowToBegin(Sleeps):
+    """The first operation of each caller takes long: all of them come at once."""
+
+    latency_every = 16
+
+    def operation(self, caller: int) -> AsyncOperation:
+        durations_s = itertools.chain([0.3], itertools.repeat(0.0))
+
+        async def sleep() -> None:
+            await asyncio.sleep(next(durations_s))
+
+        return sleep
+
+
+def test_the_moment_when_all_begin_counts_no_more_than_others() -> None:
+    load = SlowToBegin(0.0)
+
+    async def run_all() -> list[int]:
+        run = measure._Run(())
+        with patch.object(measure, "_Run", return_value=run):
+            await measure_tasks(load, callers=64, duration_s=0.4)
+        return run.latencies_ns
+
+    latencies_ns = asyncio.run(run_all())
+    slow = [latency_ns for latency_ns in latencies_ns if latency_ns >= 300_000_000]
+    assert len(slow) == 64 // load.latency_every
+    assert len(latencies_ns) > 100 * len(slow)
 
 
 def test_threads_are_measured_alike() -> None:
