@@ -95,7 +95,8 @@ class ProcessSettings(BaseSettings):
 
 class TracedSettings(ProcessSettings):
     """What every process has that makes traces. (Not master and proxies: one answer with
-    timestamps is for many callers, and no part of any one's trace.)"""
+    timestamps is for many callers, and no part of any one's trace.) Nodes take the ratio, too, so
+    that they can be given what gateways are; they begin no trace."""
 
     trace_url: Url | None = Field(
         None,
@@ -105,7 +106,8 @@ class TracedSettings(ProcessSettings):
     trace_ratio: Annotated[float, Ge(0), Le(1)] | None = Field(
         None,
         description="share of the requests without a trace of their own that are traced; by "
-        "default as the environment's OTEL_TRACES_SAMPLER says, or all",
+        "default as the environment's OTEL_TRACES_SAMPLER says, or all. Of a gateway's requests: a "
+        "node traces those that come with a trace",
     )
 
 

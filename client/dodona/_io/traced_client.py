@@ -32,27 +32,28 @@ from dodona._io.spans import Spans, end_span, traceparent
 from dodona.errors import DodonaError
 
 NAMES: Final = {
-    "commit": "commit",
-    "write_rows": "insert_rows",
-    "erase_rows": "delete_rows",
-    "write_arrow": "write_arrow",
-    "lookup_rows": "lookup_rows",
-    "lookup_versions": "lookup_versions",
+    "Session.commit": "commit",
+    "Session.write_rows": "insert_rows",
+    "Session.erase_rows": "delete_rows",
+    "send_parts": "write_arrow",  # what that comes down to
+    "ReadSession.lookup_rows": "lookup_rows",
+    "ReadSession.lookup_versions": "lookup_versions",
     "within_budget": "lookup_rows",  # a gateway's
-    "select": "select",
-    "first_rows": "select",
-    "read_arrow": "read_arrow",
-    "fetch": "query",
-    "read_changes": "read_changes",
+    "ReadSession.select": "select",
+    "ReadSession.first_rows": "select",  # likewise
+    "ReadSession.read_arrow": "read_arrow",
+    "Query.fetch": "query",
+    "ChangeSession.read_changes": "read_changes",
 }
-"""Protocols that have a span, by what their functions are named."""
+"""Protocols that have a span, by what their functions are named, with the class: the commit of a
+master transaction is another thing than that of rows."""
 
 Result = TypeVar("Result")
 
 
 def traced(protocol: Protocol[Result], spans: Spans) -> Protocol[Result]:
     """The same, within a span, if it is one of those that have one."""
-    name = NAMES.get(getattr(protocol, "__name__", ""))
+    name = NAMES.get(getattr(protocol, "__qualname__", ""))
     return protocol if name is None else _within_span(protocol, spans, name)
 
 

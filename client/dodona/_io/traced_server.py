@@ -10,7 +10,7 @@ is asked, and spans end where its answers leave.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from opentelemetry.trace import Span, SpanContext, SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from dodona._core.codec import RequestEnvelope
 from dodona._core.effects import ReplyTo
@@ -41,10 +41,9 @@ class TracedReplier:
             end_span(span, kind, {"dodona.answer": type(body).__name__})
         self._inner.reply(request_id, body)
 
-    def context_of(self, request_id: int) -> SpanContext | None:
-        """Of the request's span, while it is not answered."""
-        span = self._spans.get(request_id)
-        return None if span is None else span.get_span_context()
+    def span_of(self, request_id: int) -> Span | None:
+        """The request's, while it is not answered."""
+        return self._spans.get(request_id)
 
 
 class ServerTracing:
@@ -90,13 +89,21 @@ class ServerTracing:
         began_ns = ended_ns - (now.instant_us - began_us) * 1000
         records = {"dodona.records": len(batch.records)}
         name = f"{self._server} log flush"
-        flush = self._spans.record(name, carried[0], began_ns, ended_ns, records, carried[1:])
-        for context in carried[1:]:
-            name = f"{self._server} log append"
-            self._spans.record(name, context, began_ns, ended_ns, records, (flush,))
+        first, *others = [span.get_span_context() for span in carried]
+        flush = self._spans.record(name, first, began_ns, ended_ns, records, others)
+        gathered_ns = ended_ns - (now.instant_us - batch.since_us) * 1000
+        for span in carried[1:]:
+            name, context = f"{self._server} log append", span.get_span_context()
+            since_ns = max(gathered_ns, _began_ns(span))
+            self._spans.record(name, context, since_ns, ended_ns, records, (flush,))
 
 
-def _carried(batch: Batch) -> Iterator[SpanContext]:
+def _began_ns(span: Span) -> int:
+    """0 for one that is not recorded."""
+    return getattr(span, "start_time", None) or 0
+
+
+def _carried(batch: Batch) -> Iterator[Span]:
     """The spans of the traced requests that wait for this flush, up to a number."""
     count = 0
     for effect in batch.effects:
@@ -104,9 +111,9 @@ def _carried(batch: Batch) -> Iterator[SpanContext]:
             continue
         replier, request_id = _route(effect.route)
         if type(replier) is TracedReplier:
-            context = replier.context_of(request_id)
-            if context is not None:
-                yield context
+            span = replier.span_of(request_id)
+            if span is not None:
+                yield span
                 count += 1
                 if count == CARRIED_MAX:
                     return

@@ -9,6 +9,7 @@ and what is made then is another class, so that a process that does not trace ha
 but one a frame in a server.
 """
 
+import functools
 import logging
 import os
 import sys
@@ -64,12 +65,23 @@ def client_spans() -> "Spans | None":
     if not _is_wanted(url):
         return None
     try:
-        return _make("client", url, None if ratio is None else _number(ratio), {})
+        share = None if ratio is None else _number(ratio)
+        return _shared(os.getpid(), url, share, *map(os.environ.get, _ENDPOINTS))
     except InvalidRequest as error:
         if url is not None:
             raise
         _logger.warning("%s; the environment asks for it", error.message)
         return None
+
+
+@functools.cache
+def _shared(
+    process_id: int, url: str | None, ratio: float | None, *endpoints: str | None
+) -> "Spans":
+    """One for all clients of a process that say the same, since each has a thread until the end. A
+    child that was forked has one of its own: a connection to a collector can't be shared."""
+    del process_id, endpoints
+    return _make("client", url, ratio, {})
 
 
 def blocking_driver(url: str, routing: Routing) -> BlockingDriver:

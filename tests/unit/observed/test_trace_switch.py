@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from dodona._io.drivers import AsyncioDriver, BlockingDriver
 from dodona._io.spans import Spans
 from dodona._io.traced_client import TracedAsyncioDriver, TracedPeer
 from dodona.errors import InvalidRequest
+from dodona_tablets.shell.settings import NodeSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -59,6 +61,14 @@ print([name for name in sys.modules if name.startswith("{forbidden}")])
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ended.stdout, ended.stderr) == ("[]\n", "")
+
+
+@pytest.fixture(autouse=True)
+def afresh() -> Iterator[None]:
+    """Nobody has traced before."""
+    tracing._shared.cache_clear()
+    yield
+    tracing._shared.cache_clear()
 
 
 @pytest.fixture
@@ -134,6 +144,13 @@ def test_what_is_not_installed_is_said(
     assert "dodona[tracing]" in caplog.text
 
 
+def test_the_ratio_says_that_nodes_begin_no_trace() -> None:
+    """What they do with a request that has none is in `test_tracing`."""
+    text = NodeSettings.model_fields["trace_ratio"].description
+    assert text is not None
+    assert "a node traces those that come with a trace" in text
+
+
 # ---- the exporter
 
 
@@ -189,6 +206,35 @@ async def test_a_share_of_traces_is_made() -> None:
     assert not spans.begin("x", SpanKind.SERVER, {}).is_recording()
     assert spans.begin("x", SpanKind.SERVER, {}, CONTEXT).is_recording()
     await spans.close()
+
+
+def exporting_count() -> int:
+    return sum(it.name == "OtelBatchSpanRecordProcessor" for it in threading.enumerate())
+
+
+@pytest.mark.usefixtures("contexts")
+async def test_clients_of_a_process_share_what_sends_their_spans(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DODONA_TRACE_URL", "http://127.0.0.1:9")
+    before = exporting_count()
+    for _ in range(5):
+        tracing.blocking_driver("http://127.0.0.1:9", Routing()).close()
+        await tracing.asyncio_driver("http://127.0.0.1:9", Routing()).close()
+    first = tracing.client_spans()
+    assert first is not None
+    assert exporting_count() - before == 1
+    monkeypatch.setenv("DODONA_TRACE_RATIO", "0.5")
+    other = tracing.client_spans()
+    assert other is not None
+    assert other is not first
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    child_s = tracing.client_spans()
+    assert child_s is not None
+    assert child_s is not other, "of a child that was forked"
+    for spans in (first, other, child_s):
+        await spans.close()
+    assert exporting_count() == before
 
 
 async def test_a_traced_driver_is_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:

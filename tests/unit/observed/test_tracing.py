@@ -30,6 +30,7 @@ from dodona._core.messages import (
     Traced,
     WriteArrow,
 )
+from dodona._core.session import Session
 from dodona._core.steps import ORACLE, Calls, Post, Protocol
 from dodona._io import logs
 from dodona._io.endpoint import Endpoint
@@ -39,7 +40,7 @@ from dodona._io.runtime import Runtime
 from dodona._io.spans import LINKS_MAX, Spans, current_ids, parent_context, traceparent
 from dodona._io.traced_client import TracedPeer, traced
 from dodona._io.traced_requests import RequestTracing
-from dodona._io.traced_server import ServerTracing
+from dodona._io.traced_server import ServerTracing, TracedReplier
 from dodona.errors import TransactionConflict
 from dodona.types import (
     SYNC_LAST_COMMITTED,
@@ -97,6 +98,13 @@ def driven(protocol: Protocol[Any], *replies: list[Reply]) -> tuple[list[Any], A
     return steps, None
 
 
+def as_commit(protocol: Any) -> Any:
+    """One that is named as a commit of rows is."""
+    protocol.__qualname__ = Session.commit.__qualname__
+    return protocol
+
+
+@as_commit
 def commit() -> Protocol[int]:
     (stamp,) = yield Calls(((ORACLE, GenerateTimestamps(1)),))
     replies = yield Calls(((3, COMMIT),))
@@ -126,6 +134,7 @@ def test_a_commit_says_how_and_where_and_its_requests_in_which_span() -> None:
 
 
 def test_protocols_are_told_apart() -> None:
+    @as_commit
     def commit() -> Protocol[None]:
         cells = tuple(map(TransactionId, (1, 2)))
         prepare = Prepare(TransactionId(5), cells, (PART,))  # type: ignore[arg-type]
@@ -139,6 +148,7 @@ def test_protocols_are_told_apart() -> None:
 
 
 def test_an_error_is_in_its_span_and_goes_on() -> None:
+    @as_commit
     def commit() -> Protocol[None]:
         yield Calls(((3, COMMIT),))
         raise TransactionConflict("lost")
@@ -154,6 +164,7 @@ def test_an_error_is_in_its_span_and_goes_on() -> None:
 def test_whoever_gives_up_ends_the_span_and_the_protocol() -> None:
     ended: list[str] = []
 
+    @as_commit
     def commit() -> Protocol[None]:
         try:
             yield Calls(((3, COMMIT),))
@@ -303,7 +314,7 @@ def flushed(watched: Watched, count: int) -> Answers:
     envelopes: list[Any] = [(place, Traced(CONTEXT, COMMIT)) for place in range(1, count + 1)]
     replier, bare = made.open(answers, [*envelopes, (count + 1, COMMIT)])
     assert bare == [(place, COMMIT) for place in range(1, count + 2)]
-    batch = Batch(1_000)
+    batch = Batch(1_000)  # gathers for 1 ms, and then is written for 3
     batch.records = [None] * (count + 1)
     batch.effects = [ReplyTo((replier, it), DONE) for it, _ in bare]
     made.watch_flush(batch, 2_000, Now(5_000, 1_700_000_000_000_000))
@@ -332,13 +343,48 @@ def test_a_flush_is_linked_to_the_requests_that_it_carries() -> None:
     assert flush.end_time == 1_700_000_000_000_000_000
 
 
-def test_links_are_bounded_and_nothing_traced_costs_nothing() -> None:
+@pytest.mark.parametrize(("came_us", "waited_us"), [(0, 4_000), (1_500, 3_500), (4_000, 1_000)])
+def test_another_request_waits_from_when_the_group_was_begun_or_it_came(
+    came_us: int, waited_us: int
+) -> None:
+    """Not from when the flush began: it had waited for that, too."""
+    watched = Watched()
+    made = ServerTracing(watched.spans, "node")
+    replier, bare = made.open(Answers(), [(it, Traced(CONTEXT, COMMIT)) for it in (1, 2)])
+    began_ns = 1_700_000_000_000_000_000
+    assert isinstance(replier, TracedReplier)
+    replier.span_of(2)._start_time = began_ns + came_us * 1000  # type: ignore[union-attr]
+    batch = Batch(1_000)
+    batch.effects = [ReplyTo((replier, it), DONE) for it, _ in bare]
+    made.watch_flush(batch, 2_000, Now(5_000, began_ns // 1000 + 5_000))
+    flush, append = watched.ended
+    assert (flush.name, append.name) == ("node log flush", "node log append")
+    assert took_us(flush) == 3_000
+    assert took_us(append) == waited_us
+
+
+def took_us(span: ReadableSpan) -> int:
+    assert span.start_time is not None
+    assert span.end_time is not None
+    return (span.end_time - span.start_time) // 1000
+
+
+def test_links_are_bounded() -> None:
     watched = Watched()
     flushed(watched, LINKS_MAX + 10)
     spans = [it for it in watched.ended if "log" in it.name]
     assert len(spans) == LINKS_MAX
     assert len(spans[0].links) == LINKS_MAX - 1
-    assert flushed(Watched(), 0).replies == [(1, DONE)]
+
+
+def test_a_frame_in_which_nothing_is_traced_goes_on_as_it_is() -> None:
+    watched, answers = Watched(), Answers()
+    bare: list[Any] = [(1, COMMIT), (2, lookup())]
+    replier, envelopes = ServerTracing(watched.spans, "node").open(answers, bare)
+    assert replier is answers
+    assert envelopes is bare
+    assert flushed(watched, 0).replies == [(1, DONE)]
+    assert watched.ended == ()
 
 
 def test_a_refusal_is_in_its_span() -> None:

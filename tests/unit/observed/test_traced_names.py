@@ -1,0 +1,94 @@
+"""Which of a client's calls have a span: all that are named, by what really runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import dodona
+from dodona._core.steps import Protocol
+from dodona._io.traced_client import NAMES
+from dodona_gateway.core.answer_budget import within_budget
+from dodona_local.embedded import EmbeddedDriver
+
+SCHEMA = [
+    {"name": "k", "type": "int64", "sort_order": "ascending"},
+    {"name": "v", "type": "int64"},
+]
+
+
+class Seen:
+    """Which protocols were run, by the names that decide about spans."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def by(self, call: Any) -> list[str]:
+        """→ the spans that these calls would have."""
+        self.names.clear()
+        call()
+        return [NAMES[it] for it in self.names if it in NAMES]
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    found, real = Seen(), EmbeddedDriver.run
+
+    def run(driver: EmbeddedDriver, protocol: Protocol[Any]) -> Any:
+        found.names.append(protocol.__qualname__)  # type: ignore[attr-defined]
+        return real(driver, protocol)
+
+    monkeypatch.setattr(EmbeddedDriver, "run", run)
+    return found
+
+
+@pytest.fixture
+def db(seen: Seen, tmp_path: Path) -> Iterator[dodona.Client]:
+    with dodona.open(tmp_path / "db") as client:
+        client.create_table("//a", SCHEMA, mount=True)
+        client.create_table("//n", SCHEMA, mount=True, atomicity="none")
+        yield client
+
+
+def test_each_name_is_one_of_what_a_client_or_a_gateway_runs(seen: Seen, db: dodona.Client) -> None:
+    row, key = {"k": 1, "v": 1}, {"k": 1}
+    data = pa.table({"k": pa.array([2], pa.int64()), "v": pa.array([2], pa.int64())})
+
+    def commit() -> None:
+        with db.begin() as tx:
+            tx.insert_rows("//a", [row])
+
+    since = db.generate_timestamp()
+    session, run = db._session, db._run
+    calls: dict[str, Any] = {
+        "Session.commit": commit,
+        "Session.write_rows": lambda: db.insert_rows("//a", [row]),
+        "Session.erase_rows": lambda: db.delete_rows("//a", [key]),
+        "send_parts": lambda: db.write_arrow("//n", data),
+        "ReadSession.lookup_rows": lambda: db.lookup_rows("//a", [key]),
+        "ReadSession.lookup_versions": lambda: db.lookup_versions("//a", [key]),
+        "within_budget": lambda: run(within_budget(session.lookup_rows("//a", [key]), 1_000_000)),
+        "ReadSession.select": lambda: list(db.select("//a")),
+        "ReadSession.first_rows": lambda: run(session.first_rows("//a", 10, 1_000_000)),
+        "ReadSession.read_arrow": lambda: db.read_arrow("//a"),
+        "Query.fetch": lambda: db.query("SELECT * FROM [//a]"),
+        "ChangeSession.read_changes": lambda: db.read_changes("//a", since),
+    }
+    assert calls.keys() == NAMES.keys()
+    for name, call in calls.items():
+        assert seen.by(call) == [NAMES[name]], name
+        assert name in seen.names
+
+
+def test_the_commit_of_a_master_transaction_is_no_commit_of_rows(
+    seen: Seen, db: dodona.Client
+) -> None:
+    def commit() -> None:
+        tx = db.begin_master()
+        tx.create_directory("//d")
+        tx.commit()
+
+    assert seen.by(commit) == []
+    assert any(it.endswith(".commit") for it in seen.names)
