@@ -20,6 +20,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+WORKERS_PER_CORE: Final = 2
+"""Most of a test's time goes by while it waits: for servers to start, to stop, to time out."""
 WORKERS_MAX: Final = 8
 """Each has a cluster of its own now and then, of five processes."""
 
@@ -29,7 +31,7 @@ WORKERS_MAX: Final = 8
 PHASES: Final = {
     "shared": [
         "-n",
-        str(min(len(os.sched_getaffinity(0)), WORKERS_MAX)),
+        str(min(len(os.sched_getaffinity(0)) * WORKERS_PER_CORE, WORKERS_MAX)),
         "--dist",
         "loadfile",
         "--max-worker-restart=0",

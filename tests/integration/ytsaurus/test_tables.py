@@ -1,5 +1,6 @@
 """The life of tables through the real client: made, mounted, frozen, resharded, altered."""
 
+import time
 from contextlib import suppress
 from typing import Any, Final
 
@@ -157,10 +158,11 @@ def test_settings_are_in_force_after_a_remount(client: yt.YtClient, folder: str)
         write_shared()
     client.set(f"{path}/@enable_shared_write_locks", True)
     client.remount_table(path)
-    for _ in range(100):  # it comes to the tablets a moment later
+    for _ in range(600):  # it comes to the tablets a moment later
         with suppress(yt.YtResponseError):
             write_shared()
             break
+        time.sleep(0.05)
     write_shared()
 
 
