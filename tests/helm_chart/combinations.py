@@ -138,3 +138,4 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "backup": {"enabled": True, "existingClaim": "backups"},
     },
 }
+            "antiAffinity": "required",

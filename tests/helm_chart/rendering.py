@@ -51,9 +51,18 @@ def defaults() -> Values:
     return chart().values
 
 
-def render(values: Values | None = None) -> Rendered:
-    """Raises HelmError for values that the chart refuses."""
-    files = chart().render(values or {}, name=NAME, namespace=NAMESPACE)
+def merged(values: Values, others: Values) -> Values:
+    """As Helm merges them: maps part by part, all else as a whole."""
+    result = dict(values)
+    for name, value in others.items():
+        is_deep = isinstance(value, dict) and isinstance(result.get(name), dict)
+        result[name] = merged(result[name], value) if is_deep else value
+    return result
+
+
+def render(values: Values | None = None, name: str = NAME) -> Rendered:
+    """A release of that name. Raises HelmError for values that the chart refuses."""
+    files = chart().render(values or {}, name=name, namespace=NAMESPACE)
     notes = next(text for name, text in files.items() if name.endswith("NOTES.txt"))
     manifests = [text for name, text in sorted(files.items()) if name.endswith(".yaml")]
     documents = [it for text in manifests for it in re.split(r"^---$", text, flags=re.MULTILINE)]

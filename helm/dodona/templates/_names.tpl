@@ -21,13 +21,18 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
+{{/* Of pods: no version of the chart, as each new label starts them all again. */}}
+{{- define "dodona.podLabels" -}}
+app.kubernetes.io/part-of: dodona
+{{ include "dodona.selector" . }}
+{{- end -}}
+
 {{- define "dodona.labels" -}}
 {{- $root := index . 0 -}}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-app.kubernetes.io/part-of: dodona
-{{ include "dodona.selector" . }}
+{{ include "dodona.podLabels" . }}
 {{- end -}}
 
 {{/* A pod with this label may speak to master, proxies and nodes: those of commands have it. */}}

@@ -5,7 +5,7 @@
 {{- $root := index . 0 -}}
 {{- $values := index $root.Values (index . 1) -}}
 labels:
-  {{- include "dodona.labels" (list $root (last .)) | nindent 2 }}
+  {{- include "dodona.podLabels" (list $root (last .)) | nindent 2 }}
   {{- if eq (index . 1) "tools" }}
   {{- include "dodona.clientLabel" $root | nindent 2 }}
   {{- end }}
@@ -87,6 +87,16 @@ podAntiAffinity:
           matchLabels:
             {{- include "dodona.selector" . | nindent 12 }}
 {{- end }}
+{{- end -}}
+
+{{/* Of a Deployment. Where two never share a machine a new pod finds none before an old one has gone. */}}
+{{- define "dodona.strategy" -}}
+{{- $values := index (index . 0).Values (index . 1) -}}
+{{- if eq $values.antiAffinity "required" -}}
+rollingUpdate: {maxUnavailable: 1, maxSurge: 0}
+{{- else -}}
+rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
+{{- end -}}
 {{- end -}}
 
 {{- define "dodona.container" -}}

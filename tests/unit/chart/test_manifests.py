@@ -130,7 +130,8 @@ def test_there_is_one_master_and_each_cell_has_its_own_volume(each: Rendered) ->
         (claim,) = it["spec"]["volumeClaimTemplates"]
         (mode,) = claim["spec"]["accessModes"]
         assert mode in ("ReadWriteOnce", "ReadWriteOncePod")
-    assert node["spec"]["podManagementPolicy"] == "Parallel"
+    for it in (master, node):
+        assert it["spec"]["podManagementPolicy"] == "Parallel"
     service = each.find("Service", "-node")
     assert node["spec"]["serviceName"] == service["metadata"]["name"]
     assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == (

@@ -20,7 +20,7 @@ from dodona_gateway.core.access.grants import parse_grants  # noqa: E402
 from dodona_gateway.shell.tokens import read_first_token  # noqa: E402
 from dodona_local.cli import application  # noqa: E402
 from helm_chart import DOCKER, README, ROOT  # noqa: E402
-from helm_chart.rendering import NAME, NAMESPACE, Rendered, render  # noqa: E402
+from helm_chart.rendering import NAME, NAMESPACE, Rendered, merged, render  # noqa: E402
 
 HOW_TO: Final = ROOT / "docs" / "how-to" / "run-on-kubernetes.md"
 PAGES: Final = (HOW_TO, README)
@@ -73,14 +73,6 @@ def test_helm_takes_it(line: str) -> None:
         assert ("--reset-then-reuse-values" in rest) is (verb == "upgrade"), (
             "else defaults are lost"
         )
-
-
-def merged(values: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    result = dict(values)
-    for name, value in others.items():
-        is_deep = isinstance(value, dict) and isinstance(result.get(name), dict)
-        result[name] = merged(result[name], value) if is_deep else value
-    return result
 
 
 def test_the_values_for_production_are_values() -> None:
