@@ -77,8 +77,13 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
     "plain ingress": {"gateway": {"ingress": {"enabled": True, "hosts": ["bank.example.org"]}}},
     "watched": {
         "metrics": _METRICS,
-        "tracing": {"url": "http://collector.observability:4318/v1/traces", "ratio": 0.25},
-        "backup": {"enabled": True, "existingClaim": "backups"},
+        "tracing": {
+            "url": "http://collector.observability:4318/v1/traces",
+            "ratio": 0.25,
+            "existingSecret": "bank-traces",
+            "key": "headers",
+        },
+        "backup": {"enabled": True, "existingClaim": "bank.backups"},
     },
     "backups": {
         "backup": {

@@ -12,7 +12,7 @@ NEEDED = "Helm and a parser of PromQL come with the extra `chart`, for Linux on 
 pytest.importorskip("helm_python", reason=NEEDED)
 promql_parser = pytest.importorskip("promql_parser", reason=NEEDED)
 
-from helm_chart import ROOT  # noqa: E402
+from helm_chart import ROLES, ROOT  # noqa: E402
 from helm_chart.combinations import COMBINATIONS  # noqa: E402
 from helm_chart.rendering import NAME, NAMESPACE, Object, render  # noqa: E402
 
@@ -32,6 +32,7 @@ TARGET_LABELS: Final = {"namespace", "release", "component", "pod"}
 """What a scrape adds: the operator, or the ServiceMonitor's relabelings."""
 OF_VOLUMES: Final = {"persistentvolumeclaim", "cronjob"}
 COUNTING: Final = {"rate", "increase"}
+_ALERTS: Final = {"alerts": {"enabled": True}}
 
 
 class Metric(NamedTuple):
@@ -215,6 +216,27 @@ def test_the_page_says_what_each_alert_asks_for() -> None:
             assert metric.removesuffix("_bucket") in text, f"{name}: {metric}"
 
 
+def backup_rules(**values: Any) -> dict[str, str]:
+    given = {"enabled": True, "existingClaim": "bank.backups", **values}
+    found = render({"metrics": _ALERTS, "backup": given}).find("PrometheusRule", "-dodona")
+    (group,) = [it for it in found["spec"]["groups"] if it["name"] == "dodona-backups"]
+    return {rule["alert"]: rule["expr"] for rule in group["rules"]}
+
+
+@pytest.mark.parametrize(("given", "hours"), [({}, 48), ({"oldAfterHours": 192}, 192)])
+def test_a_backup_is_old_when_one_says_so(given: dict[str, int], hours: int) -> None:
+    rules = backup_rules(**given)
+    assert rules["DodonaBackupOld"].count(f"> {hours} * 3600") == 2
+    assert rules["DodonaBackupVolumeFills"].count(f"[{hours}h]") == 2
+
+
+def test_the_volume_of_the_backups_is_looked_at_too() -> None:
+    rule = backup_rules()["DodonaBackupVolumeFills"]
+    for use in uses_of(rule):
+        assert ("persistentvolumeclaim", "MatchOp.Equal", "bank.backups") in use.matchers
+        assert use.function == "last_over_time", "a claim that no pod has is told of no more"
+
+
 # ---- the board
 
 
@@ -234,12 +256,38 @@ def test_the_board_is_one_that_grafana_shows() -> None:
         "datasource",
         "namespace",
         "release",
+        "name",
     ]
     for panel in PANELS:
         assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
         assert panel["fieldConfig"]["defaults"]["unit"]
         references = [it["refId"] for it in panel["targets"]]
         assert len(references) == len(set(references))
+
+
+def test_a_process_that_is_gone_is_counted_among_those_that_are_not_ready_once() -> None:
+    """Of a dead one there is nothing but that it could not be asked. A pod that says no and then
+    dies has both for a while."""
+    (query,) = [query for title, query in QUERIES if title == "Processes that are not ready"]
+    names = [use.name for use in uses_of(query)]
+    assert names == [*(f"dodona_{role}_ready" for role in ROLES), "up"]
+    assert query.count(" == 0") == len(names)
+    assert re.fullmatch(r"count\(count by \(pod\) \(.*\)\) or vector\(0\)", query)
+
+
+@pytest.mark.parametrize("values", [{}, {"fullnameOverride": "vault"}])
+def test_the_board_shows_the_volumes_of_its_release_alone(values: dict[str, Any]) -> None:
+    (variable,) = [it for it in BOARD["templating"]["list"] if it["name"] == "name"]
+    pattern = re.compile(variable["regex"].strip("/"))
+    found = render(values)
+    names = [it["metadata"]["name"] for it in found.of_kind("StatefulSet")]
+    (own,) = [match[1] for it in names if (match := pattern.fullmatch(f"{it}-0"))]
+    (query,) = [query for title, query in QUERIES if title == "Volumes, what is left"]
+    for use in uses_of(query):
+        (claims,) = [value for label, _, value in use.matchers if label == "persistentvolumeclaim"]
+        shown = claims.replace("$name", own)
+        assert all(re.fullmatch(shown, f"data-{it}-11") for it in names)
+        assert not re.fullmatch(shown, "data-other-node-0")
 
 
 def test_panels_lie_side_by_side() -> None:
