@@ -86,6 +86,8 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "backup": {"enabled": True, "existingClaim": "bank.backups"},
     },
     "backups": {
+                "externalTrafficPolicy": "Local",
+                "loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"],
         "backup": {
             "enabled": True,
             "existingClaim": "backups",
@@ -122,16 +124,20 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
             "updateStrategy": "OnDelete",
         },
         "node": {
+    "pods with ports of their own": {
+        "tracing": {"url": "http://[2001:db8::1]/v1/traces"},
+        "networkPolicy": {"tracingPort": 4318, "dnsPort": 5353},
+    },
             "storage": {"size": "2Ti", "storageClassName": "fast", "whenScaled": "Delete"},
             "updateStrategy": "OnDelete",
         },
     },
     "settings": {
         "logs": {"format": "text", "level": "debug"},
-        "master": {"settings": {"window_ms": 800}},
+        "master": {"settings": {"window_ms": 800, "renew_ms": 500}},
         "proxy": {"settings": {"register_ms": 500, "drain_ms": 20_000}},
         "node": {"settings": {"transaction_bytes_max": 123_456_789_012, "log_level": "warning"}},
-        "gateway": {"settings": {"query_count_max": 2, "finish_ms_max": 120_000}},
+        "gateway": {"settings": {"query_count_max": 3, "finish_ms_max": 120_000}},
     },
     "who may speak": {
         "networkPolicy": {

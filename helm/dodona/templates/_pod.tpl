@@ -123,6 +123,15 @@ resources:
 - name: DODONA_{{ upper $role }}_{{ upper $name }}
   value: {{ ternary (printf "%.0f" $value) (toString $value) (kindIs "float64" $value) | quote }}
 {{- end }}
+{{- with $root.Values.tracing }}
+{{- if and .url .existingSecret (has $role (list "node" "gateway")) }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom:
+    secretKeyRef:
+      name: {{ .existingSecret | quote }}
+      key: {{ .key | quote }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Until a process has started it is neither ready nor stuck: a log may be long. */}}
@@ -271,14 +280,16 @@ spec:
 {{- end }}
 {{- end -}}
 
-{{/* Of (list root role): the collector's port, if this role sends traces there. (Master and proxies make
+{{/* Of (list root role): the port of the collector's pods, if this role sends traces there. (Master and proxies make
 none: an answer of theirs is for many callers.) */}}
 {{- define "dodona.traces" -}}
 {{- $endpoint := (index . 0).Values.tracing.url -}}
+{{- $given := (index . 0).Values.networkPolicy.tracingPort | int -}}
 {{- if and $endpoint (has (index . 1) (list "node" "gateway")) -}}
 {{- $url := urlParse $endpoint -}}
-{{- $parts := splitList ":" $url.host -}}
-{{- if gt (len $parts) 1 }}{{ last $parts }}{{ else }}{{ ternary "443" "80" (eq $url.scheme "https") }}{{ end }}
+{{- $named := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
+{{- $known := ternary "443" "80" (eq $url.scheme "https") -}}
+{{- ternary $given (default $known $named) (gt $given 0) -}}
 {{- end -}}
 {{- end -}}
 

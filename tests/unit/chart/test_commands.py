@@ -16,6 +16,7 @@ pytest.importorskip("helm_python", reason=NEEDED)
 
 from typer.testing import CliRunner  # noqa: E402
 
+from dodona._core.sql.engine import QueryLimits  # noqa: E402
 from dodona._io.life import HEALTH, READINESS, STARTUP  # noqa: E402
 from dodona._io.serving import GRACE_SECONDS  # noqa: E402
 from dodona._io.settings import ProcessSettings, is_loopback, parse_settings  # noqa: E402
@@ -42,7 +43,8 @@ from helm_chart.settings import KINDS  # noqa: E402
 CLIENT_VARIABLES: Final = {"DODONA_URL", "DODONA_CLUSTER_KEY"}
 SECRET: Final = "the-key-that-a-secret-has"
 MIB: Final = 1 << 20
-DUCKDB_BYTES_MAX: Final = 1 << 30
+QUERY_BYTES_MAX: Final = 3 * QueryLimits().memory_mib_max * MIB
+"""What is read, what DuckDB computes with, and what comes of it: each has that bound."""
 
 
 class AnyKey(dict[tuple[str, str], str]):
@@ -224,6 +226,22 @@ def test_gateways_get_what_they_are_given() -> None:
     assert not any(getattr(plain, name) for name in given)
 
 
+@pytest.mark.parametrize(
+    ("size_limit", "mib_max"), [("1Gi", 256), ("4Mi", 1), ("7Mi", 1), ("2Ti", 524_288)]
+)
+def test_an_audit_is_moved_away_long_before_its_volume_is_full(
+    size_limit: str, mib_max: int
+) -> None:
+    """Kubernetes ends a pod whose volume is over its limit, whatever the budget of disruptions."""
+    audit = {"enabled": True, "sizeLimit": size_limit}
+    owner = render({"gateway": {"audit": audit}}).find("Deployment", "-gateway")
+    settings = settings_of(owner)
+    assert settings.audit_mib_max == mib_max
+    (volume,) = [it for it in pod_template(owner)["spec"]["volumes"] if it["name"] == "audit"]
+    assert volume["emptyDir"] == {"sizeLimit": size_limit}
+    assert 2 * settings.audit_bytes_max <= bytes_of(size_limit) / 2
+
+
 def test_settings_of_values_are_those_of_the_process() -> None:
     settings = case("settings").settings
     assert settings["master"].window_ms == 800
@@ -283,10 +301,11 @@ def test_memory_is_enough_for_what_settings_allow() -> None:
             + gateway.transactions_mib_max
         )
         * MIB
-        + gateway.query_count_max * DUCKDB_BYTES_MAX,
+        + gateway.query_count_max * QUERY_BYTES_MAX,
+        "-tools": QUERY_BYTES_MAX,
     }
     for name, size_bytes in needed.items():
-        (owner,) = [it for it in servers(found) if it["metadata"]["name"].endswith(name)]
+        (owner,) = [it for it in pod_owners(found) if it["metadata"]["name"].endswith(name)]
         limit = bytes_of(container_of(owner)["resources"]["limits"]["memory"])
         assert limit >= size_bytes + 512 * MIB, "the program itself takes some, too"
 

@@ -330,7 +330,7 @@ def test_no_secret_is_made_or_shown(each: Rendered) -> None:
     for owner in pod_owners(each):
         for container in pod_template(owner)["spec"]["containers"]:
             for variable in container.get("env", []):
-                if "KEY" in variable["name"]:
+                if any(it in variable["name"] for it in ("KEY", "HEADERS")):
                     assert set(variable["valueFrom"]) == {"secretKeyRef"}
 
 
@@ -364,9 +364,10 @@ def test_a_planted_secret_is_found(text: str) -> None:
     assert complaints_of(f"  value: {text}\n")
 
 
-def test_notes_say_how_to_make_each_secret_that_is_named() -> None:
-    notes = rendered("gateway for all").notes
-    for owner in pod_owners(rendered("gateway for all")):
+@pytest.mark.parametrize("combination", ["gateway for all", "watched"])
+def test_notes_say_how_to_make_each_secret_that_is_named(combination: str) -> None:
+    notes = rendered(combination).notes
+    for owner in pod_owners(rendered(combination)):
         for name in secrets_of(owner):
             assert re.search(
                 rf"kubectl create secret (generic|tls) {name} --namespace {NAMESPACE}", notes
@@ -374,5 +375,10 @@ def test_notes_say_how_to_make_each_secret_that_is_named() -> None:
 
 
 def secrets_of(owner: Object) -> set[Any]:
-    volumes = pod_template(owner)["spec"]["volumes"]
-    return {it["secret"]["secretName"] for it in volumes if "secret" in it}
+    spec = pod_template(owner)["spec"]
+    (container,) = spec["containers"]
+    sources = [it.get("valueFrom", {}) for it in container.get("env", [])]
+    return {
+        *(it["secret"]["secretName"] for it in spec["volumes"] if "secret" in it),
+        *(it["secretKeyRef"]["name"] for it in sources if "secretKeyRef" in it),
+    }

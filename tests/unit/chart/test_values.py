@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dodona_oracle.shell.settings import MasterSettings
 from helm_chart import CHART, README, ROLES, ROOT, SCHEMA
 from helm_chart.settings import KINDS, OF_THE_CHART, with_settings
 from helm_chart.table import BEGIN, END, leaves, values_table, with_table
@@ -116,6 +117,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"master": {"settings": {"window_ms": 901}}},
         "/master/settings/window_ms.*maximum",
     ),
+    "timestamps with less left than they are renewed with": (
+        {"master": {"settings": {"window_ms": 150}}},
+        "renew_ms must be less than window_ms",
+    ),
+    "timestamps that are renewed too early": (
+        {"master": {"settings": {"renew_ms": 400}}},
+        "renew_ms must be less than window_ms",
+    ),
     "a size without a unit": ({"node": {"storage": {"size": "100"}}}, "/node/storage/size"),
     "an unknown access mode": (
         {"node": {"storage": {"accessMode": "ReadWriteMany"}}},
@@ -127,6 +136,27 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no names": ({"networkPolicy": {"dns": []}}, "/networkPolicy/dns.*minItems"),
     "a collector without a scheme": ({"tracing": {"url": "collector:4318"}}, "/tracing/url"),
+    "a collector's password": (
+        {"tracing": {"url": "https://user:secret@c.example.org/v1/traces"}},
+        "/tracing/url.*pattern",
+    ),
+    "a collector's token": ({"tracing": {"url": "https://token@c.example.org"}}, "/tracing/url"),
+    "a scrape that is longer than what is between two": (
+        {"metrics": {"serviceMonitor": {"interval": "5s"}}},
+        "metrics.serviceMonitor.*scrapeTimeout",
+    ),
+    "an audit that two files don't fit into": (
+        {"gateway": {"audit": {"enabled": True, "sizeLimit": "3Mi"}}},
+        "gateway.audit.*sizeLimit",
+    ),
+    "addresses that nobody brings": (
+        {"gateway": {"service": {"externalTrafficPolicy": "Local"}}},
+        "externalTrafficPolicy goes with",
+    ),
+    "a balancer's ranges without a balancer": (
+        {"gateway": {"service": {"type": "NodePort", "loadBalancerSourceRanges": ["::/0"]}}},
+        "loadBalancerSourceRanges go with",
+    ),
     "a relative path": ({"backup": {"tables": ["bank"]}}, "/backup/tables/0"),
     "bounds the wrong way round": (
         {"proxy": {"autoscaling": {"enabled": True, "minReplicas": 9}}},
@@ -161,6 +191,44 @@ def test_a_large_number_stays_one(role: str) -> None:
     """Helm reads numbers as doubles, and would write 1e+09."""
     values = {role: {"settings": {"connection_count_max": 1_000_000_007}}}
     assert 'value: "1000000007"' in render(values).text
+
+
+# ---- what is said again in the templates
+
+
+def test_the_master_s_defaults_are_those_that_are_checked() -> None:
+    """A window that is as long as the default of what renews it is refused, one that is longer is
+    not; and the other way round."""
+    fields = MasterSettings.model_fields
+    renew_ms, window_ms = fields["renew_ms"].default, fields["window_ms"].default
+    for settings in ({"window_ms": renew_ms}, {"renew_ms": window_ms}):
+        with pytest.raises(helm.HelmError):
+            render({"master": {"settings": settings}})
+    for settings in ({"window_ms": renew_ms + 1}, {"renew_ms": window_ms - 1}):
+        assert render({"master": {"settings": settings}}).objects
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["@daily", "@weekly", "@every 36h", "0 3 * * 0", "17 3 * * *", "*/5 0-3,22 1 JAN-MAR MON"],
+)
+def test_a_schedule_is_taken(schedule: str) -> None:
+    found = render({"backup": {"enabled": True, "existingClaim": "b", "schedule": schedule}})
+    assert found.find("CronJob", "-backup")["spec"]["schedule"] == schedule
+
+
+@pytest.mark.parametrize(
+    "schedule", ["", "daily", "@noon", "0 3 * *", "0 3 * * * *", "TZ=UTC @daily"]
+)
+def test_what_is_no_schedule_is_refused(schedule: str) -> None:
+    with pytest.raises(helm.HelmError, match="/backup/schedule"):
+        render({"backup": {"schedule": schedule}})
+
+
+@pytest.mark.parametrize(("interval", "timeout"), [("10s", "10s"), ("1m", "60s"), ("90s", "1m")])
+def test_a_scrape_may_take_all_of_the_time_that_there_is(interval: str, timeout: str) -> None:
+    monitor = {"interval": interval, "scrapeTimeout": timeout}
+    assert render({"metrics": {"serviceMonitor": monitor}}).objects
 
 
 # ---- the table
