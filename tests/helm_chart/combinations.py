@@ -13,6 +13,7 @@ _METRICS: Final = {
     "board": {"enabled": True},
 }
 _PODS: Final = {
+_NAMED_BY_NUMBER: Final = {"scheduling": {"priorityClassName": "123"}}
     "podAnnotations": {"example.org/note": "yes"},
     "podLabels": {"team": "payments"},
     "scheduling": {
@@ -50,6 +51,30 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "node": {"image": {"tag": "1.2.3-canary"}, "updatePartition": 2},
     },
     "short name": {"nameOverride": "db"},
+    "names that YAML takes for something else": {
+        "fullnameOverride": "true",
+        "clusterKey": {"existingSecret": "123", "key": "1e5"},
+        "serviceAccount": {"name": "true"},
+        "image": {"pullSecrets": ["1.5"]},
+        "master": _NAMED_BY_NUMBER,
+        "proxy": _NAMED_BY_NUMBER,
+        "node": _NAMED_BY_NUMBER,
+        "gateway": {
+            **_NAMED_BY_NUMBER,
+            "firstToken": {"existingSecret": "null", "key": "0"},
+            "tls": {"existingSecret": "0x1f"},
+            "ingress": {
+                "enabled": True,
+                "className": "1e3",
+                "hosts": ["1.2"],
+                "tls": [{"secretName": "9", "hosts": ["1.2"]}],
+            },
+        },
+        "metrics": {**_METRICS, "existingSecret": "1e5", "key": "7"},
+        "tracing": {"url": "http://collector:4318", "existingSecret": "no", "key": "8"},
+        "tools": _NAMED_BY_NUMBER,
+        "backup": {"enabled": True, "existingClaim": "42"},
+    },
     "IPv6": {"ipFamily": "IPv6"},
     "gateway for all": {
         "gateway": {
@@ -61,6 +86,8 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
                 "port": 443,
                 "annotations": {"example.org/internal": "true"},
             },
+                "externalTrafficPolicy": "Local",
+                "loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"],
             "ingress": {
                 "enabled": True,
                 "className": "nginx",
@@ -86,8 +113,6 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "backup": {"enabled": True, "existingClaim": "bank.backups"},
     },
     "backups": {
-                "externalTrafficPolicy": "Local",
-                "loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"],
         "backup": {
             "enabled": True,
             "existingClaim": "backups",
@@ -99,6 +124,10 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "networkPolicy": {"tracing": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]},
     },
     "autoscaling": {
+    "pods with ports of their own": {
+        "tracing": {"url": "http://[2001:db8::1]/v1/traces"},
+        "networkPolicy": {"tracingPort": 4318, "dnsPort": 5353},
+    },
         "proxy": {"autoscaling": {"enabled": True, "maxReplicas": 12}},
         "gateway": {"autoscaling": {"enabled": True}},
     },
@@ -109,6 +138,7 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "gateway": {
             **_PODS,
             "scheduling": {"affinity": {"nodeAffinity": {}}},
+            "antiAffinity": "required",
         },
         "tools": {"scheduling": {"nodeSelector": {"disktype": "hdd"}}},
     },
@@ -124,10 +154,6 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
             "updateStrategy": "OnDelete",
         },
         "node": {
-    "pods with ports of their own": {
-        "tracing": {"url": "http://[2001:db8::1]/v1/traces"},
-        "networkPolicy": {"tracingPort": 4318, "dnsPort": 5353},
-    },
             "storage": {"size": "2Ti", "storageClassName": "fast", "whenScaled": "Delete"},
             "updateStrategy": "OnDelete",
         },
@@ -149,4 +175,3 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "backup": {"enabled": True, "existingClaim": "backups"},
     },
 }
-            "antiAffinity": "required",

@@ -17,7 +17,7 @@
 {{- define "dodona.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ $root.Chart.Name }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
@@ -37,7 +37,7 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 
 {{/* A pod with this label may speak to master, proxies and nodes: those of commands have it. */}}
 {{- define "dodona.clientLabel" -}}
-dodona-client: {{ include "dodona.fullname" . }}
+dodona-client: {{ include "dodona.fullname" . | quote }}
 {{- end -}}
 
 {{- define "dodona.serviceAccountName" -}}

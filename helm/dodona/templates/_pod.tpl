@@ -24,7 +24,7 @@ DODONA_MASTER_PORT, which is a setting, and tcp://... is no port. */}}
 {{- $root := index . 0 -}}
 {{- $role := index . 1 -}}
 {{- $values := index $root.Values $role -}}
-serviceAccountName: {{ include "dodona.serviceAccountName" $root }}
+serviceAccountName: {{ include "dodona.serviceAccountName" $root | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
@@ -38,11 +38,11 @@ securityContext:
 {{- with $root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- with $values.scheduling.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $values.scheduling.nodeSelector }}
 nodeSelector:
@@ -160,10 +160,10 @@ livenessProbe:
 {{/* Of (list root secret key folder): one file of a Secret. */}}
 {{- define "dodona.secretVolume" -}}
 secret:
-  secretName: {{ index . 1 }}
+  secretName: {{ index . 1 | quote }}
   defaultMode: 0440
   items:
-    - key: {{ index . 2 }}
+    - key: {{ index . 2 | quote }}
       path: {{ index . 3 }}
 {{- end -}}
 
@@ -300,8 +300,8 @@ none: an answer of theirs is for many callers.) */}}
 - name: DODONA_CLUSTER_KEY
   valueFrom:
     secretKeyRef:
-      name: {{ .Values.clusterKey.existingSecret }}
-      key: {{ .Values.clusterKey.key }}
+      name: {{ .Values.clusterKey.existingSecret | quote }}
+      key: {{ .Values.clusterKey.key | quote }}
 {{- end -}}
 
 {{/* From the signal to stop to the end, s: what is under way is finished meanwhile; then connections
