@@ -33,8 +33,8 @@ COLUMNS: Final = (
 )
 EXPLANATION: Final = (
     "± is half the distance between the least and the greatest round. The µs of clients and "
-    "servers are processor time for each operation. The last columns say what Dodona has, in "
-    "terms of each peer."
+    "servers are processor time for each operation (none: what runs in the client has no server). "
+    "The last columns say what Dodona has, in terms of each peer."
 )
 
 
@@ -105,7 +105,7 @@ def _cells(result: RowResult, line: Line) -> list[str]:
         f"{line.latency_ms_p50:.3f}",
         f"{line.latency_ms_p99:.3f}",
         f"{line.client_cpu_us:.1f}",
-        f"{line.servers_cpu_us:.1f}",
+        f"{line.servers_cpu_us:.1f}" if line.servers_cpu_us else "none",
         *_comparison(result, line),
     ]
 

@@ -32,6 +32,9 @@ LOG_BYTES: Final = 1_500_000_000
 PADDING_BYTES: Final = 1_000 - ROW_BYTES
 """Rows of 1,000 bytes: written one by one, smaller ones would take minutes."""
 STEP_ROWS: Final = 50_000
+MORE_ROWS: Final = 100_000
+"""Written before the clean stop, so that it has something to do: whoever has just recovered may
+have written down all that was before."""
 PATH: Final = "//bench/logged"
 END_S_MAX: Final = 120.0
 POLL_S: Final = 0.002
@@ -74,9 +77,11 @@ def _restart_dodona(
     began, _ = _end(cluster, "node 0", signal.SIGKILL)
     figures[KILLED] = worker.call(DodonaWorker.await_read, PATH, rows.last) - began
     cluster.wait_until_ready("node 0")
+    more = Rows(effort.share(MORE_ROWS), first=rows.last + 1)
+    worker.call(DodonaWorker.write_rows, PATH, more, PADDING_BYTES)
     began, ended = _end(cluster, "node 0", signal.SIGTERM)
     figures[STOPPING] = ended - began
-    figures[STOPPED] = worker.call(DodonaWorker.await_read, PATH, rows.last) - ended
+    figures[STOPPED] = worker.call(DodonaWorker.await_read, PATH, more.last) - ended
 
     address = urlsplit(cluster.master_url)
     assert address.hostname is not None
@@ -120,6 +125,7 @@ def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
 def _restart_postgres(folder: Path, effort: Effort) -> Figures:
     installation = Installation(folder)
     rows = Rows(max(1, effort.share(LOG_BYTES) // 1_100))
+    more = Rows(effort.share(MORE_ROWS))
     with WorkerProcess(PostgresWorker(installation.port), effort.client_cores) as worker:
         with installation.server() as process:
             written = worker.call(PostgresWorker.fill_log, "logged", rows, PADDING_BYTES)
@@ -128,10 +134,12 @@ def _restart_postgres(folder: Path, effort: Effort) -> Figures:
             process.kill()
         with installation.server(is_awaited=False):
             read_after_kill = worker.call(PostgresWorker.await_read, "logged", rows.last)
+            worker.call(PostgresWorker.fill_log, "more", more, PADDING_BYTES)
+            worker.call(PostgresWorker.disconnect)
             stopping = time.monotonic()
         stopped = time.monotonic()
         with installation.server(is_awaited=False):
-            read_after_stop = worker.call(PostgresWorker.await_read, "logged", rows.last)
+            read_after_stop = worker.call(PostgresWorker.await_read, "more", more.last)
     return {
         LOG: written / 1e6,
         LOG_ROWS: float(rows.count),
@@ -148,8 +156,10 @@ STUDY: Final = Study(
         f"Rows of 1,000 bytes are written until the log has {LOG_BYTES / 1e9:g} GB (PostgreSQL: "
         "one INSERT of as much, with no checkpoint since), or until so many bytes of rows are. "
         "Then the server is killed, and another started at once; a client that has just connected "
-        "reads the row written last. A clean stop follows, PostgreSQL's with its checkpoint. At "
-        "last the master is killed: timestamps come to a client through a proxy."
+        f"reads the row written last. {MORE_ROWS:,} rows more are written, and the server is told "
+        "to stop: PostgreSQL's stop has a checkpoint of these, since all before were in the one "
+        "that ended its recovery. At last the master is killed: timestamps come to a client "
+        "through a proxy."
     ),
     performers=(Performer("Dodona", _dodona), Performer("PostgreSQL", _postgres)),
     measures=(

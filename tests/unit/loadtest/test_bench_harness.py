@@ -284,6 +284,7 @@ def test_the_report_states_dodona_in_terms_of_each_peer() -> None:
     report = Report([], [RowResult(row, lines)]).markdown()
     assert "| 64 | Dodona | 2,000 ±50% | 0.400 |" in report
     assert "| 2.00× | 0.50× |" in report
+    assert "| 10.0 | 5.0 |" in report
     assert "goal, 64 callers: at least 1,500 per second: met" in report
     assert "goal, 64 callers: not below Peer: met" in report
     assert "goal, 64 callers: 2 times Peer: met" in report
@@ -297,9 +298,15 @@ def _never(folder: Path) -> Iterator[Running]:
     yield
 
 
-def _line(name: str, rates: list[int], p50_us: float) -> Line:
+def test_what_runs_in_the_client_has_no_server_to_take_time() -> None:
+    row = Row("row", "A row", "Fair.", (Contender("Dodona", _never),), (64,), (64,))
+    line = _line("Dodona", rates=[2_000], p50_us=400, servers_cpu_us=0.0)
+    assert "| 10.0 | none |" in Report([], [RowResult(row, [line])]).markdown()
+
+
+def _line(name: str, rates: list[int], p50_us: float, servers_cpu_us: float = 5.0) -> Line:
     samples = [Sample(rate, 0, 1.0, p50_us, p50_us * 2, 10.0) for rate in rates]
-    return Line(64, name, tuple(Observation(sample, 5.0) for sample in samples))
+    return Line(64, name, tuple(Observation(sample, servers_cpu_us) for sample in samples))
 
 
 def test_a_client_library_that_is_not_installed_is_a_missing_contender() -> None:
