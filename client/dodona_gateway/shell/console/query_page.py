@@ -12,10 +12,12 @@ from typing import Any, Final, NamedTuple
 from fastapi import Response
 
 from dodona._io.process import read_clock
-from dodona.errors import DodonaError, InvalidRequest
+from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
 from dodona_gateway.core.query.parser import parse
 from dodona_gateway.core.query.translation import to_sql
 from dodona_gateway.core.results import query_result
+from dodona_gateway.shell.console.limiting import limit_rows
+from dodona_gateway.shell.console.patience import in_time, unless_gone
 from dodona_gateway.shell.console.rendering import described, page
 from dodona_gateway.shell.console.times import AsOf, read_as_of
 from dodona_gateway.shell.console.visits import Visit, read_form
@@ -23,6 +25,8 @@ from dodona_gateway.shell.console.visits import Visit, read_form
 LANGUAGES: Final = {"sql": "SQL", "yt": "YTsaurus’s query language"}
 ROWS_MAX: Final = 200
 COLUMNS_MAX: Final = 100
+LATE_SECONDS: Final = 5
+"""So much longer than the gateway takes the browser waits: it is told why there is no answer."""
 
 
 class Result(NamedTuple):
@@ -31,7 +35,8 @@ class Result(NamedTuple):
     columns: list[str]
     types: list[str]
     rows: list[list[Any]]
-    row_count: int
+    is_cut: bool
+    """Whether there are more rows."""
     column_count: int
     took_ms: int
     at: int | None
@@ -72,7 +77,7 @@ async def _result(visit: Visit, fields: Mapping[str, str]) -> Result:
     began_s = perf_counter()
     at = await _at(visit, as_of)
     sql = await _sql(visit, fields.get("language", "sql"), text)
-    table = await visit.service.query(visit.principal, sql, timestamp=at)
+    table = await unless_gone(visit.request, _first_rows(visit, sql, at))
     took_ms = round((perf_counter() - began_s) * 1000)
     shown = table.slice(0, ROWS_MAX).select(list(range(min(table.num_columns, COLUMNS_MAX))))
     found = await asyncio.to_thread(query_result, shown, is_json=False)
@@ -80,7 +85,7 @@ async def _result(visit: Visit, fields: Mapping[str, str]) -> Result:
         found.columns,
         found.types,
         found.rows,
-        table.num_rows,
+        table.num_rows > ROWS_MAX,
         table.num_columns,
         took_ms,
         at,
@@ -91,7 +96,19 @@ async def _at(visit: Visit, as_of: AsOf) -> int:
     """A fresh timestamp for now, so that it can be said."""
     if as_of.timestamp is not None:
         return as_of.timestamp
-    return await visit.service.client.generate_timestamp()
+    return await in_time(visit.service.client.generate_timestamp())
+
+
+async def _first_rows(visit: Visit, sql: str, at: int) -> Any:
+    """One more than are shown, so that it is known whether there are more."""
+    limited = await asyncio.to_thread(limit_rows, sql, ROWS_MAX + 1)
+    query = visit.service.query
+    try:
+        return await query(visit.principal, limited, timestamp=at)
+    except LimitExceeded:
+        raise
+    except InvalidRequest:  # what is wrong, and where, is said of the text that was written
+        return await query(visit.principal, sql, timestamp=at)
 
 
 async def _sql(visit: Visit, language: str, text: str) -> str:
@@ -124,7 +141,7 @@ def _page(
         query=fields.get("query", ""),
         as_of=_chosen(fields),
         result=result,
-        rows_max=ROWS_MAX,
+        timeout_ms=(visit.service.settings.request_seconds_max + LATE_SECONDS) * 1000,
         error=None if error is None else described(error),
         now_us=read_clock().unix_us,
     )
