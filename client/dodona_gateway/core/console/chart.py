@@ -21,6 +21,8 @@ STEPS_S: Final = {60: 20, 300: 60, 900: 300}
 """How long a time may be shown, and how far apart its labels are. As long as there is little to
 show, a shorter one is."""
 WINDOW_S: Final = max(STEPS_S)
+LABELS_MAX: Final = 4
+"""On the axis of time, before now."""
 _NICE: Final = (1.0, 2.0, 5.0, 10.0)
 
 
@@ -133,7 +135,9 @@ def _area(piece: Sequence[tuple[float, float]]) -> str:
 
 
 def _times(window_s: int) -> tuple[Tick, ...]:
-    ages_s = range(window_s, 0, -STEPS_S[window_s])
+    ages_s = list(range(window_s, 0, -STEPS_S[window_s]))
+    if len(ages_s) > LABELS_MAX:  # the second would run into the first, which begins at the edge
+        del ages_s[1]
     return (*[Tick(_x(it, window_s), _ago(it)) for it in ages_s], Tick(_x(0, window_s), "now"))
 
 
@@ -142,10 +146,9 @@ def _ago(age_s: int) -> str:
 
 
 def _summary(title: str, unit: str, known: Sequence[Point]) -> str:
-    rates = [it.rate or 0.0 for it in known]
-    if not rates:
+    if not known:
         return f"{title}: nothing is known yet."
-    last, mean, most = (show_rate(it) for it in (rates[-1], sum(rates) / len(rates), max(rates)))
+    last, mean, most = (show_rate(it) for it in (known[-1].rate, _mean(known), _most(known)))
     minutes = ceil(known[0].age_s / 60) or 1
     return (
         f"{title}, {unit}: {last} now, {mean} on average and {most} at most in the last "
@@ -155,16 +158,26 @@ def _summary(title: str, unit: str, known: Sequence[Point]) -> str:
 
 def _rows(known: Sequence[Point]) -> tuple[TableRow, ...]:
     """A row a minute, the newest first."""
-    by_minute: dict[int, list[float]] = {}
+    by_minute: dict[int, list[Point]] = {}
     for it in reversed(known):
-        by_minute.setdefault(int(max(it.age_s, 0) // 60), []).append(it.rate or 0.0)
+        by_minute.setdefault(int(max(it.age_s, 0) // 60), []).append(it)
     return tuple(
         [
             TableRow(
                 "this minute" if not minute else f"{minute} min ago",
-                show_rate(sum(rates) / len(rates)),
-                show_rate(max(rates)),
+                show_rate(_mean(points)),
+                show_rate(_most(points)),
             )
-            for minute, rates in by_minute.items()
+            for minute, points in by_minute.items()
         ]
     )
+
+
+def _mean(points: Sequence[Point]) -> float:
+    """Over time: looks are more or less far apart."""
+    seconds = sum([it.seconds for it in points])
+    return sum([(it.rate or 0.0) * it.seconds for it in points]) / seconds
+
+
+def _most(points: Sequence[Point]) -> float:
+    return max([it.rate or 0.0 for it in points])

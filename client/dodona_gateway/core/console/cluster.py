@@ -11,9 +11,10 @@ from dodona.types import CellId
 from dodona_gateway.core.console.told import (
     ClusterTold,
     Doubt,
+    DoubtPage,
     Server,
     TabletCounts,
-    TabletsPage,
+    TabletsTold,
 )
 
 OTHERS: Final = ""
@@ -25,6 +26,10 @@ TABLES_MAX: Final = 50
 LINES_MAX: Final = 400
 """Of all cells: where there are many, each has less room."""
 ALL_SQUARES_MAX: Final = 4_000
+OLD_US: Final = 5_000_000
+"""What was told longer ago is not of now."""
+STUCK_MS: Final = 1_000
+"""An ordinary commit of several cells is prepared for some ms: a second is worth a look."""
 
 MayRead = Callable[[str], bool]
 
@@ -53,10 +58,16 @@ class CellMap(NamedTuple):
 
     server: Server
     shares: tuple[TableShare, ...]
-    is_told: bool
-    """Whether it told its tablets."""
-    hidden_count: int
+    told_us: int | None
+    """When it told its tablets, in Unix time; None if it has not."""
+    is_old: bool = False
+    """Whether that is not of now."""
+    hidden_count: int = 0
     """Tables that there was no room for."""
+    listed_count: int = 0
+    """Tablets that it told of, one by one."""
+    tablet_count: int = 0
+    """All that it has: there may be more than it lists."""
 
 
 class MergedDoubt(NamedTuple):
@@ -70,13 +81,23 @@ class MergedDoubt(NamedTuple):
     age_ms: int
 
 
+class Stuck(NamedTuple):
+    """How many transactions are in doubt for so long that it is no ordinary commit."""
+
+    count: int
+    is_at_least: bool
+    """There are more than cells list."""
+    heard_count: int
+    """Cells that said what they have in doubt."""
+
+
 def map_cells(
-    told: ClusterTold, tablets: Mapping[CellId, TabletsPage], may_read: MayRead
+    told: ClusterTold, tablets: Mapping[CellId, TabletsTold], may_read: MayRead
 ) -> tuple[CellMap, ...]:
     """All cells, in order."""
     cells = sorted(told.of("cell"), key=lambda it: it.cell or 0)
     room = room_for(len(cells))
-    return tuple([_map_cell(it, tablets, may_read, room) for it in cells])
+    return tuple([_map_cell(it, told.at_us, tablets, may_read, room) for it in cells])
 
 
 def room_for(cell_count: int) -> Room:
@@ -87,20 +108,33 @@ def room_for(cell_count: int) -> Room:
 
 
 def _map_cell(
-    server: Server, tablets: Mapping[CellId, TabletsPage], may_read: MayRead, room: Room
+    server: Server,
+    now_us: int,
+    tablets: Mapping[CellId, TabletsTold],
+    may_read: MayRead,
+    room: Room,
 ) -> CellMap:
-    page = None if server.cell is None else tablets.get(server.cell)
-    if page is None:
-        return CellMap(server, (), False, 0)
+    told = None if server.cell is None else tablets.get(server.cell)
+    if told is None:
+        return CellMap(server, (), None)
+    listed = told.page.tablets
     by_table: dict[str, list[TabletCounts]] = {}
-    for it in page.tablets:
+    for it in listed:
         by_table.setdefault(it.table, []).append(it)
     readable = [path for path in sorted(by_table) if may_read(path)]
     shares = [_share(path, by_table[path], room) for path in readable[: room.tables]]
     others = [it for path in by_table if not may_read(path) for it in by_table[path]]
     if others:
         shares.append(_share(OTHERS, others, room))
-    return CellMap(server, tuple(shares), True, max(0, len(readable) - room.tables))
+    return CellMap(
+        server,
+        tuple(shares),
+        told.told_us,
+        is_old=server.state == "silent" or now_us - told.told_us > OLD_US,
+        hidden_count=max(0, len(readable) - room.tables),
+        listed_count=len(listed),
+        tablet_count=told.page.count,
+    )
 
 
 def _share(path: str, tablets: list[TabletCounts], room: Room) -> TableShare:
@@ -115,12 +149,29 @@ def _share(path: str, tablets: list[TabletCounts], room: Room) -> TableShare:
     )
 
 
-def merge_doubts(told: ClusterTold, doubts: Mapping[CellId, list[Doubt]]) -> list[MergedDoubt]:
+def unheard_cells(told: ClusterTold, doubts: Mapping[CellId, DoubtPage]) -> tuple[Server, ...]:
+    """Those that did not say what they have in doubt, whatever else they say."""
+    return tuple([it for it in told.of("cell") if it.cell not in doubts])
+
+
+def is_cut(doubts: Mapping[CellId, DoubtPage]) -> bool:
+    """Whether some cell has more in doubt than it lists."""
+    return any(it.count > len(it.transactions) for it in doubts.values())
+
+
+def stuck(told: ClusterTold, doubts: Mapping[CellId, DoubtPage]) -> Stuck:
+    """What the map says of transactions in doubt."""
+    count = sum(it.age_ms > STUCK_MS for it in merge_doubts(told, doubts))
+    heard_count = len(told.of("cell")) - len(unheard_cells(told, doubts))
+    return Stuck(count, is_cut(doubts), heard_count)
+
+
+def merge_doubts(told: ClusterTold, doubts: Mapping[CellId, DoubtPage]) -> list[MergedDoubt]:
     """One line for each transaction, the oldest first."""
     silent = [it.cell for it in told.of("cell") if it.state == "silent" and it.cell is not None]
     found: dict[int, list[tuple[CellId, Doubt]]] = {}
     for cell in sorted(doubts):
-        for it in doubts[cell]:
+        for it in doubts[cell].transactions:
             found.setdefault(it.transaction, []).append((cell, it))
     return [_merged(found[number], silent) for number in sorted(found)]
 

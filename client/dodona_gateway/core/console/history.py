@@ -21,13 +21,16 @@ class Sample(NamedTuple):
     instant_us: int
     rates: dict[str, float | None]
     """By measure, a second."""
+    seconds: float
+    """Since the sample before."""
 
 
 class Point(NamedTuple):
-    """One rate. `age_s` is before now."""
+    """One rate. `age_s` is before now; it was so for `seconds`."""
 
     age_s: float
     rate: float | None
+    seconds: float = 1.0
 
 
 class History:
@@ -54,11 +57,14 @@ class History:
             name: _rate(before[1].get(name, {}), totals.get(name, {}), seconds)
             for name in self._measures
         }
-        self._samples.append(Sample(instant_us, rates))
+        self._samples.append(Sample(instant_us, rates, seconds))
 
     def points(self, measure: str, now_us: int, window_s: float) -> list[Point]:
         """The rates of the last so many seconds, oldest first."""
-        points = [Point((now_us - it.instant_us) / 1e6, it.rates[measure]) for it in self._samples]
+        points = [
+            Point((now_us - it.instant_us) / 1e6, it.rates[measure], it.seconds)
+            for it in self._samples
+        ]
         return [it for it in points if it.age_s <= window_s]
 
     def last(self, measure: str) -> float | None:

@@ -11,7 +11,6 @@ import msgspec
 
 from dodona._core.recoveries import Recovery
 from dodona.described import described
-from dodona.errors import ERRORS_BY_KIND, TransactionConflict
 from dodona.types import CellId, TabletId, Timestamp, TransactionId
 
 ServerKind = Literal["master", "proxy", "cell"]
@@ -45,17 +44,16 @@ class CellCounts(msgspec.Struct, frozen=True):
     transactions_prepared: int = 0
     readers: int = 0
     loads: int = 0
-    committed: int = 0
-    refused_by_kind: dict[str, int] = {}
+    commits: dict[str, dict[str, int]] = {}
+    """By protocol and outcome: each transaction once, where it is decided."""
     memory_bytes: int = 0
     chunks: int = 0
     chunk_bytes: int = 0
     last_failure: str | None = None
 
-    @property
-    def conflicts(self) -> int:
-        """Transactions that were refused since another had won."""
-        return sum(count for kind, count in self.refused_by_kind.items() if is_conflict(kind))
+    def decided(self, outcome: Literal["committed", "conflict"]) -> int:
+        """How many transactions came to that here, of all protocols."""
+        return sum(counts.get(outcome, 0) for counts in self.commits.values())
 
 
 class CatalogCounts(msgspec.Struct, frozen=True):
@@ -127,6 +125,13 @@ class TabletsPage(msgspec.Struct, frozen=True):
     tablets: tuple[TabletCounts, ...] = ()
 
 
+class TabletsTold(NamedTuple):
+    """What a cell told of its tablets, and when. `told_us` is Unix time."""
+
+    told_us: int
+    page: TabletsPage
+
+
 class OpenTransaction(msgspec.Struct, frozen=True):
     """A master transaction that is open."""
 
@@ -188,12 +193,6 @@ class StartOf(NamedTuple):
     """Of that server: what runs now, if it does."""
 
 
-def is_conflict(kind: str) -> bool:
-    """Whether an error of that kind says that another transaction won."""
-    error = ERRORS_BY_KIND.get(kind)
-    return error is not None and issubclass(error, TransactionConflict)
-
-
 def totals_of(told: ClusterTold) -> dict[str, dict[str, int]]:
     """What has been counted in all, by measure and by who counts it."""
     totals: dict[str, dict[str, int]] = {"timestamps": {}, "commits": {}, "conflicts": {}}
@@ -204,8 +203,8 @@ def totals_of(told: ClusterTold) -> dict[str, dict[str, int]]:
         if page.master is not None:
             totals["timestamps"][it.address] = page.master.timestamp_count
         if page.cell is not None:
-            totals["commits"][it.name] = page.cell.committed
-            totals["conflicts"][it.name] = page.cell.conflicts
+            totals["commits"][it.name] = page.cell.decided("committed")
+            totals["conflicts"][it.name] = page.cell.decided("conflict")
     return totals
 
 

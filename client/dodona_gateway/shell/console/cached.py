@@ -15,7 +15,7 @@ from dodona.errors import DodonaError
 WAIT_S: Final = 0.7
 """For what is newer than what is known."""
 LONG_WAIT_S: Final = 2.5
-"""If nothing is known, or nothing of late."""
+"""If nothing is known, or nothing of late, and nobody waited for that in vain yet."""
 OLD_S: Final = 5.0
 """What is older tells nothing of now."""
 
@@ -35,18 +35,28 @@ class Cached(Generic[Found]):
         """What was found last; None if nothing was yet."""
         self.problem: DodonaError | None = None
         """Why nothing was found the last time."""
+        self._is_slow = False
+        """Whether the last one to wait for it waited in vain: others need not."""
 
     @property
     def age_s(self) -> float | None:
         """Of the value."""
         return None if self._found_s is None else time.monotonic() - self._found_s
 
+    @property
+    def old_ms(self) -> int | None:
+        """The age of a value that tells nothing of now; None of one that does, and of none."""
+        age_s = self.age_s
+        return None if age_s is None or age_s <= OLD_S else round(age_s * 1000)
+
     async def get(self) -> Found | None:
         """The value: a fresh one, if it comes in time."""
         age_s = self.age_s
         if age_s is None or age_s > self._fresh_s:
-            wait_s = LONG_WAIT_S if age_s is None or age_s > OLD_S else WAIT_S
-            await asyncio.wait([self.refresh()], timeout=wait_s)
+            is_needed = age_s is None or age_s > OLD_S
+            wait_s = LONG_WAIT_S if is_needed and not self._is_slow else WAIT_S
+            _, late = await asyncio.wait([self.refresh()], timeout=wait_s)
+            self._is_slow = bool(late) or self.problem is not None
         return self.value
 
     def refresh(self) -> "asyncio.Task[None]":

@@ -3,9 +3,11 @@
 Owns: what is on each, and who may see what of it. The state of servers is for whoever may read
 anything (as `GET /v1/cluster` is); tables, loads and held transactions are for those who may read,
 or own, them; the titles of master transactions, which may say anything, for who may do everything.
+All that a page needs is asked for at the same time; what is not known is None, and said to be so.
 """
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -13,11 +15,21 @@ from fastapi import Response
 
 from dodona._io.process import read_clock
 from dodona.errors import DodonaError
+from dodona.types import CellId
 from dodona_gateway.core.access.grants import need_everywhere
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.chart import WINDOW_S, Chart, chart_of
-from dodona_gateway.core.console.cluster import CellMap, MayRead, map_cells, merge_doubts
-from dodona_gateway.core.console.told import ClusterTold
+from dodona_gateway.core.console.cluster import (
+    CellMap,
+    MayRead,
+    Stuck,
+    is_cut,
+    map_cells,
+    merge_doubts,
+    stuck,
+    unheard_cells,
+)
+from dodona_gateway.core.console.told import ClusterTold, DoubtPage, TabletsTold
 from dodona_gateway.shell.console.observing import LoadsTold, Observer
 from dodona_gateway.shell.console.rendering import page
 from dodona_gateway.shell.console.visits import Visit
@@ -44,8 +56,11 @@ async def show_cluster_part(visit: Visit) -> Response:
 
 
 async def _cluster(visit: Visit) -> dict[str, Any]:
-    told, observer = await look(visit), visit.observer
-    cells = () if told is None else await _cells(visit, told)
+    observer = watch(visit)
+    told, tablets, doubts = await asyncio.gather(
+        observer.cluster.get(), observer.tablets.get(), observer.doubts.get()
+    )
+    cells = () if told is None else await _cells(visit, told, tablets or {})
     return {
         "told": told,
         "problem": observer.cluster.problem,
@@ -53,16 +68,18 @@ async def _cluster(visit: Visit) -> dict[str, Any]:
         "cells": cells,
         "rates": {name: observer.history.last(name) for name, _, _ in CHARTS},
         "sums": _sums(told),
+        "stuck": _stuck(told, doubts),
         "gateway": visit.service.settings.address,
         "held_count": visit.service.transactions.open_count,
     }
 
 
-async def _cells(visit: Visit, told: ClusterTold) -> tuple[CellMap, ...]:
+async def _cells(
+    visit: Visit, told: ClusterTold, tablets: Mapping[CellId, TabletsTold]
+) -> tuple[CellMap, ...]:
     """In a thread if there are many tablets, so that others are answered meanwhile."""
-    tablets = await visit.observer.tablets.get() or {}
     make = partial(map_cells, told, tablets, _may_read(visit))
-    if sum(len(it.tablets) for it in tablets.values()) <= AT_ONCE_MAX:
+    if sum(len(it.page.tablets) for it in tablets.values()) <= AT_ONCE_MAX:
         return make()
     return await asyncio.to_thread(make)
 
@@ -76,15 +93,20 @@ def _charts(observer: Observer) -> list[Chart]:
 
 
 def _sums(told: ClusterTold | None) -> dict[str, int]:
-    """Over all cells that tell."""
+    """Over all cells that tell, and of how many that is."""
     counts = [it.counts for it in (told.of("cell") if told is not None else ())]
     known = [it for it in counts if it is not None]
     return {
-        "in_doubt": sum(it.transactions_prepared for it in known),
+        "cells": len(counts),
+        "cells_heard": len(known),
         "tablets": sum(it.tablets for it in known),
         "memory_bytes": sum(it.memory_bytes for it in known),
         "chunk_bytes": sum(it.chunk_bytes for it in known),
     }
+
+
+def _stuck(told: ClusterTold | None, doubts: Mapping[CellId, DoubtPage] | None) -> Stuck | None:
+    return None if told is None or doubts is None else stuck(told, doubts)
 
 
 async def show_transactions(visit: Visit) -> Response:
@@ -96,23 +118,44 @@ async def show_transactions_part(visit: Visit) -> Response:
 
 
 async def _transactions(visit: Visit) -> dict[str, Any]:
-    told, observer = await look(visit), visit.observer
-    doubts = await observer.doubts.get() or {}
+    observer = watch(visit)
+    told, doubts, opened, loads = await asyncio.gather(
+        observer.cluster.get(),
+        observer.doubts.get(),
+        observer.transactions.get(),
+        observer.loads.get(),
+    )
     is_admin = need_everywhere("admin").is_met_by(visit.principal.grants)
-    merged = [] if told is None else merge_doubts(told, doubts)
     owner = None if is_admin else visit.principal.owner
     held = visit.service.transactions.held(owner)
     return {
         "told": told,
         "problem": observer.cluster.problem,
-        "doubts": merged[:DOUBTS_MAX],
-        "doubt_count": len(merged),
-        "silent": [] if told is None else [it for it in told.of("cell") if it.state != "ready"],
+        **_doubts(told, doubts),
         "is_admin": is_admin,
         "held": held[:HELD_MAX],
         "held_count": len(held),
-        "open": (await observer.transactions.get() or ())[:TRANSACTIONS_MAX] if is_admin else (),
-        "loads": _loads_seen(visit, await observer.loads.get()),
+        "open": None if opened is None or not is_admin else opened[:TRANSACTIONS_MAX],
+        "open_count": 0 if opened is None or not is_admin else len(opened),
+        "open_old_ms": observer.transactions.old_ms,
+        "loads": _loads_seen(visit, loads),
+        "loads_old_ms": observer.loads.old_ms,
+    }
+
+
+def _doubts(told: ClusterTold | None, doubts: Mapping[CellId, DoubtPage] | None) -> dict[str, Any]:
+    """None if no cell is known that could have any."""
+    if told is None or doubts is None or (told.problem and not told.of("cell")):
+        return {"doubts": None, "doubt_count": 0, "is_at_least": False, "unwell": (), "unheard": ()}
+    merged = merge_doubts(told, doubts)
+    unheard = unheard_cells(told, doubts)
+    unwell = [it for it in told.of("cell") if it.state != "ready" or it in unheard]
+    return {
+        "doubts": merged[:DOUBTS_MAX],
+        "doubt_count": len(merged),
+        "is_at_least": is_cut(doubts),
+        "unwell": unwell,
+        "unheard": unheard,
     }
 
 
@@ -125,14 +168,18 @@ async def show_recoveries_part(visit: Visit) -> Response:
 
 
 async def _recoveries(visit: Visit) -> dict[str, Any]:
-    told, observer = await look(visit), visit.observer
-    starts = await observer.starts.get() or []
+    observer = watch(visit)
+    told, starts, loads = await asyncio.gather(
+        observer.cluster.get(), observer.starts.get(), observer.loads.get()
+    )
     return {
         "told": told,
         "problem": observer.cluster.problem,
-        "starts": starts[:STARTS_MAX],
-        "start_count": len(starts),
-        "loads": _loads_seen(visit, await observer.loads.get()),
+        "starts": None if starts is None else starts[:STARTS_MAX],
+        "start_count": len(starts or ()),
+        "starts_old_ms": observer.starts.old_ms,
+        "loads": _loads_seen(visit, loads),
+        "loads_old_ms": observer.loads.old_ms,
     }
 
 
@@ -165,8 +212,8 @@ def _may_read(visit: Visit) -> MayRead:
     return may_read
 
 
-async def look(visit: Visit) -> ClusterTold | None:
-    """At the servers. Raises Forbidden."""
+def watch(visit: Visit) -> Observer:
+    """To look at the servers with. Raises Forbidden."""
     visit.principal.check_somewhere("read")
     visit.observer.note_look()
-    return await visit.observer.cluster.get()
+    return visit.observer

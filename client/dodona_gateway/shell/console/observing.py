@@ -21,7 +21,6 @@ from dodona_gateway.core.console.told import (
     CellPlace,
     ClusterPage,
     ClusterTold,
-    Doubt,
     DoubtPage,
     OpenTransaction,
     Server,
@@ -29,6 +28,7 @@ from dodona_gateway.core.console.told import (
     StartOf,
     StatisticsPage,
     TabletsPage,
+    TabletsTold,
     TransactionsPage,
     totals_of,
 )
@@ -99,22 +99,27 @@ class Observer:
     # ---- servers
 
     async def _look(self) -> ClusterTold:
-        problem = ""
-        try:
-            page = await self._asker.page(self._master_url, "/v1/cluster", ClusterPage)
-            self._known = page
-        except Unavailable as error:
-            problem = error.message
+        """A master that is silent is waited for once, whatever it is asked."""
+        master, problem = await asyncio.gather(
+            self._server("master", self._master_url), self._learn_servers()
+        )
         known = self._known
         servers = await asyncio.gather(
-            self._server("master", self._master_url),
             *[self._server("proxy", it) for it in known.proxies],
             *[self._cell(it) for it in known.cells],
         )
         now = read_clock()
-        told = ClusterTold(now.unix_us, tuple(servers), problem)
+        told = ClusterTold(now.unix_us, (master, *servers), problem)
         self.history.add(now.instant_us, totals_of(told))
         return told
+
+    async def _learn_servers(self) -> str:
+        """Why the master did not say which there are, or nothing."""
+        try:
+            self._known = await self._asker.page(self._master_url, "/v1/cluster", ClusterPage)
+        except Unavailable as error:
+            return error.message
+        return ""
 
     async def _cell(self, place: CellPlace) -> Server:
         server = await self._server("cell", place.address)
@@ -135,26 +140,28 @@ class Observer:
 
     async def _cells(self) -> list[tuple[CellId, str]]:
         """Those that answered when last asked: others would be waited for."""
-        told = self.cluster.value or await self.cluster.get()
+        told = await self.cluster.get()
         if told is None:
             raise Unavailable("the cluster was not reached yet")
         cells = [it for it in told.of("cell") if it.state != "silent"]
         return [(it.cell, it.address) for it in cells if it.cell is not None]
 
-    async def _look_at_tablets(self) -> dict[CellId, TabletsPage]:
+    async def _look_at_tablets(self) -> dict[CellId, TabletsTold]:
         """Those that do not answer any more, as they told them last."""
-        told = await self._asker.pages(await self._cells(), "/v1/tablets", TabletsPage)
+        pages = await self._asker.pages(await self._cells(), "/v1/tablets", TabletsPage)
+        now_us = read_clock().unix_us
+        told = {cell: TabletsTold(now_us, page) for cell, page in pages.items()}
         known = [it.cell for it in self._known.cells]
         before = self.tablets.value or {}
         return {**{cell: before[cell] for cell in known if cell in before}, **told}
 
-    async def _look_at_doubts(self) -> dict[CellId, list[Doubt]]:
-        pages = await self._asker.pages(await self._cells(), "/v1/in-doubt", DoubtPage)
-        return {cell: list(page.transactions) for cell, page in pages.items()}
+    async def _look_at_doubts(self) -> dict[CellId, DoubtPage]:
+        """Of those cells that say it: what others had in doubt is nothing to go by."""
+        return await self._asker.pages(await self._cells(), "/v1/in-doubt", DoubtPage)
 
     async def _look_at_starts(self) -> list[StartOf]:
         """The newest first; those of servers that do not answer, as they told them last."""
-        told = self.cluster.value or await self.cluster.get()
+        told = await self.cluster.get()
         servers = [] if told is None else [it for it in told.servers if it.kind != "proxy"]
         asked = [(it.address, it.address) for it in servers if it.state != "silent"]
         self._books |= await self._asker.pages(asked, "/v1/recoveries", RecoveryPage)

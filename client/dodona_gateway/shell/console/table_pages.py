@@ -4,6 +4,7 @@ Owns: what is on each, and how much of it. Somebody sees the tables that his tok
 and of directories those that have one.
 """
 
+import asyncio
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, Final
@@ -11,13 +12,16 @@ from typing import Any, Final
 from fastapi import Response
 
 from dodona._core.tables import TableInfo
+from dodona._io.process import read_clock
 from dodona.errors import DodonaError
 from dodona.schema import TableSchema
 from dodona.types import SYNC_LAST_COMMITTED, CellId, TabletId
+from dodona_gateway.core.console.cluster import OLD_US
 from dodona_gateway.core.console.keys import read_bound, spell_bound
-from dodona_gateway.core.console.told import TabletCounts, TabletsPage
+from dodona_gateway.core.console.told import TabletCounts, TabletsTold
 from dodona_gateway.core.console.tree import ENTRIES_MAX, crumbs_of, entries_of
 from dodona_gateway.shell.console.cluster_pages import allowed
+from dodona_gateway.shell.console.patience import in_time
 from dodona_gateway.shell.console.rendering import described, page
 from dodona_gateway.shell.console.times import AsOf, read_as_of
 from dodona_gateway.shell.console.visits import Visit
@@ -35,11 +39,11 @@ async def show_tables(visit: Visit) -> Response:
     visit.principal.check_somewhere("read")
     directory = visit.parameters.get("path", ROOT)
     client = visit.service.client
-    known = await client.list_tables("//")
+    known = await in_time(client.list_tables("//"))
     tables = [it for it in known if allowed(visit.principal, it)]
     names: list[str] = []
     if visit.principal.allows("read", directory):
-        names = list(await client.list(directory))
+        names = list(await in_time(client.list(directory)))
     entries = [
         it
         for it in entries_of(directory, tables, names)
@@ -59,10 +63,12 @@ async def show_table(visit: Visit) -> Response:
     """One table: schema, tablets, attributes."""
     path = visit.parameters.get("path", "")
     visit.principal.check("read", path)
-    table = await visit.service.client.get_table(path)
-    attributes: Mapping[str, Any] = await visit.service.client.get(f"{path}/@")
-    visit.observer.note_look()
-    counts = _counts_by_tablet(await visit.observer.tablets.get() or {})
+    client, observer = visit.service.client, visit.observer
+    observer.note_look()
+    table, attributes, told = await asyncio.gather(
+        in_time(client.get_table(path)), in_time(client.get(f"{path}/@")), observer.tablets.get()
+    )
+    counts = _counts_by_tablet(told or {})
     known = [counts.get(it.tablet) for it in table.tablets]
     return page(
         "table.html",
@@ -74,14 +80,23 @@ async def show_table(visit: Visit) -> Response:
         attributes=attributes,
         sums=_sums([it for it in known if it is not None]),
         is_all_told=None not in known,
+        oldest_us=_oldest_us(table, told or {}),
     )
 
 
 def _counts_by_tablet(
-    pages: Mapping[CellId, TabletsPage],
+    pages: Mapping[CellId, TabletsTold],
 ) -> dict[TabletId, TabletCounts]:
     """A tablet has one cell; one that is about to be dropped in another is told by none."""
-    return {it.tablet: it for told in pages.values() for it in told.tablets}
+    return {it.tablet: it for told in pages.values() for it in told.page.tablets}
+
+
+def _oldest_us(table: TableInfo, pages: Mapping[CellId, TabletsTold]) -> int | None:
+    """When the first of the table's cells told something last, unless that is of now."""
+    cells = {it.cell for it in table.tablets}
+    oldest_us = min([it.told_us for cell, it in pages.items() if cell in cells], default=None)
+    is_old = oldest_us is not None and read_clock().unix_us - oldest_us > OLD_US
+    return oldest_us if is_old else None
 
 
 def _tablets(
@@ -110,7 +125,7 @@ async def show_rows(visit: Visit) -> Response:
     """Some rows in key order, at a timestamp. What is wrong with the question stands beside it."""
     path = visit.parameters.get("path", "")
     visit.principal.check("read", path)
-    schema = await visit.service.schema(path)
+    schema = await in_time(visit.service.schema(path))
     found: dict[str, Any] = {"rows": None, "error": None, "as_of": NOW}
     status = 200
     try:
@@ -140,7 +155,7 @@ async def _rows(visit: Visit, path: str, schema: TableSchema, as_of: AsOf) -> di
     at = SYNC_LAST_COMMITTED if as_of.timestamp is None else as_of.timestamp
     read = service.session.first_rows(path, ROWS_MAX, ROWS_BYTES_MAX, lower, upper, names, at)
     began_s = perf_counter()
-    (rows, behind), read_at = await service.run(read)
+    (rows, behind), read_at = await in_time(service.run(read))
     return {
         "rows": [list(it.values()) for it in rows],
         "following": None if behind is None else spell_bound(schema, behind),

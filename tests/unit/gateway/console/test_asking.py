@@ -38,7 +38,7 @@ async def test_servers_say_whether_they_are_ready_and_what_they_count() -> None:
         if request.url.path == "/readyz":
             problem = {"detail": "waiting for the oracle", "status": 503}
             return httpx.Response(503, json=problem, headers={"server": "dodona/0.1.0"})
-        told = {"cell": {"committed": 7, "of_tomorrow": {}}, "log_bytes": 5}
+        told = {"cell": {"commits": {"blind": {"committed": 7}}, "of_tomorrow": {}}, "log_bytes": 5}
         return httpx.Response(200, json=told)
 
     async with asker_of(answer) as asker:
@@ -46,7 +46,7 @@ async def test_servers_say_whether_they_are_ready_and_what_they_count() -> None:
         assert (ready.reason, ready.version) == ("waiting for the oracle", "0.1.0")
         page = await asker.page("http://node", "/v1/statistics", StatisticsPage)
         assert page.cell is not None
-        assert (page.cell.committed, page.log_bytes, page.master) == (7, 5, None)
+        assert (page.cell.decided("committed"), page.log_bytes, page.master) == (7, 5, None)
 
 
 @pytest.mark.parametrize(
@@ -167,3 +167,52 @@ async def test_a_failure_leaves_what_was_known() -> None:
     assert await known.get() == 1
     assert await known.get() == 2
     assert known.problem is None
+
+
+async def test_nobody_waits_long_for_what_was_waited_for_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether it failed or only took long, and whether there is a value to go by or none."""
+    monkeypatch.setattr(cached, "WAIT_S", 0.01)
+    monkeypatch.setattr(cached, "OLD_S", -1)
+
+    for known_first in (True, False):
+        answers: list[Any] = [1] if known_first else []
+        answers.append(Unavailable("the master is away"))
+
+        async def find(answers: list[Any] = answers) -> Any:
+            if not answers:
+                await asyncio.Event().wait()
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        known = Cached(find, fresh_s=-1)
+        monkeypatch.setattr(cached, "LONG_WAIT_S", 60)
+        async with asyncio.timeout(10):
+            for _ in range(4):
+                assert await known.get() == (1 if known_first else None)
+        await known.close()
+
+        monkeypatch.setattr(cached, "LONG_WAIT_S", 0.01)
+        hanging = Cached(find, fresh_s=-1)
+        assert await hanging.get() is None
+        monkeypatch.setattr(cached, "LONG_WAIT_S", 60)
+        async with asyncio.timeout(10):
+            assert await hanging.get() is None
+        await hanging.close()
+
+
+async def test_a_value_that_tells_nothing_of_now_says_how_old_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def find() -> int:
+        return 1
+
+    known = Cached(find, fresh_s=60)
+    assert known.old_ms is None
+    await known.get()
+    assert known.old_ms is None
+    monkeypatch.setattr(cached, "OLD_S", -1)
+    assert known.old_ms is not None

@@ -5,13 +5,22 @@ import pytest
 from dodona.errors import InvalidRequest
 from dodona.types import CellId, TabletId, Timestamp, TransactionId
 from dodona_gateway.core.console import cluster
-from dodona_gateway.core.console.cluster import OTHERS, map_cells, merge_doubts, room_for
+from dodona_gateway.core.console.cluster import (
+    OTHERS,
+    map_cells,
+    merge_doubts,
+    room_for,
+    stuck,
+    unheard_cells,
+)
 from dodona_gateway.core.console.told import (
     ClusterTold,
     Doubt,
+    DoubtPage,
     Server,
     TabletCounts,
     TabletsPage,
+    TabletsTold,
 )
 from dodona_gateway.core.console.tree import Entry, crumbs_of, entries_of
 
@@ -30,10 +39,14 @@ def tablet(number: int, table: str, rows: int = 10) -> TabletCounts:
     return TabletCounts(TabletId(number), table, "mounted", rows, rows * 100, 1, rows * 10)
 
 
+def told_of(*tablets: TabletCounts, count: int | None = None, told_us: int = 0) -> TabletsTold:
+    return TabletsTold(told_us, TabletsPage(len(tablets) if count is None else count, tablets))
+
+
 def test_a_cell_has_its_tablets_by_table() -> None:
-    page = TabletsPage(3, (tablet(1, "//t/b"), tablet(2, "//t/a"), tablet(3, "//t/b", 5)))
+    page = told_of(tablet(1, "//t/b"), tablet(2, "//t/a"), tablet(3, "//t/b", 5))
     zero, one = map_cells(TOLD, {ZERO: page}, lambda _: True)
-    assert (zero.server.cell, one.server.cell, one.is_told) == (0, 1, False)
+    assert (zero.server.cell, one.server.cell, one.told_us) == (0, 1, None)
     assert [(it.path, it.tablet_count, it.rows) for it in zero.shares] == [
         ("//t/a", 1, 10),
         ("//t/b", 2, 15),
@@ -42,7 +55,7 @@ def test_a_cell_has_its_tablets_by_table() -> None:
 
 
 def test_tables_that_may_not_be_read_have_no_name() -> None:
-    page = TabletsPage(3, (tablet(1, "//mine/a"), tablet(2, "//his/b"), tablet(3, "//his/c", 4)))
+    page = told_of(tablet(1, "//mine/a"), tablet(2, "//his/b"), tablet(3, "//his/c", 4))
     (zero, _) = map_cells(TOLD, {ZERO: page}, lambda path: path.startswith("//mine/"))
     assert [(it.path, it.tablet_count, it.rows) for it in zero.shares] == [
         ("//mine/a", 1, 10),
@@ -55,10 +68,21 @@ def test_the_map_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "SQUARES_MAX", 2)
     monkeypatch.setattr(cluster, "TABLES_MAX", 3)
     tablets = [tablet(number, f"//t/{number % 5}") for number in range(20)]
-    (zero, _) = map_cells(TOLD, {ZERO: TabletsPage(20, tuple(tablets))}, lambda _: True)
+    (zero, _) = map_cells(TOLD, {ZERO: told_of(*tablets)}, lambda _: True)
     assert [it.path for it in zero.shares] == ["//t/0", "//t/1", "//t/2"]
     assert (zero.shares[0].tablet_count, len(zero.shares[0].tablets)) == (4, 2)
     assert zero.hidden_count == 2
+
+
+def test_what_a_cell_told_of_has_a_time_and_may_be_a_part() -> None:
+    told = TOLD._replace(at_us=9_000_000)
+    tablets = {ZERO: told_of(tablet(1, "//t"), count=7, told_us=8_000_000)}
+    tablets[ONE] = told_of(tablet(2, "//t"), told_us=8_000_000)
+    zero, one = map_cells(told, tablets, lambda _: True)
+    assert (zero.told_us, zero.is_old, zero.listed_count, zero.tablet_count) == (8_000_000, 0, 1, 7)
+    assert (one.is_old, one.listed_count, one.tablet_count) == (True, 1, 1), "it is silent"
+    tablets[ZERO] = told_of(tablet(1, "//t"), told_us=1_000_000)
+    assert map_cells(told, tablets, lambda _: True)[0].is_old, "it tells other things only"
 
 
 @pytest.mark.parametrize("cell_count", [0, 1, 2, 8, 64, 1000])
@@ -74,12 +98,30 @@ def doubt(transaction: int, age_ms: int, *participants: CellId) -> Doubt:
     return Doubt(TransactionId(transaction), participants[0], participants, Timestamp(9), age_ms)
 
 
+def doubts_of(*doubts: Doubt, count: int | None = None) -> DoubtPage:
+    return DoubtPage(len(doubts) if count is None else count, doubts)
+
+
+def test_an_ordinary_commit_alarms_nobody_and_one_that_stays_counts_once() -> None:
+    both = {it: doubts_of(doubt(7, 900, ZERO, ONE)) for it in (ZERO, ONE)}
+    assert stuck(TOLD, both) == (0, False, 2)
+    both = {it: doubts_of(doubt(7, 1_100, ZERO, ONE), doubt(8, 3, ZERO)) for it in (ZERO, ONE)}
+    assert stuck(TOLD, both) == (1, False, 2)
+    assert stuck(TOLD, {ZERO: doubts_of(doubt(7, 2_000, ZERO), count=1_001)}) == (1, True, 1)
+    assert stuck(TOLD, {}) == (0, False, 0)
+
+
+def test_a_cell_that_does_not_say_what_is_in_doubt_is_unheard_though_it_is_ready() -> None:
+    assert [it.cell for it in unheard_cells(TOLD, {})] == [ONE, ZERO]
+    assert [it.cell for it in unheard_cells(TOLD, {ZERO: DoubtPage()})] == [ONE]
+
+
 def test_a_transaction_in_doubt_is_one_line_whoever_is_in_doubt() -> None:
     found = merge_doubts(
         TOLD,
         {
-            TWO: [doubt(7, 400, ZERO, TWO)],
-            ZERO: [doubt(9, 100, ZERO, ONE), doubt(7, 500, ZERO, TWO)],
+            TWO: doubts_of(doubt(7, 400, ZERO, TWO)),
+            ZERO: doubts_of(doubt(9, 100, ZERO, ONE), doubt(7, 500, ZERO, TWO)),
         },
     )
     assert [(it.doubt.transaction, it.cells, it.silent, it.age_ms) for it in found] == [

@@ -18,7 +18,6 @@ from dodona_gateway.core.console.told import (
     MasterCounts,
     Server,
     StatisticsPage,
-    is_conflict,
     totals_of,
 )
 
@@ -69,8 +68,13 @@ def test_the_memory_is_bounded_and_time_goes_on() -> None:
 
 
 def test_what_servers_count_is_put_together_by_measure() -> None:
-    refused = {"transaction_conflict": 3, "concurrent_append": 1, "overloaded": 50, "new_kind": 9}
-    cell = StatisticsPage(cell=CellCounts(committed=7, refused_by_kind=refused))
+    commits = {
+        "one_cell": {"committed": 7, "conflict": 2, "aborted": 50, "refused": 9},
+        "two_phase": {"committed": 20, "conflict": 1, "aborted": 0, "refused": 0},
+        "non_atomic": {"committed": 100, "refused": 3},
+        "of_tomorrow": {"committed": 1000},
+    }
+    cell = StatisticsPage(cell=CellCounts(commits=commits))
     told = ClusterTold(
         0,
         (
@@ -81,10 +85,9 @@ def test_what_servers_count_is_put_together_by_measure() -> None:
     )
     assert totals_of(told) == {
         "timestamps": {"m": 40},
-        "commits": {"cell 3": 7},
-        "conflicts": {"cell 3": 4},
+        "commits": {"cell 3": 1127},
+        "conflicts": {"cell 3": 3},
     }
-    assert not is_conflict("overloaded")
 
 
 # ---- charts
@@ -126,7 +129,22 @@ def test_the_window_goes_with_the_history(oldest_s: int, window_s: int) -> None:
     assert window_s in STEPS_S
     chart = chart_of("c", "Commits", "per second", [Point(oldest_s, 1.0), Point(0, 1.0)])
     assert chart.times[0].label == f"-{window_s // 60} min"
-    assert len(chart.times) == window_s // STEPS_S[window_s] + 1
+    assert chart.times[-1].label == "now"
+    places = [it.at for it in chart.times]
+    assert places[1] - places[0] > 80, "the second label runs into the first"
+
+
+def test_a_mean_is_one_over_time_however_far_apart_looks_were() -> None:
+    points = [Point(50, 100.0, 10.0), Point(48, 10.0, 2.0), Point(46, 10.0, 2.0)]
+    points += [Point(44, None, 2.0), Point(42, 10.0, 6.0)]
+    chart = chart_of("c", "Commits", "per second", points)
+    assert [(it.mean, it.most) for it in chart.rows] == [("55", "100")]
+    assert "55 on average" in chart.summary
+    history = History(("commits",))
+    for second, count in ((0, 0), (10, 1000), (12, 1020)):
+        history.add(second * SECOND, {"commits": {"cell 0": count}})
+    found = history.points("commits", 12 * SECOND, 60)
+    assert [(it.rate, it.seconds) for it in found] == [(100.0, 10.0), (10.0, 2.0)]
 
 
 def test_everything_is_inside_the_picture() -> None:

@@ -12,12 +12,13 @@ from dodona.types import CellId, LoadId, TabletId, Timestamp, TransactionId
 from dodona_gateway.core.access.grants import Grant
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.chart import chart_of
-from dodona_gateway.core.console.cluster import map_cells, merge_doubts
+from dodona_gateway.core.console.cluster import Stuck, map_cells, merge_doubts
 from dodona_gateway.core.console.history import Point
 from dodona_gateway.core.console.told import (
     CellCounts,
     ClusterTold,
     Doubt,
+    DoubtPage,
     MasterCounts,
     OpenTransaction,
     ProxyCounts,
@@ -26,9 +27,11 @@ from dodona_gateway.core.console.told import (
     StatisticsPage,
     TabletCounts,
     TabletsPage,
+    TabletsTold,
 )
 from dodona_gateway.core.transaction_id import HeldId
 from dodona_gateway.shell.console.observing import LoadsTold
+from dodona_gateway.shell.console.query_page import Result
 from dodona_gateway.shell.console.rendering import described, render
 from dodona_gateway.shell.transactions import HeldView
 
@@ -37,8 +40,9 @@ ANN: Final = Principal(EVIL, "0" * 16, (Grant.of("admin", "/"),))
 AT: Final = Timestamp(1_914_382_028_950_732_800)
 ZERO, ONE = CellId(0), CellId(1)
 
+COMMITS: Final = {"blind": {"committed": 9, "conflict": 3}}
 CELL: Final = StatisticsPage(
-    cell=CellCounts(1, 2, 3, 4, 1, committed=9, last_failure=EVIL, memory_bytes=10),
+    cell=CellCounts(1, 2, 3, 4, 1, commits=COMMITS, last_failure=EVIL, memory_bytes=10),
     log_bytes=100,
     log_fill_ratio=0.8,
 )
@@ -55,64 +59,89 @@ TOLD: Final = ClusterTold(
     EVIL,
 )
 TABLETS: Final = {
-    ZERO: TabletsPage(2, (TabletCounts(TabletId(1), "//t", "mounted"),)),
-    ONE: TabletsPage(1, (TabletCounts(TabletId(2), "//hidden", "frozen"),)),
+    ZERO: TabletsTold(
+        1_782_907_199_000_000, TabletsPage(20_000, (TabletCounts(TabletId(1), "//t", "mounted"),))
+    ),
+    ONE: TabletsTold(
+        1_782_907_190_000_000, TabletsPage(1, (TabletCounts(TabletId(2), "//hidden", "frozen"),))
+    ),
 }
 TAKEN: Final = TakenOver(TransactionId(AT), ZERO, (ZERO, ONE), "prepared", "committed", AT, 70)
 OPEN: Final = TakenOver(TransactionId(AT), ZERO, (ZERO, ONE), "committed")
 LOAD: Final = LoadId(AT)
+STATES: Final = ("running", "publishing", "published", "finished", "aborted")
 LOADS: Final = LoadsTold(
     tuple(
-        LoadRecord(LOAD, state, ("//t",), "upsert", EVIL, 1, None, None, 5, None, AT, EVIL)
-        for state in ("running", "publishing", "published", "finished", "aborted")
+        LoadRecord(id, state, ("//t",), "upsert", EVIL, 1, None, None, 5, None, AT, EVIL)
+        for id, state in enumerate(STATES, LOAD)
     ),
     (
         LoadRecovery(LOAD, "rolled_forward", "published", EVIL, ("//t",), EVIL),
-        LoadRecovery(LOAD, "rolled_back", "running", "", ("//t",), "expired"),
+        LoadRecovery(LoadId(LOAD + 1), "rolled_back", "running", "", ("//t",), "expired"),
     ),
     True,
 )
 STARTS: Final = [
     StartOf(TOLD.servers[0], Recovery(1, 2, "nothing", transaction_count=2), True),
     StartOf(TOLD.servers[3], Recovery(1, 2, "stop", 5, 6, 7, 8, 9, stopped_us=5), False),
-    StartOf(TOLD.servers[3], Recovery(1, 2, "unknown"), False),
+    StartOf(TOLD.servers[3], Recovery(2, 2, "unknown"), False),
     StartOf(
         TOLD.servers[4],
         Recovery(1, 2, "crash", transaction_count=2, transactions=(TAKEN, OPEN), loads=(LOAD,)),
         True,
     ),
 ]
-HELD: Final = [HeldView(HeldId(AT, "full", 1, 2), EVIL, 30_000, 5, 6, it) for it in (True, False)]
+HELD: Final = [HeldView(HeldId(AT, "full", 1, it), EVIL, 30_000, 5, 6, bool(it)) for it in (0, 1)]
 COMMON: Final = {"told": TOLD, "problem": None}
 CLUSTER: Final = {
     **COMMON,
     "charts": [chart_of("commits", "Commits", "per second", [Point(9, 1.0), Point(2, None)])],
     "cells": map_cells(TOLD, TABLETS, lambda path: path == "//t"),
     "rates": {"timestamps": 1.0, "commits": None, "conflicts": 0.0},
-    "sums": {"in_doubt": 1, "tablets": 2, "memory_bytes": 3, "chunk_bytes": 4},
+    "stuck": Stuck(2, True, 1),
+    "sums": {"cells": 3, "cells_heard": 2, "tablets": 2, "memory_bytes": 3, "chunk_bytes": 4},
     "gateway": EVIL,
     "held_count": 1,
 }
-DOUBTS: Final = {ZERO: [Doubt(TransactionId(AT), ONE, (ONE, ZERO), AT, 60_000)]}
+DOUBTS: Final = {ZERO: DoubtPage(9, (Doubt(TransactionId(AT), ONE, (ONE, ZERO), AT, 60_000),))}
 TRANSACTIONS: Final = {
     **COMMON,
     "doubts": merge_doubts(TOLD, DOUBTS),
     "doubt_count": 2,
-    "silent": [TOLD.servers[4], TOLD.servers[5]],
+    "is_at_least": True,
+    "unwell": [TOLD.servers[3], TOLD.servers[4], TOLD.servers[5]],
+    "unheard": [TOLD.servers[3], TOLD.servers[4]],
     "is_admin": True,
     "held": HELD,
     "held_count": 3,
     "open": [OpenTransaction(1, 0, EVIL, 1000, 5), OpenTransaction(2, 1, "", 1000, 5)],
+    "open_count": 7,
+    "open_old_ms": 12_000,
     "loads": LOADS,
+    "loads_old_ms": 12_000,
 }
-RECOVERIES: Final = {**COMMON, "starts": STARTS, "start_count": 9, "loads": LOADS}
+RECOVERIES: Final = {
+    **COMMON,
+    "starts": STARTS,
+    "start_count": 9,
+    "starts_old_ms": 12_000,
+    "loads": LOADS,
+    "loads_old_ms": None,
+}
 NOTHING: Final = {"told": None, "problem": Unavailable(EVIL)}
 EMPTY: Final = {
     "told": ClusterTold(0, ()),
     "problem": None,
     "doubts": [],
     "doubt_count": 0,
-    "silent": [],
+    "is_at_least": False,
+    "open_count": 0,
+    "open_old_ms": None,
+    "loads_old_ms": None,
+    "starts_old_ms": None,
+    "stuck": None,
+    "unwell": [],
+    "unheard": [],
     "is_admin": False,
     "held": [],
     "open": [],
@@ -126,6 +155,15 @@ EMPTY: Final = {
     "sums": CLUSTER["sums"],
     "gateway": "g",
 }
+UNKNOWN: Final = {
+    **EMPTY,
+    "told": ClusterTold(0, (Server("master", "m", "silent", "refused"),), "refused"),
+    "is_admin": True,
+    "doubts": None,
+    "open": None,
+    "starts": None,
+}
+"""As it is told of a gateway that was started while the master was away."""
 ERROR: Final = described(
     InvalidRequest(f"{EVIL}\n^", line=3, character=4, near=EVIL, offset=9, x=EVIL)
 )
@@ -177,6 +215,9 @@ class Tags(HTMLParser):
         ("recoveries.html", RECOVERIES),
         ("recoveries.html", NOTHING),
         ("recoveries.html", EMPTY),
+        ("cluster.html", UNKNOWN),
+        ("transactions.html", UNKNOWN),
+        ("recoveries.html", UNKNOWN),
         ("error.html", {"error": ERROR}),
         ("login.html", {"error": ERROR}),
         ("login.html", {"error": None}),
@@ -205,3 +246,69 @@ def test_a_page_says_what_is_the_matter() -> None:
     for words in ("after a crash", "1 committed", "1 still open", "rolled forward", "crashed"):
         assert words in shown
     assert "2 master transactions" in shown
+
+
+def test_what_is_not_known_is_not_said_to_be_none() -> None:
+    shown = render("transactions.html", ANN, **UNKNOWN)
+    for words in (
+        "None is open",
+        "every transaction is decided",
+        'class="badge">0</span></h2>\n<p',
+    ):
+        assert words not in shown.partition("Held by")[0] + shown.partition("Master tr")[2]
+    for words in ("what is open is not known", "What is in doubt is not known"):
+        assert words in shown
+    shown = render("cluster.html", ANN, **UNKNOWN)
+    assert "knows no cell yet" not in shown
+    assert "not known until the master tells" in shown
+    assert "knows no cell yet" in render("cluster.html", ANN, **EMPTY)
+    shown = render("recoveries.html", ANN, **UNKNOWN)
+    assert "what has started is not known" in shown
+    assert "No server has told of a start yet" in render("recoveries.html", ANN, **EMPTY)
+    unheard = [TOLD.servers[3]]
+    shown = render("transactions.html", ANN, **{**EMPTY, "unwell": unheard, "unheard": unheard})
+    assert "does not say what is in doubt there" in shown
+    assert "None in the cells that answer." in shown
+    lost = {**EMPTY, "unwell": [TOLD.servers[5]]}
+    assert "every transaction is decided" in render("transactions.html", ANN, **lost)
+
+
+def test_what_is_of_then_or_a_part_says_so() -> None:
+    shown = render("cluster.html", ANN, **CLUSTER)
+    assert shown.count("of 2 of 3 cells") == 5
+    assert shown.count("of 1 of 3 cells") == 1
+    assert "As it told last, at 2026-07-01 11:59:50:" in shown
+    assert shown.count("As it told last") == 1
+    assert "Of the first 1 of 20,000 tablets." in shown
+    assert "≥ 2 <small>over 1 s</small>" in shown
+    assert 'class="warn"' in shown
+    calm = {**CLUSTER, "stuck": Stuck(0, False, 3), "sums": {**EMPTY["sums"], "cells_heard": 3}}
+    shown = render("cluster.html", ANN, **calm)
+    assert "3 cells" not in shown
+    assert 'class="warn"' not in shown
+    shown = render("transactions.html", ANN, **TRANSACTIONS)
+    assert shown.count("As of 12 s ago") == 2
+    assert "at least 2</span>" in shown
+    assert "And 5 more." in shown
+    assert "As of 12 s ago" in render("recoveries.html", ANN, **RECOVERIES)
+
+
+def test_what_was_opened_has_an_id_of_its_own() -> None:
+    """So that a row that comes, above it, takes neither its place nor the focus."""
+    shown = render("recoveries.html", ANN, **RECOVERIES)
+    ids = Tags(shown).ids
+    for name in ("start-cell-1-1", "taken-cell-1-1", "more-cell-1-1", "start-master-0-1"):
+        assert name in ids
+    assert f"recovery-{LOAD}" in ids
+    ids = Tags(render("transactions.html", ANN, **TRANSACTIONS)).ids
+    assert {f"doubt-{AT}", f"held-{HELD[0].id}", f"load-{LOAD}", "open-1"} <= {*ids}
+
+
+@pytest.mark.parametrize(
+    ("is_cut", "said"), [(True, "The first 2 rows; there are more"), (False, "2 rows in")]
+)
+def test_a_result_says_whether_it_is_all(is_cut: bool, said: str) -> None:
+    result = Result(["a"], ["int64"], [[1], [2]], is_cut, 1, 5, AT)
+    shown = render("parts/result.html", ANN, error=None, result=result, query="x")
+    assert said in shown
+    assert ("there are more" in shown) == is_cut
