@@ -15,7 +15,7 @@ import dodona
 from dodona._io.settings import parse_settings
 from dodona_gateway.core.access.grants import TOKENS
 from dodona_gateway.core.console.visit import LOGIN, LOGOUT, STATIC, STATIC_FILES, is_console
-from dodona_gateway.shell.console.console import DOORS, PAGES
+from dodona_gateway.shell.console.console import DOORS, METHODS, NOWHERE, PAGES
 from dodona_gateway.shell.edge import OPEN_PATHS
 from dodona_gateway.shell.gateway import create_gateway
 from dodona_gateway.shell.settings import GatewaySettings
@@ -142,6 +142,7 @@ def test_every_endpoint_that_is_served_has_its_case() -> None:
     open_to_all |= {(method, path) for method, path, _ in DOORS}
     looks_itself = {("GET", "/metrics")}
     pages = {(method, path) for method, path, _ in PAGES}
+    pages |= {(method, NOWHERE) for method in METHODS}
     cases = {(BY_NAME[it.operation].method, BY_NAME[it.operation].path) for it in CASES}
     assert served == cases | open_to_all | looks_itself | pages
     assert {it.operation for it in CASES} == set(BY_NAME)
@@ -337,6 +338,7 @@ def test_the_console_shows_what_a_token_may_see(realm: Realm) -> None:
             time.sleep(0.05)
         seen = reader.get("/console").text
         assert (TABLE in seen, "tables that your token does not show" in seen) == (True, True)
+        assert "//others" not in seen, "it is known by now, and has no name here"
         for path in ("/table", "/rows"):
             assert reader.get(f"/console{path}?path=//others/hidden").status_code == 403
             assert admin.get(f"/console{path}?path=//others/hidden").status_code == 200
@@ -397,6 +399,7 @@ def test_every_answer_of_the_console_has_its_policy(realm: Realm) -> None:
     with visit(realm, "admin:/") as admin:
         targets = [path for method, path, _ in PAGES if method == "GET"]
         targets += [LOGIN, *FILES, "/console/rows?path=//no/such", "/console/table?path=x"]
+        targets += ["/console/none", "/console/tables/", "/console/parts/none", f"{STATIC}none.js"]
         for target in targets:
             answer = admin.get(target)
             assert "script-src 'self'" in answer.headers["content-security-policy"], target

@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import FastAPI, Request, Response
 from starlette.routing import Route
 
-from dodona.errors import DodonaError
+from dodona.errors import DodonaError, NodeNotFound
 from dodona_gateway.core.console.visit import LOGIN, LOGOUT, PARTS, PREFIX, STATIC, STATIC_FILES
 from dodona_gateway.shell.console import (
     cluster_pages,
@@ -21,11 +21,28 @@ from dodona_gateway.shell.console import (
     visits,
 )
 from dodona_gateway.shell.console.observing import Observer
-from dodona_gateway.shell.console.rendering import error_page, error_part, serve_static
+from dodona_gateway.shell.console.rendering import (
+    error_page,
+    error_part,
+    redirect,
+    serve_static,
+)
 from dodona_gateway.shell.console.visits import Visit
 from dodona_gateway.shell.service import Service
 
 Show = Callable[[Visit], Awaitable[Response]]
+
+
+async def go_home(_: Visit) -> Response:
+    """A slash too many."""
+    return redirect(PREFIX)
+
+
+async def show_nothing(visit: Visit) -> Response:
+    """An address that was mistyped. Raises NodeNotFound."""
+    path = visit.request.url.path
+    raise NodeNotFound(f"the console has no page {path}, or not for {visit.request.method}")
+
 
 PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", PREFIX, cluster_pages.show_cluster),
@@ -40,7 +57,11 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("POST", f"{PARTS}query", query_page.run_query_part),
     ("GET", f"{PREFIX}/recoveries", cluster_pages.show_recoveries),
     ("GET", f"{PARTS}recoveries", cluster_pages.show_recoveries_part),
+    ("GET", f"{PREFIX}/", go_home),
 )
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+NOWHERE: Final = f"{PREFIX}/{{rest:path}}"
+"""All other addresses below the console's."""
 DOORS: Final = (
     ("GET", LOGIN, visits.show_login),
     ("POST", LOGIN, visits.log_in),
@@ -69,7 +90,7 @@ class Console:
             await observer.close()
 
     def add_pages(self, application: FastAPI) -> None:
-        """Serve them, and no other method at their addresses."""
+        """Serve them, and say of all else below that it is no page."""
         add = application.router.routes.append
         for method, path, show in PAGES:
             add(Route(path, self._endpoint(show), methods=[method]))
@@ -77,6 +98,7 @@ class Console:
             add(Route(path, self._door(answer), methods=[method]))
         for name in STATIC_FILES:
             add(Route(STATIC + name, _file(name), methods=["GET"]))
+        add(Route(NOWHERE, self._endpoint(show_nothing), methods=[*METHODS]))
 
     def _endpoint(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
