@@ -1,7 +1,7 @@
 """A browser that is the system's, and somebody who watches what goes wrong in it.
 
 Owns: finding it (none is ever downloaded), and `Watched`: a page whose errors, violations of its
-policy, dialogs and requests to other places are kept.
+policy, dialogs and requests to other places are kept; and what is hard to read on a page.
 """
 
 import shutil
@@ -15,6 +15,32 @@ from playwright.sync_api import Browser, Page, sync_playwright
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDE: Final = {"width": 1440, "height": 900}
 NARROW: Final = {"width": 400, "height": 800}
+_UNLIKE: Final = """() => {
+  const numbers = (it) => it.match(/[0-9.]+/g).map(Number);
+  const light = (it) => numbers(it).slice(0, 3).map(c => c / 255)
+    .map(c => c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+  const paper = (it) => {
+    const colour = getComputedStyle(it).backgroundColor;
+    return (numbers(colour)[3] ?? 1) > 0 || !it.parentElement ? colour : paper(it.parentElement);
+  };
+  const faded = (it) => it === null ? 1 : getComputedStyle(it).opacity * faded(it.parentElement);
+  const near = (style, it, opacity) => {
+    const [a, b] = [light(style.color), light(paper(it))];
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    return ratio < 4.5 || opacity < 1;
+  };
+  const worded = [...document.querySelectorAll("body *")].filter(it => it.checkVisibility()
+    && !it.closest("svg") && [...it.childNodes].some(n => n.nodeType === 3 && n.data.trim()));
+  const held = [...document.querySelectorAll("[placeholder]")];
+  return [
+    ...worded.filter(it => near(getComputedStyle(it), it, faded(it))),
+    ...held.filter(it => {
+      const style = getComputedStyle(it, "::placeholder");
+      return near(style, it, style.opacity);
+    }),
+  ].map(it => it.outerHTML.slice(0, 200));
+}"""
 
 
 def find_browser() -> Path | None:
@@ -70,3 +96,10 @@ class Watched:
     def text(self, selector: str) -> str:
         """What is seen of the first of these."""
         return self.page.locator(selector).first.inner_text()
+
+
+def unlike_paper(page: Page) -> list[str]:
+    """Elements whose words, or what holds their place, are hard to read: they differ from their
+    paper by less than 4.5 to 1."""
+    found: list[str] = page.evaluate(_UNLIKE)
+    return found

@@ -6,6 +6,8 @@ trouble: markup, quotes, bytes that are no text, and texts that are long.
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -78,6 +80,8 @@ class Writer:
         self._url = url
         self._pause_s = pause_s
         self._stop = threading.Event()
+        self._turn = threading.Lock()
+        """Held while it writes."""
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self.commit_count = 0
         self.conflict_count = 0
@@ -95,13 +99,20 @@ class Writer:
         self._stop.set()
         self._thread.join()
 
+    @contextmanager
+    def at_rest(self) -> Iterator[tuple[int, int]]:
+        """Nothing of it is under way meanwhile. Gives its commits and its conflicts so far."""
+        with self._turn:
+            yield self.commit_count, self.conflict_count
+
     def _run(self) -> None:
         with dodona.connect(self._url) as db:
             turn = 0
             while not self._stop.wait(self._pause_s):
                 turn += 1
                 try:
-                    self._move(db, turn)
+                    with self._turn:
+                        self._move(db, turn)
                 except TransactionConflict:
                     self.conflict_count += 1
                 except DodonaError:
@@ -122,3 +133,28 @@ class Writer:
         self.commit_count += 1
         if second is not None:
             second.commit()
+
+
+class Commit:
+    """One of two cells, which is on its way while one of them stands still."""
+
+    def __init__(self, url: str) -> None:
+        self._db = dodona.connect(url)
+        begun = self._db.begin()
+        assert begun.start_timestamp is not None
+        self.transaction = begun.start_timestamp
+        begun.insert_rows(ORDERS, [{"id": 5_000 - it * 10_000, "total": 1.0} for it in (0, 1)])
+        self._begun = begun
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        self._db.close()
+
+    def _run(self) -> None:
+        with suppress(DodonaError):  # nobody knows yet what becomes of it
+            self._begun.commit()

@@ -1,22 +1,28 @@
 """The console in a real browser, over a real cluster that is at work while nodes stop and die."""
 
 import re
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 import dodona
-from dodona.errors import DodonaError
 from dodona_local.launcher import LocalCluster
 from dodona_local.ports import HOST
-from integration.gateway.browser import NARROW, WIDE, Watched, find_browser, launched
-from integration.gateway.busy import ACCOUNTS, MARKUP, ORDERS, QUOTES, STOCK, Writer, furnish
+from integration.gateway.browser import NARROW, WIDE, Watched, find_browser, launched, unlike_paper
+from integration.gateway.busy import (
+    ACCOUNTS,
+    MARKUP,
+    ORDERS,
+    QUOTES,
+    STOCK,
+    Commit,
+    Writer,
+    furnish,
+)
 
 PROGRAM = find_browser()
 pytestmark = [
@@ -30,13 +36,19 @@ PAGES = ("", "/transactions", "/tables", f"/table?path={ORDERS}", f"/rows?path={
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Two nodes and a gateway that asks for tokens; somebody writes all the time."""
+    """Two nodes and a gateway that asks for tokens."""
     folder: Path = tmp_path_factory.mktemp("console")
     with LocalCluster(folder / "data", gateway_count=1, back_off_s_max=0.5) as running:
         with dodona.connect(running.master_url) as db:
             furnish(db)
-        with Writer(running.master_url):
-            yield running
+        yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def writer(cluster: LocalCluster) -> Iterator[Writer]:
+    """Somebody who writes all the time."""
+    with Writer(cluster.master_url) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +108,11 @@ def test_a_token_lets_in_and_is_forgotten_at_the_logout(
 
 
 def forget_status_lines(watched: Watched) -> None:
-    """The browser notes each answer that is a refusal; a refusal that was asked for is no fault."""
-    watched.complaints = [it for it in watched.complaints if "the server responded" not in it]
+    """The browser notes each answer that is a refusal, and each that does not come; one that was
+    asked for is no fault."""
+    asked_for = ("the server responded", "net::ERR_FAILED", "Failed to fetch")
+    kept = [it for it in watched.complaints if not any(words in it for words in asked_for)]
+    watched.complaints = kept
 
 
 def test_whose_cookie_is_good_no_more_is_sent_to_the_door(
@@ -148,6 +163,51 @@ def test_the_map_shows_what_is_where_and_moves(guest: Watched, cluster: LocalClu
         assert re.search(r"per second: .* now", shown.locator("svg desc").text_content() or "")
     assert details.get_attribute("open") is not None, "an update closes what was opened"
     expect(details.locator("tbody tr").first).to_contain_text("this minute")
+    assert page.locator(".readings .warn").count() == 0, "ordinary commits alarm somebody"
+
+
+def test_what_the_map_counts_is_what_was_done(guest: Watched, writer: Writer) -> None:
+    page = guest.open()
+    counts = []
+    for _ in range(2):
+        with writer.at_rest() as done:
+            next_look(page)
+            next_look(page)
+            shown = [counted(page, "commits"), counted(page, "conflicts")]
+        counts.append([here - there for here, there in zip(shown, done, strict=True)])
+        next_look(page)
+    assert counts[0] == counts[1]
+
+
+def next_look(page: Page) -> None:
+    """Until the page shows a later one."""
+    before = page.locator("#live time").first.inner_text()
+    page.wait_for_function(
+        "before => document.querySelector('#live time').innerText !== before", arg=before
+    )
+
+
+def counted(page: Page, what: str) -> int:
+    """By all cells."""
+    shown = page.locator(".gauges div", has=page.get_by_text(what, exact=True)).locator("dd")
+    return sum(int(it.replace(",", "")) for it in shown.all_inner_texts())
+
+
+def test_a_page_that_stands_still_says_so_and_why(guest: Watched) -> None:
+    page = guest.open()
+    stale, live = page.locator("#stale"), page.locator("#live")
+    expect(stale).to_be_hidden()
+    page.route("**/parts/cluster", lambda route: route.fulfill(status=503, body="busy"))
+    expect(stale).to_contain_text("The gateway can't show this now (status 503)")
+    expect(live).to_have_class("still")
+    assert unlike_paper(page) == [], "what stands still is to be read"
+    page.unroute("**/parts/cluster")
+    page.route("**/parts/cluster", lambda route: route.abort())
+    expect(stale).to_contain_text("The gateway does not answer")
+    page.unroute("**/parts/cluster")
+    expect(stale).to_be_hidden()
+    expect(live).not_to_have_class("still")
+    forget_status_lines(guest)
 
 
 # ---- tables and rows
@@ -260,13 +320,84 @@ def test_an_error_is_shown_with_its_place(guest: Watched) -> None:
     expect(error).to_contain_text("a query is one SELECT statement")
 
 
+def test_a_query_that_can_t_be_sent_leaves_no_other_result_in_its_place(guest: Watched) -> None:
+    page = guest.open("/query")
+    result = page.locator("#result")
+    page.get_by_label("The query").fill("select 41 as n")
+    page.get_by_label("The query").press("Control+Enter")
+    expect(result.locator("tbody td")).to_have_text("41")
+    page.route("**/parts/query", lambda route: route.abort())
+    page.get_by_role("button", name="Run").click()
+    expect(result.get_by_role("alert")).to_contain_text("The gateway does not answer")
+    assert result.locator("table").count() == 0
+    page.unroute("**/parts/query")
+    page.get_by_role("button", name="Run").click()
+    expect(result.locator("tbody td")).to_have_text("41")
+    forget_status_lines(guest)
+
+
+def test_a_query_that_is_cancelled_makes_room_for_another(guest: Watched) -> None:
+    """As many as there are places for, each of which would take until its deadline."""
+    page = guest.open("/query")
+    asked: list[str] = []
+    page.on("request", lambda it: asked.append(it.method))
+    text, result = page.get_by_label("The query"), page.locator("#result")
+    cancel = page.get_by_role("button", name="Cancel")
+    for _ in range(4):
+        text.fill("select sum(a.range * b.range) from range(1000000000) a, range(1000000) b")
+        text.press("Control+Enter")
+        expect(cancel).to_be_visible()
+        expect(result).to_have_class("still")
+        text.press("Control+Enter")  # it runs already
+        page.wait_for_timeout(300)
+        cancel.click()
+        expect(result).to_contain_text("The query was cancelled")
+        expect(cancel).to_be_hidden()
+        expect(result).not_to_have_class("still")
+    text.fill("select 42 as n")
+    text.press("Control+Enter")
+    expect(result.locator("tbody td")).to_have_text("42")
+    assert asked == ["POST"] * 5
+
+
+def test_of_a_long_result_the_first_rows_are_shown(guest: Watched) -> None:
+    page = guest.open("/query")
+    query = "select range as n, repeat('x', 1000) as x from range(100000) -- as many as there are"
+    page.get_by_label("The query").fill(query)
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator("#result")).to_contain_text("The first 200 rows; there are more")
+    expect(page.locator("#result tbody tr")).to_have_count(200)
+
+
 # ---- what stops and dies
+
+
+def test_a_silent_master_stalls_no_page_and_nothing_of_then_is_given_for_now(
+    guest: Watched, cluster: LocalCluster
+) -> None:
+    page = guest.open("/transactions")
+    expect(page.locator("main")).to_contain_text("None is open")
+    cluster.pause("master")
+    try:
+        for path in ("/tables", f"/table?path={ORDERS}", f"/rows?path={ORDERS}", "/recoveries", ""):
+            began_s = time.monotonic()
+            guest.open(path)
+            assert time.monotonic() - began_s < 5, path
+        guest.open("/tables")
+        expect(page.get_by_role("alert").last).to_contain_text("does not answer within 3 s")
+        guest.open("/transactions")
+        expect(page.locator("#live")).to_contain_text(re.compile(r"As of \d.* s ago"))
+    finally:
+        cluster.resume("master")
+    expect(page.locator("#live")).not_to_contain_text("s ago")
+    forget_status_lines(guest)
 
 
 def test_what_is_in_doubt_is_shown_and_so_is_the_recovery_that_takes_it_over(
     guest: Watched, cluster: LocalCluster
 ) -> None:
-    commit = _Commit(cluster)
+    commit = Commit(cluster.master_url)
+    guest.open()  # so that the gateway knows the token: its table may be there
     try:
         cluster.pause("node 1")
         commit.start()
@@ -280,13 +411,13 @@ def test_what_is_in_doubt_is_shown_and_so_is_the_recovery_that_takes_it_over(
         assert time.monotonic() - began_s < 5, "a silent node stalls the page"
         expect(page.locator("#cell-1 header")).to_contain_text("no answer")
         expect(page.locator("#cell-1")).to_contain_text("As it told last")
-        expect(page.locator(".readings .warn dd")).not_to_have_text("0")
+        expect(page.locator(".readings .warn")).to_contain_text("1 over 1 s")
         cluster.kill("node 0")
         cluster.wait_until_ready("node 0", start_count=2)
     finally:
         cluster.resume("node 1")
     page = guest.open("/recoveries")
-    crash = page.locator("#starts tr.crash").first
+    crash = page.locator("#starts .start.crash").first
     expect(crash).to_contain_text("cell 0")
     expect(crash).to_contain_text("after a crash")
     expect(crash.locator("summary")).to_have_text(re.compile(r"committed|aborted"))
@@ -294,35 +425,28 @@ def test_what_is_in_doubt_is_shown_and_so_is_the_recovery_that_takes_it_over(
     decided = crash.locator(".inner tr", has_text=str(commit.transaction))
     expect(decided).to_contain_text(re.compile("prepared.*(committed|aborted)"))
     expect(crash).to_contain_text("runs")
+    show_another_start(page)
+    expect(page.locator("#starts .start").first).to_contain_text("of just now")
+    expect(decided).to_be_visible()
+    assert page.evaluate("document.activeElement.tagName") == "SUMMARY", "the focus was lost"
+    page.unroute("**/parts/recoveries")
     expect(page.locator("#starts tr", has_text="crashed")).to_contain_text("cell 0")
     guest.open("/transactions")
     expect(page.locator("main")).not_to_contain_text(str(commit.transaction))
     commit.end()
 
 
-class _Commit:
-    """One of two cells, which is on its way while one of them stands still."""
+def show_another_start(page: Page) -> None:
+    """Above those that are there, from the next look on."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
-        self._db = dodona.connect(cluster.master_url)
-        begun = self._db.begin()
-        assert begun.start_timestamp is not None
-        self.transaction = begun.start_timestamp
-        begun.insert_rows(ORDERS, [{"id": 5_000 - it * 10_000, "total": 1.0} for it in (0, 1)])
-        self._begun = begun
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def answer(route: Route) -> None:
+        row = "<tr><td colspan='9'>of just now</td></tr>"
+        mark = '<tbody class="start'
+        another = f'{mark}" id="start-cell-9-9">{row}</tbody>{mark}'
+        text = route.fetch().text().replace(mark, another, 1)
+        route.fulfill(body=text, content_type="text/html")
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        self._db.close()
-
-    def _run(self) -> None:
-        with suppress(DodonaError):  # nobody knows yet what becomes of it
-            self._begun.commit()
+    page.route("**/parts/recoveries", answer)
 
 
 # ---- what every page owes
@@ -344,25 +468,21 @@ def test_every_page_is_usable_by_keyboard_reader_and_telephone(guest: Watched, p
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "To the contents"
     expect(page.locator("nav [aria-current=page]").first).to_be_visible()
-    light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    page.emulate_media(color_scheme="dark")
-    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") != light
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert unlike_paper(page) == [], scheme
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    assert colours_are_far_apart(page)
+    broken = "them => them.filter(it => it.getClientRects().length > 1).map(it => it.outerHTML)"
+    assert page.eval_on_selector_all(".list code, .list td a, .list .num .value", broken) == []
 
 
-def colours_are_far_apart(page: Page) -> bool:
-    """Whether text and paper differ by 4.5 to 1, for plain and for soft words."""
-    ratio = """selector => {
-      const light = (it) => it.match(/[0-9.]+/g).slice(0, 3).map(Number).map(c => c / 255)
-        .map(c => c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
-        .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
-      const [a, b] = [getComputedStyle(document.querySelector(selector)).color,
-        getComputedStyle(document.documentElement).backgroundColor].map(light);
-      return (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-    }"""
-    return all(page.evaluate(ratio, it) >= 4.5 for it in ("body", "footer", "main a, nav a"))
+def test_light_is_not_dark(guest: Watched) -> None:
+    page = guest.open("/query")
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(paper)
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(paper) != light
 
 
 def test_pages_work_without_their_script(browser: Browser, cluster: LocalCluster) -> None:
