@@ -1,6 +1,7 @@
 """The sets of values that the chart is rendered with in tests: each option, alone and together.
 
-Owns: the sets. Together they have every branch of the templates, which a test counts.
+Owns: the sets. Together they have every kind of object and every option of a command that is in the
+templates, which a test counts. That each single value is minded is another test's: see `samples`.
 """
 
 from typing import Any, Final
@@ -12,8 +13,8 @@ _METRICS: Final = {
     "alerts": {"enabled": True},
     "board": {"enabled": True},
 }
-_PODS: Final = {
 _NAMED_BY_NUMBER: Final = {"scheduling": {"priorityClassName": "123"}}
+_PODS: Final = {
     "podAnnotations": {"example.org/note": "yes"},
     "podLabels": {"team": "payments"},
     "scheduling": {
@@ -50,7 +51,6 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         },
         "node": {"image": {"tag": "1.2.3-canary"}, "updatePartition": 2},
     },
-    "short name": {"nameOverride": "db"},
     "names that YAML takes for something else": {
         "fullnameOverride": "true",
         "clusterKey": {"existingSecret": "123", "key": "1e5"},
@@ -75,6 +75,7 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "tools": _NAMED_BY_NUMBER,
         "backup": {"enabled": True, "existingClaim": "42"},
     },
+    "short name": {"nameOverride": "db"},
     "IPv6": {"ipFamily": "IPv6"},
     "gateway for all": {
         "gateway": {
@@ -85,9 +86,9 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
                 "type": "LoadBalancer",
                 "port": 443,
                 "annotations": {"example.org/internal": "true"},
-            },
                 "externalTrafficPolicy": "Local",
                 "loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"],
+            },
             "ingress": {
                 "enabled": True,
                 "className": "nginx",
@@ -123,11 +124,11 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "tracing": {"url": "https://traces.example.org/v1/traces"},
         "networkPolicy": {"tracing": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]},
     },
-    "autoscaling": {
     "pods with ports of their own": {
         "tracing": {"url": "http://[2001:db8::1]/v1/traces"},
         "networkPolicy": {"tracingPort": 4318, "dnsPort": 5353},
     },
+    "autoscaling": {
         "proxy": {"autoscaling": {"enabled": True, "maxReplicas": 12}},
         "gateway": {"autoscaling": {"enabled": True}},
     },
@@ -137,8 +138,8 @@ COMBINATIONS: Final[dict[str, dict[str, Any]]] = {
         "node": {**_PODS, "antiAffinity": "required"},
         "gateway": {
             **_PODS,
-            "scheduling": {"affinity": {"nodeAffinity": {}}},
             "antiAffinity": "required",
+            "scheduling": {"affinity": {"nodeAffinity": {}}},
         },
         "tools": {"scheduling": {"nodeSelector": {"disktype": "hdd"}}},
     },

@@ -16,7 +16,7 @@ def values_table(schema: dict[str, Any], defaults: dict[str, Any]) -> str:
     """Markdown."""
     lines = ["| value | default | what it is |", "|---|---|---|"]
     for name, described in leaves(schema, schema):
-        default = json.dumps(_default(name, described, defaults), ensure_ascii=False)
+        default = json.dumps(default_of(name, described, defaults), ensure_ascii=False)
         cells = f"`{name}`", f"`{default}`", _text(described)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -42,7 +42,7 @@ def _resolved(schema: dict[str, Any], described: dict[str, Any]) -> dict[str, An
     return {**target, **{key: value for key, value in described.items() if key != "$ref"}}
 
 
-def _default(name: str, described: dict[str, Any], defaults: dict[str, Any]) -> Any:
+def default_of(name: str, described: dict[str, Any], defaults: dict[str, Any]) -> Any:
     """As values.yaml has it; of a setting that is not there the server's own."""
     found: Any = defaults
     for part in name.split("."):

@@ -1,0 +1,35 @@
+"""Each value that the chart takes makes a difference to what comes of it."""
+
+import functools
+import json
+from typing import Any, Final
+
+import pytest
+
+NEEDED = "Helm comes with the extra `chart`, for Linux on x86-64 only"
+pytest.importorskip("helm_python", reason=NEEDED)
+
+from helm_chart import SCHEMA  # noqa: E402
+from helm_chart.rendering import Object, defaults, merged, render  # noqa: E402
+from helm_chart.samples import EVERYTHING, NEEDS, UNMINDED, nested, other_value  # noqa: E402
+from helm_chart.table import leaves  # noqa: E402
+
+DESCRIBED: Final[dict[str, Any]] = json.loads(SCHEMA.read_text())
+LEAVES: Final = dict(leaves(DESCRIBED, DESCRIBED))
+
+
+@functools.cache
+def objects(needed: str) -> tuple[Object, ...]:
+    return render(json.loads(needed)).objects
+
+
+@pytest.mark.parametrize("name", [it for it in LEAVES if it not in UNMINDED])
+def test_a_value_is_minded(name: str) -> None:
+    values = merged(EVERYTHING, NEEDS.get(name, {}))
+    other = other_value(name, LEAVES[name], merged(defaults(), values))
+    found = render(merged(values, nested(name, other))).objects
+    assert found != objects(json.dumps(values))
+
+
+def test_what_is_said_to_be_needed_is_of_values_that_there_are() -> None:
+    assert {*NEEDS, *UNMINDED} <= set(LEAVES)
