@@ -1,22 +1,35 @@
 """The tables of metrics: names, sources, text, and who may see it."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from documents.metrics_page import TABLES
 from dodona._core.counting import Tally
+from dodona._core.messages import (
+    BeginTreeTransaction,
+    CommitOne,
+    CommitTreeTransaction,
+    GetTable,
+    MountTable,
+)
 from dodona._io.cluster_key import ClusterKey, MetricsKey
 from dodona._io.life import Life
 from dodona._io.metrics import Metric, Metrics, full_name
 from dodona._io.pages import add_metrics, create_application
 from dodona.errors import ERRORS_BY_KIND, InvalidRequest
+from dodona.types import CellId, Now, TabletId, TransactionId, TreeTransactionId
 from dodona_gateway.core.traffic import Traffic, route_of
+from dodona_oracle.core.master import MasterCore
+from unit.oracle.realm import create
 from unit.oracle.test_application import no_lifespan
+from unit.tablets.cells import Bench, changes, put
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 KEY, METRICS_KEY = "the-key-of-the-cluster", "the-key-of-metrics"
@@ -210,6 +223,46 @@ def test_what_callers_invent_makes_no_label() -> None:
     assert found.durations_us["rows"].count == 1
 
 
-def test_labels_of_errors_are_the_kinds_that_there_are() -> None:
-    """Nothing else ends up in `kind`: a core counts the errors that it raises."""
-    assert all(re.fullmatch(r"[a-z_]+", kind) for kind in ERRORS_BY_KIND)
+def refused_by_a_cell() -> dict[str, int]:
+    """Whatever it counts by kind, after it has refused what it can."""
+    bench = Bench()
+    late, aborted = bench.begin(), bench.begin()
+    bench.commit(put(1, 1))
+    bench.commit_one(late, put(1, 2))
+    bench.prepare(aborted, put(3, 1), cell=0)
+    bench.decide(aborted, None)
+    start = bench.begin()
+    moved = replace(changes(put(4, 1)), tablet=TabletId(4711))
+    bench.ask(CommitOne(start, (moved,)))
+    bench.ask(CommitOne(TransactionId(bench.timestamp() + (1 << 50)), (changes(put(6, 1)),)))
+    bench.settle()
+    return bench.nodes[CellId(0)].statistics().refused_by_kind
+
+
+def refused_by_a_master() -> dict[str, int]:
+    now = Now(0, 1_700_000_000_000_000)
+    core = MasterCore.recover([], now)
+    for request in (
+        create("//a"),
+        create("//a"),
+        create("no path"),
+        GetTable("//none"),
+        MountTable("//a"),
+        BeginTreeTransaction(10**9),
+        CommitTreeTransaction(TreeTransactionId(4711)),
+    ):
+        core.handle("route", request, now)
+    return core.statistics().catalog_refused_by_kind
+
+
+@pytest.mark.parametrize(
+    ("refuse", "kind_count_min"), [(refused_by_a_cell, 3), (refused_by_a_master, 3)]
+)
+def test_labels_of_errors_are_the_kinds_that_there_are(
+    refuse: Callable[[], dict[str, int]], kind_count_min: int
+) -> None:
+    """Nothing else ends up in `kind`: neither a message nor anything that a caller made up."""
+    kinds = refuse().keys()
+    assert len(kinds) >= kind_count_min, kinds
+    assert kinds <= ERRORS_BY_KIND.keys()
+    assert all(re.fullmatch(r"[a-z_]+", kind) for kind in kinds)

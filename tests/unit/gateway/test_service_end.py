@@ -1,0 +1,37 @@
+"""A gateway does not live on without what it does beside its requests."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dodona._io import beside
+from dodona_gateway.shell.service import Service, open_service
+from dodona_gateway.shell.settings import GatewaySettings
+from dodona_gateway.shell.transactions import Transactions
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Service, "watch_cluster"), (Transactions, "run"), (None, "")]
+)
+async def test_it_ends_with_the_watcher_of_the_cluster_and_with_that_of_leases(
+    owner: type[Any] | None, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: object) -> None:
+        raise OSError("no space left")
+
+    stopped: list[BaseException] = []
+    monkeypatch.setattr(beside, "stop_process", stopped.append)
+    if owner is not None:
+        monkeypatch.setattr(owner, name, fail)
+    settings = GatewaySettings(master_url="http://127.0.0.1:1", insecure=True)
+    async with open_service(settings):
+        await asyncio.sleep(0.02)
+    assert [str(it) for it in stopped] == ["no space left"] * (owner is not None)
