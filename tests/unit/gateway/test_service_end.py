@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dodona._io import beside
+from dodona._io.settings import parse_settings
 from dodona_gateway.shell.service import Service, open_service
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.transactions import Transactions
@@ -31,7 +32,8 @@ async def test_it_ends_with_the_watcher_of_the_cluster_and_with_that_of_leases(
     monkeypatch.setattr(beside, "stop_process", stopped.append)
     if owner is not None:
         monkeypatch.setattr(owner, name, fail)
-    settings = GatewaySettings(master_url="http://127.0.0.1:1", insecure=True)
+    options = ["--master-url", "http://127.0.0.1:1", "--insecure"]
+    settings = parse_settings(GatewaySettings, "gateway", options)
     async with open_service(settings):
         await asyncio.sleep(0.02)
     assert [str(it) for it in stopped] == ["no space left"] * (owner is not None)
