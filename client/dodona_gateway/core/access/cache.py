@@ -27,6 +27,8 @@ class CacheLimits(msgspec.Struct, frozen=True):
     long as the console's cookie lives."""
     pause_ms: int = 1_000
     """For so long after a failure nobody waits for the table if there is something to go by."""
+    watching_pause_ms: int = 10_000
+    """The same for whoever watches, and asks every other second."""
 
 
 class Known(NamedTuple):
@@ -64,7 +66,7 @@ class TokenCache:
         if entry is not None:
             self._tokens.move_to_end(id)
             is_good = self._is_fresh(entry.asked_us, instant_us) or (
-                self._is_failing(instant_us)
+                self._is_failing(instant_us, is_watching=is_watching)
                 and self._is_in_grace(entry, instant_us, is_watching=is_watching)
             )
             return Known(entry.token) if is_good else None
@@ -106,9 +108,10 @@ class TokenCache:
     def _is_fresh(self, asked_us: int, instant_us: int) -> bool:
         return instant_us - asked_us < self._limits.fresh_ms * 1000
 
-    def _is_failing(self, instant_us: int) -> bool:
-        failed_us = self._failed_us
-        return failed_us is not None and instant_us - failed_us < self._limits.pause_ms * 1000
+    def _is_failing(self, instant_us: int, *, is_watching: bool) -> bool:
+        limits, failed_us = self._limits, self._failed_us
+        pause_ms = limits.watching_pause_ms if is_watching else limits.pause_ms
+        return failed_us is not None and instant_us - failed_us < pause_ms * 1000
 
     def _is_in_grace(self, entry: _Entry, instant_us: int, *, is_watching: bool) -> bool:
         limits = self._limits

@@ -40,6 +40,11 @@ def test_who_watches_has_as_long_as_the_cookie_lives_and_only_while_reading_fail
         cache.note_reading(hour * HOUR)
         assert cache.look("a", hour * HOUR, is_watching=True) == Known(A)
         assert cache.look("a", hour * HOUR) is None
+        later = hour * HOUR + 10 * SECOND
+        assert cache.look("a", later - 1, is_watching=True) == Known(A), (
+            "nobody waits again so soon"
+        )
+        assert cache.look("a", later, is_watching=True) is None, "the table may be back"
         cache.note_reading(None)
     assert cache.fall_back("a", 12 * HOUR + SECOND, is_watching=True) is None
     assert cache.fall_back("b", 0, is_watching=True) is None
