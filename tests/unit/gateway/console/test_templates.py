@@ -243,7 +243,7 @@ def test_a_page_says_what_is_the_matter() -> None:
     assert "1 min" in shown
     assert "being committed" in shown
     shown = render("recoveries.html", ANN, **RECOVERIES)
-    for words in ("after a crash", "1 committed", "1 still open", "rolled forward", "crashed"):
+    for words in ("after a crash", "1 committed, 1 still open", "rolled forward", "crashed"):
         assert words in shown
     assert "2 master transactions" in shown
 
