@@ -1,10 +1,12 @@
-"""What runs beside a server ends with it, or ends it."""
+"""What runs beside a server ends with it, or ends it; and its own end is bounded."""
 
 import asyncio
+import logging
+import os
 
 import pytest
 
-from dodona._io import beside
+from dodona._io import beside, process
 from dodona._io.beside import running_beside
 
 pytestmark = pytest.mark.anyio
@@ -54,3 +56,26 @@ async def test_what_the_server_met_itself_goes_on(stopped: list[BaseException]) 
         async with running_beside(last()):
             raise ValueError("its own")
     assert stopped == []
+
+
+# ---- the end of what lies on a disk
+
+
+async def test_a_disk_that_does_not_let_it_close_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    statuses: list[int] = []
+    monkeypatch.setattr(os, "_exit", statuses.append)
+    monkeypatch.setattr(logging, "shutdown", lambda: None)
+    await process.close_in_time(leave())
+    assert statuses == []
+    await process.close_in_time(last(), 0.01)
+    assert statuses == [process.EXIT_STATUS_NOT_CLOSED] != [0]
+    assert [it.fields for it in caplog.records] == [{"event": "not_closed"}]  # type: ignore[attr-defined]
+
+
+async def test_a_stop_that_fails_is_no_stop_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[BaseException] = []
+    monkeypatch.setattr(process, "stop_process", errors.append)
+    await process.close_in_time(fail())
+    assert [str(it) for it in errors] == ["the disk is full"]
