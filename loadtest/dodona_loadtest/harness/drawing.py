@@ -1,12 +1,13 @@
-"""Pictures of a run: small multiples of horizontal bars, one PNG for each row and study.
+"""Pictures of a run: small multiples of bars and points, one PNG for each row and study.
 
-Owns: how they look. Dodona has one colour in all of them, and its peers are muted. The thin line is
-the least to the greatest round, the tick behind a bar its p99. Drawn without a screen.
+Owns: how they are laid out, in inches: texts are measured first, and everything has the room that
+it needs. Dodona has one colour in all of them, and its peers are muted. Drawn without a screen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -14,25 +15,31 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from dodona_loadtest.harness.durability import SYNCED, durability_note
-from dodona_loadtest.harness.panels import Bar, Panel, panels_of
+from dodona_loadtest.harness.panels import Panel, panels_of, rounds_of
+from dodona_loadtest.harness.plotting import DODONA, FAINT, INK, NAME_POINTS, draw_panel
 from dodona_loadtest.harness.recorded import Recorded, RecordedRow, RecordedStudy
+from dodona_loadtest.harness.ruler import DPI, width_inches, wrap
+from dodona_loadtest.harness.section import summary_of
 
-DODONA: Final = "#0b6e6e"
 PEERS: Final = ("#a9b4c2", "#c9bfae", "#b5c0ac", "#c6b1b8", "#aab9bd", "#bdb5cc")
-INK: Final = "#2b2f36"
-FAINT: Final = "#7b828c"
 COLOURS_MAX: Final = 48
 COLUMNS_MAX: Final = 4
-STUDY_COLUMNS: Final = 3
 WIDTH_INCHES: Final = 11.0
-BAR_INCHES: Final = 0.27
-PANEL_INCHES: Final = 0.95
-"""Besides its bars."""
-HEAD_INCHES: Final = 0.75
-FOOT_INCHES: Final = 0.5
-PIXELS_PER_INCH: Final = 140
-TAIL_MAX: Final = 3.0
-"""A p99 beyond so many times the largest bar is drawn at the edge."""
+MARGIN_INCHES: Final = 0.14
+GUTTER_INCHES: Final = 0.3
+"""Between panels side by side."""
+NAME_GAP_INCHES: Final = 0.1
+BAR_INCHES: Final = 0.26
+SCALE_INCHES: Final = 0.17
+"""Below a panel: the numbers of its scale."""
+AIR_INCHES: Final = 0.2
+"""Below each line of panels."""
+TITLE_POINTS: Final = 12.0
+PANEL_POINTS: Final = 9.0
+SMALL_POINTS: Final = 7.5
+LINE_HEIGHT: Final = 1.35 / 72
+"""In inches for each point of the letters' size."""
+BETWEEN: Final = "  ·  "
 FACTS_SHOWN: Final = {
     "date": "{}",
     "processor": "{}",
@@ -41,18 +48,22 @@ FACTS_SHOWN: Final = {
     "rounds": "{} rounds",
 }
 
+Item = TypeVar("Item")
+
 
 def draw_all(recorded: Recorded, folder: Path) -> list[Path]:
     """A PNG for each row and study that has figures, named after it. → the files."""
     folder.mkdir(parents=True, exist_ok=True)
+    return [_save(figure, folder / f"{name}.png") for name, figure in figures_of(recorded)]
+
+
+def figures_of(recorded: Recorded) -> Iterator[tuple[str, Figure]]:
+    """Names and pictures of what has figures."""
     facts = dict(recorded.facts)
     shown = [text.format(_short(facts[it])) for it, text in FACTS_SHOWN.items() if it in facts]
-    foot = " · ".join(shown)
-    return [
-        _draw(result, foot, folder / f"{result.name}.png")
-        for result in recorded.results
-        if panels_of(result)
-    ]
+    for result in recorded.results:
+        if panels := panels_of(result):
+            yield result.name, _draw(result, panels, BETWEEN.join(shown))
 
 
 def _short(fact: str) -> str:
@@ -60,35 +71,114 @@ def _short(fact: str) -> str:
     return fact.partition(" (")[0].partition(";")[0].partition(", each")[0]
 
 
-def _draw(result: RecordedRow | RecordedStudy, foot: str, path: Path) -> Path:
-    panels = panels_of(result)
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Panels side by side, and the lines of their titles."""
+
+    panels: Sequence[Panel]
+    titles: Sequence[Sequence[str]]
+
+    @property
+    def head_inches(self) -> float:
+        title_lines = max(len(title) for title in self.titles)
+        return (title_lines * PANEL_POINTS + SMALL_POINTS) * LINE_HEIGHT + 0.05
+
+    @property
+    def body_inches(self) -> float:
+        return BAR_INCHES * max(len(panel.bars) for panel in self.panels)
+
+    @property
+    def height_inches(self) -> float:
+        scale = SCALE_INCHES if any(panel.has_points for panel in self.panels) else 0.0
+        return self.head_inches + self.body_inches + scale + AIR_INCHES
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Where panels stand across the page."""
+
+    columns: int
+    names_inches: float
+    """Room for the contenders' names, left of a panel that has them."""
+    has_shared_names: bool
+    """Those of the first column are those of its neighbours, too."""
+
+    @property
+    def panel_inches(self) -> float:
+        named = 1 if self.has_shared_names else self.columns
+        used = 2 * MARGIN_INCHES + (self.columns - 1) * GUTTER_INCHES + named * self.names_inches
+        return (WIDTH_INCHES - used) / self.columns
+
+    def has_names(self, column: int) -> bool:
+        return column == 0 or not self.has_shared_names
+
+    def left_inches(self, column: int) -> float:
+        """Of a panel's axis."""
+        named = 1 if self.has_shared_names else column + 1
+        before = column * (self.panel_inches + GUTTER_INCHES)
+        return MARGIN_INCHES + named * self.names_inches + before
+
+
+def _draw(result: RecordedRow | RecordedStudy, panels: Sequence[Panel], foot: str) -> Figure:
+    grid = _grid(result, panels)
+    lines = [_line(grid, side_by_side) for side_by_side in _in_lines(panels, grid.columns)]
+    title = wrap(result.title, WIDTH_INCHES - 2 * MARGIN_INCHES, TITLE_POINTS, is_bold=True)
+    foot_lines = [ln for text in (_legend(result, panels), foot) for ln in _wrapped_small(text)]
+    head = len(title) * TITLE_POINTS * LINE_HEIGHT + 0.25
+    bottom = len(foot_lines) * SMALL_POINTS * LINE_HEIGHT + 0.1
+    height = head + sum(line.height_inches for line in lines) + bottom
+    figure = Figure(figsize=(WIDTH_INCHES, height), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    _write(figure, MARGIN_INCHES, 0.1, title, TITLE_POINTS, INK, is_bold=True)
+    _write(figure, MARGIN_INCHES, height - bottom, foot_lines, SMALL_POINTS, FAINT)
+    top, colours = head, _colours(result)
+    for line in lines:
+        _draw_line(figure, grid, line, top, colours)
+        top += line.height_inches
+    return figure
+
+
+def _draw_line(
+    figure: Figure, grid: _Grid, line: _Line, top: float, colours: dict[str, str]
+) -> None:
+    height = figure.get_size_inches()[1]
+    for column, (panel, title) in enumerate(zip(line.panels, line.titles, strict=True)):
+        left, below = grid.left_inches(column), top + len(title) * PANEL_POINTS * LINE_HEIGHT
+        _write(figure, left, top, title, PANEL_POINTS, INK, is_bold=True)
+        _write(figure, left, below, [panel.words], SMALL_POINTS, FAINT)
+        tall = BAR_INCHES * len(panel.bars)
+        up = height - top - line.head_inches - tall
+        axis = figure.add_axes(
+            (left / WIDTH_INCHES, up / height, grid.panel_inches / WIDTH_INCHES, tall / height)
+        )
+        has_names = grid.has_names(column)
+        draw_panel(axis, panel, colours, grid.panel_inches, has_names=has_names)
+
+
+def _grid(result: RecordedRow | RecordedStudy, panels: Sequence[Panel]) -> _Grid:
     columns = _columns(result, panels)
-    lines = -(-len(panels) // columns)
-    bars_max = max(len(panel.bars) for panel in panels)
-    height = HEAD_INCHES + FOOT_INCHES + lines * (PANEL_INCHES + BAR_INCHES * bars_max)
-    figure = Figure(figsize=(WIDTH_INCHES, height), dpi=PIXELS_PER_INCH, facecolor="white")
-    canvas = FigureCanvasAgg(figure)
-    axes = figure.subplots(lines, columns, squeeze=False)
-    colours = _colours(result)
-    for place, axis in enumerate(axes.flat):
-        if place < len(panels):
-            _draw_panel(axis, panels[place], colours, bars_max, is_first=place % columns == 0)
-        else:
-            axis.set_visible(False)
-    _write_round_it(figure, result, foot, height)
-    canvas.draw()  # type: ignore[no-untyped-call]
-    # A few colours do for bars and letters, and make the file a third as large.
-    pixels = numpy.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-    image = Image.fromarray(pixels).convert("RGB")
-    image.quantize(COLOURS_MAX, dither=Image.Dither.NONE).save(path, optimize=True)
-    return path
+    names = [[bar.contender for bar in panel.bars] for panel in panels]
+    is_shared = all(
+        others == together[0] for together in _in_lines(names, columns) for others in together
+    )
+    widest = max(width_inches(name, NAME_POINTS, is_bold=True) for all_ in names for name in all_)
+    return _Grid(columns, widest + NAME_GAP_INCHES, is_shared)
 
 
 def _columns(result: RecordedRow | RecordedStudy, panels: Sequence[Panel]) -> int:
-    """Of a row rates stand above latencies."""
-    if isinstance(result, RecordedRow):
-        return min(COLUMNS_MAX, len(panels) // 2)
-    return 2 if len(panels) in (2, 4) else min(STUDY_COLUMNS, len(panels))
+    """Of a row rates stand above latencies, or beside them if there are but two panels."""
+    if isinstance(result, RecordedStudy):
+        return min(result.columns, len(panels))
+    return min(COLUMNS_MAX, max(2, len(panels) // 2))
+
+
+def _in_lines(items: Sequence[Item], columns: int) -> list[Sequence[Item]]:
+    return [items[start : start + columns] for start in range(0, len(items), columns)]
+
+
+def _line(grid: _Grid, panels: Sequence[Panel]) -> _Line:
+    titles = [wrap(it.title, grid.panel_inches, PANEL_POINTS, is_bold=True) for it in panels]
+    return _Line(panels, titles)
 
 
 def _colours(result: RecordedRow | RecordedStudy) -> dict[str, str]:
@@ -97,67 +187,53 @@ def _colours(result: RecordedRow | RecordedStudy) -> dict[str, str]:
     return {first: DODONA} | colours
 
 
-def _draw_panel(
-    axis: Any, panel: Panel, colours: dict[str, str], bars_max: int, *, is_first: bool
-) -> None:
-    largest = max(bar.high for bar in panel.bars) or 1.0
-    reach = max(largest, min(TAIL_MAX * largest, max(bar.p99 or 0.0 for bar in panel.bars)))
-    for place, bar in enumerate(panel.bars):
-        _draw_bar(axis, place, bar, colours[bar.contender], reach)
-    axis.set_xlim(0, reach * 1.42)
-    axis.set_ylim(bars_max - 0.4, -0.6)
-    names = [bar.contender for bar in panel.bars]
-    axis.set_yticks(range(len(names)), names, fontsize=8, color=INK)
-    for name, label in zip(names, axis.get_yticklabels(), strict=True):
-        label.set_fontweight("bold" if colours[name] == DODONA else "normal")
-    axis.set_xticks([])
-    axis.tick_params(length=0)
-    for side in ("top", "right", "bottom"):
-        axis.spines[side].set_visible(False)
-    axis.spines["left"].set_color("#d5d9de")
-    axis.spines["left"].set_bounds(-0.5, len(names) - 0.5)
-    arrow = "more is better" if panel.is_more_better else "less is better"
-    axis.set_title(panel.title, loc="left", fontsize=9, color=INK, fontweight="bold", pad=14)
-    unit = f"{panel.unit}, {arrow}" if is_first else panel.unit
-    axis.text(0, 1.02, unit, transform=axis.transAxes, fontsize=7.5, color=FAINT, va="bottom")
-
-
-def _draw_bar(axis: Any, place: int, bar: Bar, colour: str, reach: float) -> None:
-    axis.barh(place, bar.value, height=0.62, color=colour, linewidth=0)
-    axis.plot([bar.low, bar.high], [place, place], color=INK, linewidth=0.9, alpha=0.7)
-    end = bar.high
-    if bar.p99 is not None:
-        tail = min(bar.p99, reach)
-        height = 0.3 if tail == bar.p99 else 0.12  # it goes on beyond the edge
-        axis.plot([tail, tail], [place - height, place + height], color=colour, linewidth=2.2)
-        axis.plot([bar.value, tail], [place, place], color=colour, linewidth=0.8)
-        end = max(end, tail)
-    text = short_number(bar.value)
-    if bar.p99 is not None:
-        text += f"  (p99 {short_number(bar.p99)})"
-    axis.text(end + reach * 0.02, place, text, va="center", fontsize=7.5, color=INK)
-
-
-def _write_round_it(
-    figure: Any, result: RecordedRow | RecordedStudy, foot: str, height: float
-) -> None:
-    left = 0.012
-    head = {"fontsize": 12, "color": INK, "fontweight": "bold", "va": "center"}
-    figure.text(left, 1 - 0.24 / height, result.title, **head)
+def _legend(result: RecordedRow | RecordedStudy, panels: Sequence[Panel]) -> str:
     note = durability_note(result.durability.items())
     if set(result.durability.values()) == {SYNCED}:
         note = f"durability: {SYNCED}"
-    how = "bars: medians of the rounds; lines: least to greatest round; ticks: p99"
-    figure.text(left, 0.30 / height, f"{note}  ·  {how}", fontsize=7.5, color=FAINT, va="center")
-    figure.text(left, 0.13 / height, foot, fontsize=7.5, color=FAINT, va="center")
-    figure.tight_layout(
-        rect=(0, FOOT_INCHES / height, 1, 1 - HEAD_INCHES * 0.6 / height), h_pad=1.6, w_pad=2.0
-    )
+    parts = [note, f"figures: {summary_of(rounds_of(result))}", "lines: least to greatest round"]
+    if any(panel.has_points for panel in panels):
+        parts.append("points: p50, ticks: p99")
+    return BETWEEN.join(parts)
 
 
-def short_number(value: float) -> str:
-    """Three digits that count, with a letter for the thousands."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / (1e3 if letter == 'k' else size):.3g} {letter}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def _wrapped_small(text: str) -> list[str]:
+    """Broken between parts, and within those that are too long."""
+    inches = WIDTH_INCHES - 2 * MARGIN_INCHES
+    lines = wrap(text, inches, SMALL_POINTS, between=BETWEEN)
+    return [part for line in lines for part in wrap(line, inches, SMALL_POINTS)]
+
+
+def _write(
+    figure: Figure,
+    left: float,
+    top: float,
+    lines: Sequence[str],
+    points: float,
+    colour: str,
+    *,
+    is_bold: bool = False,
+) -> None:
+    """From a place in inches from the figure's left and upper edge on."""
+    height = figure.get_size_inches()[1]
+    weight = "bold" if is_bold else "normal"
+    for number, line in enumerate(lines):
+        down = top + (number + 0.5) * points * LINE_HEIGHT
+        figure.text(
+            left / WIDTH_INCHES,
+            1 - down / height,
+            line,
+            fontsize=points,
+            color=colour,
+            fontweight=weight,
+            va="center",
+        )
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    canvas: Any = figure.canvas
+    canvas.draw()
+    # A few colours do for bars and letters, and make the file a third as large.
+    image = Image.fromarray(numpy.asarray(canvas.buffer_rgba())).convert("RGB")
+    image.quantize(COLOURS_MAX, dither=Image.Dither.NONE).save(path, optimize=True)
+    return path

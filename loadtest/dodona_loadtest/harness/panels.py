@@ -28,12 +28,39 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Bars of one unit."""
+    """Bars of one unit, or points where they have a p99."""
 
     title: str
     unit: str
-    is_more_better: bool
+    is_more_better: bool | None
+    """None: it only describes what was done."""
     bars: tuple[Bar, ...]
+    is_worst_told: bool = False
+
+    @property
+    def has_points(self) -> bool:
+        """Whether they are drawn as such, on a logarithmic scale."""
+        has_p99 = any(bar.p99 is not None for bar in self.bars)
+        return has_p99 and all(min(bar.low, bar.value) > 0 for bar in self.bars)
+
+    @property
+    def words(self) -> str:
+        """Below the title: how to read it."""
+        parts = [self.unit]
+        if self.has_points:
+            parts.append("logarithmic")
+        if self.is_worst_told:
+            parts.append("the worst round")
+        if self.is_more_better is not None:
+            parts.append("more is better" if self.is_more_better else "less is better")
+        return ", ".join(parts)
+
+
+def rounds_of(result: RecordedRow | RecordedStudy) -> int:
+    """How many there were, at most."""
+    if isinstance(result, RecordedStudy):
+        return max(len(finding.values) for finding in result.findings)
+    return max(len(line.rates) for line in result.lines)
 
 
 def panels_of(result: RecordedRow | RecordedStudy) -> list[Panel]:
@@ -62,9 +89,9 @@ def _of_study(study: RecordedStudy) -> list[Panel]:
         found = [finding for finding in study.findings if finding.measure == name]
         first = found[0]
         title = name.removesuffix(P50)
-        is_more_better = first.unit.endswith("/s")
+        is_more_better = None if first.is_description else first.unit.endswith("/s")
         bars = tuple(_study_bar(study, finding) for finding in found)
-        panels.append(Panel(title, first.unit, is_more_better, bars))
+        panels.append(Panel(title, first.unit, is_more_better, bars, first.is_worst_told))
     return panels
 
 

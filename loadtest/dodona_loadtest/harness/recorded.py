@@ -46,6 +46,7 @@ class RecordedFinding(msgspec.Struct, frozen=True):
     is_worst_told: bool
     contender: str
     values: tuple[float, ...]
+    is_description: bool = False
 
 
 class RecordedStudy(msgspec.Struct, frozen=True, tag="study"):
@@ -58,6 +59,7 @@ class RecordedStudy(msgspec.Struct, frozen=True, tag="study"):
     versions: dict[str, str]
     dropped: dict[str, str]
     failures: dict[str, dict[str, int]] = {}
+    columns: int = 2
 
 
 @described
@@ -93,7 +95,14 @@ def _record(result: RowResult | StudyResult) -> RecordedRow | RecordedStudy:
         durability = {it.name: study.durability for it in study.performers}
         found = tuple(map(_finding, result.findings))
         return RecordedStudy(
-            study.name, study.title, durability, found, versions, dropped, dict(result.failures)
+            study.name,
+            study.title,
+            durability,
+            found,
+            versions,
+            dropped,
+            failures=dict(result.failures),
+            columns=study.columns,
         )
     row = result.row
     durability = {it.name: it.durability for it in row.contenders}
@@ -118,5 +127,10 @@ def _line(line: Line) -> RecordedLine:
 def _finding(finding: Finding) -> RecordedFinding:
     measure = finding.measure
     return RecordedFinding(
-        measure.name, measure.unit, measure.is_worst_told, finding.contender, finding.values
+        measure.name,
+        measure.unit,
+        measure.is_worst_told,
+        finding.contender,
+        finding.values,
+        measure.is_description,
     )

@@ -27,6 +27,8 @@ class Measure:
     name: str
     unit: Unit
     is_worst_told: bool = False
+    is_description: bool = False
+    """It says what was done: neither more nor less is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ class Study:
     course of events begins alike in each round."""
     durability: str = SYNCED
     """Of what is acknowledged, by all."""
+    columns: int = 2
+    """So many measures that follow upon one another belong together: a line of its picture."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,8 +163,8 @@ STUDY: Final = Study(
     ),
     performers=(Performer("Dodona", _dodona), Performer("PostgreSQL", _postgres)),
     measures=(
-        Measure(LOG, "MB"),
-        Measure(LOG_ROWS, "rows"),
+        Measure(LOG, "MB", is_description=True),
+        Measure(LOG_ROWS, "rows", is_description=True),
         Measure(KILLED, "s"),
         Measure(STOPPING, "s"),
         Measure(STOPPED, "s"),

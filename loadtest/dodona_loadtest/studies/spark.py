@@ -212,4 +212,5 @@ STUDY: Final = Study(
         Bound(PLAIN, at_least=3, times=("PostgreSQL COPY", PLAIN)),
         Bound(READ, at_least=1_000_000),
     ),
+    columns=3,
 )

@@ -3,15 +3,21 @@
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from dodona_loadtest import pictures
-from dodona_loadtest.harness.drawing import short_number
+from dodona_loadtest.harness.drawing import figures_of
 from dodona_loadtest.harness.durability import LATER, READS, SYNCED, durability_note
 from dodona_loadtest.harness.measure import Sample
-from dodona_loadtest.harness.panels import Bar, panels_of
+from dodona_loadtest.harness.panels import Bar, Panel, panels_of
+from dodona_loadtest.harness.plotting import draw_panel, short_number
 from dodona_loadtest.harness.recorded import Recorded, read_recorded, record, write_recorded
 from dodona_loadtest.harness.report import Report
 from dodona_loadtest.harness.row import Contender, Line, Observation, Row, RowResult, Running
@@ -133,6 +139,98 @@ def test_pictures_are_drawn_from_a_file_and_are_small(
         assert width == 1_540
         assert height > 300
         assert len(content) < PNG_BYTES_MAX
+
+
+KEPT = sorted((Path(__file__).parents[3] / "loadtest" / "results").glob("*.json"))
+
+
+def texts_of(figure: Figure) -> list[tuple[str, Bbox]]:
+    """All that can be read, and where it stands, in pixels."""
+    canvas: Any = figure.canvas
+    canvas.draw()
+    found: list[Any] = figure.findobj(Text)
+    shown = [it for it in found if it.get_text() and it.get_visible()]
+    return [(it.get_text(), it.get_window_extent()) for it in shown]
+
+
+def long_study() -> StudyResult:
+    """Of names and titles that no line has room for."""
+    name = "a system whose name is longer than what it did"
+    performers = tuple(Performer(f"{name}, {place}", _never_either) for place in range(2))
+    measures = tuple(
+        Measure(f"{'measure of some length ' * 8}{number}", "ms") for number in range(3)
+    )
+    study = Study("long", "A title that goes on and on " * 8, "Fair.", performers, measures)
+    findings = [Finding(measure, it.name, (3e5, 1e5)) for measure in measures for it in performers]
+    return StudyResult(study, findings, {it.name: "1.0" for it in performers})
+
+
+def test_there_are_kept_figures() -> None:
+    assert KEPT
+
+
+@pytest.mark.parametrize("path", [None, *KEPT], ids=lambda path: path.stem if path else "long")
+def test_nothing_that_is_written_leaves_the_picture_or_lies_on_other_words(
+    path: Path | None,
+) -> None:
+    run = record(FACTS, [long_study()]) if path is None else read_recorded(path)
+    for name, figure in figures_of(run):
+        page = figure.bbox
+        texts = texts_of(figure)
+        for text, place in texts:
+            assert page.x0 <= place.x0 < place.x1 <= page.x1, (name, text)
+            assert page.y0 <= place.y0 < place.y1 <= page.y1, (name, text)
+        for (text, place), (other, its_place) in combinations(texts, 2):
+            shared = Bbox.intersection(place, its_place)
+            assert shared is None or min(shared.width, shared.height) < 2, (name, text, other)
+
+
+def drawn_ends(*p99: float) -> list[float]:
+    """How far to the right the tick of each p99 stands, as a share of the axis."""
+    bars = tuple(Bar(f"System {at}", 1.0, 1.0, 1.0, it) for at, it in enumerate(p99))
+    axis = Figure(figsize=(4, 1)).add_axes((0, 0, 1, 1))
+    panel = Panel("a panel", "ms", False, bars)
+    draw_panel(axis, panel, {bar.contender: "#000000" for bar in bars}, 4.0, has_names=False)
+    ticks = [line for line in axis.get_lines() if line.get_gid() == "p99"]
+    ends = [line.get_transform().transform(line.get_xydata())[0][0] for line in ticks]
+    return [float(end / axis.bbox.x1) for end in ends]
+
+
+def test_different_tails_have_different_lengths() -> None:
+    """None is cut off at an edge, however far out it is."""
+    ends = drawn_ends(2.0, 5.0, 50.0)
+    assert ends[0] < ends[1] < ends[2] < 1
+
+
+def test_each_panel_says_what_is_better_and_how_to_read_it() -> None:
+    bars = (Bar("Dodona", 2, 1, 3),)
+    tails = (Bar("Dodona", 2, 1, 3, 9),)
+    assert Panel("a", "rows/s", True, bars).words == "rows/s, more is better"
+    assert Panel("a", "ms", False, tails).words == "ms, logarithmic, less is better"
+    assert Panel("a", "ms", False, bars, True).words == "ms, the worst round, less is better"
+    (described,) = panels_of(record([], [described_study()]).results[0])
+    assert described.words == "MB"
+
+
+def described_study() -> StudyResult:
+    measure = Measure("log written", "MB", is_description=True)
+    study = Study("a", "A study", "Fair.", (Performer("Dodona", _never_either),), (measure,))
+    return StudyResult(study, [Finding(measure, "Dodona", (3.0, 1.0))])
+
+
+def test_a_line_of_panels_is_as_high_as_its_own() -> None:
+    """A study of one contender's figures is lower than of six, and two rounds have means."""
+    measures = tuple(Measure(f"measure {number}", "ms") for number in range(2))
+    heights, words = [], ""
+    for count in (1, 6):
+        performers = tuple(Performer(f"System {at}", _never_either) for at in range(count))
+        study = Study("a", "A study", "Fair.", performers, measures)
+        findings = [Finding(it, who.name, (3.0, 1.0)) for it in measures for who in performers]
+        ((_, figure),) = figures_of(record(FACTS, [StudyResult(study, findings)]))
+        heights.append(figure.get_size_inches()[1])
+        words = " ".join(text for text, _ in texts_of(figure))
+    assert heights[1] - heights[0] > 1
+    assert "figures: means of two rounds" in words
 
 
 def test_what_are_no_figures_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
