@@ -16,10 +16,11 @@ from typing import Final, Literal, get_args
 from rich.console import Console
 
 from dodona_loadtest.harness.document import check_place, write_section
+from dodona_loadtest.harness.ending import end_in_order
 from dodona_loadtest.harness.machine import machine_facts
 from dodona_loadtest.harness.payload import KEYS_COUNT, ROW_BYTES
 from dodona_loadtest.harness.pinning import PINNING_NAMES, choose_pinning, pin_this_process
-from dodona_loadtest.harness.recorded import record, write_recorded
+from dodona_loadtest.harness.recorded import Recorded, record, write_recorded
 from dodona_loadtest.harness.report import Report, has_figures
 from dodona_loadtest.harness.rounds import Plan, run_row
 from dodona_loadtest.harness.row import Row, RowResult
@@ -30,6 +31,7 @@ from dodona_loadtest.rows import ROWS
 from dodona_loadtest.studies import CODEC_STUDIES, GATEWAY_STUDIES, SPARK_STUDIES, STUDIES
 
 Group = Literal["commits", "storage", "spark", "codecs", "gateway"]
+Facts = list[tuple[str, str]]
 ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
     **{row.name: ("commits", row) for row in ROWS},
     **{study.name: ("storage", study) for study in STUDIES},
@@ -114,8 +116,10 @@ def chosen(arguments: argparse.Namespace) -> list[Row | Study]:
 
 
 def _run(
-    arguments: argparse.Namespace, plan: Plan, console: Console
+    arguments: argparse.Namespace, plan: Plan, console: Console, facts: Facts
 ) -> list[RowResult | StudyResult]:
+    """Figures are kept as soon as a row or study has them: whatever ends the run takes no more than
+    the one that is under way."""
     pin_this_process(plan.pinning.servers)  # the servers that are started here inherit it
     results: list[RowResult | StudyResult] = []
     with tempfile.TemporaryDirectory(prefix="dodona-bench-", dir=arguments.folder) as name:
@@ -127,12 +131,17 @@ def _run(
                     results.append(run_study(item, plan, folder, status.update))
                 else:
                     results.append(run_row(item, plan, folder, status.update))
+                _keep(arguments, record(facts, results))
     return results
 
 
-def _facts(
-    arguments: argparse.Namespace, plan: Plan, words: Sequence[str]
-) -> list[tuple[str, str]]:
+def _keep(arguments: argparse.Namespace, recorded: Recorded) -> None:
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        write_recorded(arguments.json, recorded)
+
+
+def _facts(arguments: argparse.Namespace, plan: Plan, words: Sequence[str]) -> Facts:
     folder = arguments.folder or Path(tempfile.gettempdir())
     lengths = f"each {plan.measure_s:g} s after {plan.warm_up_s:g} s of warm-up"
     facts = [
@@ -166,7 +175,7 @@ def main(command: Sequence[str] | None = None) -> int:
         console = Console(width=REPORT_COLUMNS)
     plan = _plan(arguments)
     facts = _facts(arguments, plan, words)
-    report = Report(facts, _run(arguments, plan, console), arguments.pictures)
+    report = Report(facts, _run(arguments, plan, console, facts), arguments.pictures)
     report.print(console)
     for path in _write(arguments, report):
         console.print(f"\nwritten: {path}")
@@ -190,9 +199,7 @@ def _write(arguments: argparse.Namespace, report: Report) -> Iterator[Path]:
     """All that was asked for. → the files."""
     recorded = record(report.facts, report.results)
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        write_recorded(arguments.json, recorded)
-        yield arguments.json
+        yield arguments.json  # it is kept by now
     if arguments.pictures:
         from dodona_loadtest.harness.drawing import draw_all  # matplotlib takes a second to load
 
@@ -207,4 +214,5 @@ def _write(arguments: argparse.Namespace, report: Report) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

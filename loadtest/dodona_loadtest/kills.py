@@ -17,6 +17,7 @@ from typing import Final
 
 from dodona_loadtest.chaos.campaign import CampaignPlan, markdown, run_campaign
 from dodona_loadtest.harness.document import check_place, write_section
+from dodona_loadtest.harness.ending import end_in_order
 from dodona_local.errors import LaunchFailed
 
 SECTION: Final = "kills"
@@ -73,4 +74,5 @@ def main(command: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from dodona.errors import DodonaError
+from dodona_loadtest.harness.ending import bound, end_in_order
 from dodona_loadtest.scenarios import SCENARIOS
 from dodona_local.launcher import LocalCluster
 
@@ -51,7 +52,7 @@ class Load:
     def run(self, cluster: LocalCluster) -> "subprocess.CompletedProcess[str]":
         """What it said, and its exit status."""
         return subprocess.run(
-            self.command(cluster),
+            bound(self.command(cluster)),
             capture_output=True,
             text=True,
             timeout=self.seconds + SLACK_S_MAX,
@@ -116,4 +117,5 @@ def _run(load: Load, cluster: LocalCluster) -> int:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from dodona_loadtest.harness.client_process import ClientProcess, Order
+from dodona_loadtest.harness.ending import end_in_order
 from dodona_loadtest.harness.errors import ContenderError, ContenderFailed
 from dodona_loadtest.harness.machine import processor_name
 from dodona_loadtest.harness.measure import Sample
@@ -289,4 +290,5 @@ def _try(name: str, profile: Callable[[Path], Path]) -> int:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from dodona.errors import DodonaError
+from dodona_loadtest.harness.ending import end_in_order
 from dodona_loadtest.live.phases import NotLive, TablesInTheWay
 from dodona_loadtest.live.run import Order, Report, Run
 from dodona_loadtest.workloads import WORKLOADS
@@ -64,4 +65,5 @@ def main(command: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

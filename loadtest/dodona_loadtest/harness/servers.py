@@ -2,7 +2,7 @@
 
 Owns only what it started: a process is ended by the handle it was started with, never by name.
 Each server gets a session of its own, so that Ctrl-C reaches the benchmark alone, which then
-stops its servers in order.
+stops its servers in order. If it can't any more, the kernel ends them.
 """
 
 import os
@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
+from dodona_loadtest.harness.ending import bound
 from dodona_loadtest.harness.errors import ContenderFailed
 
 READY_S_MAX: Final = 30.0
@@ -55,7 +56,7 @@ class ServerProcess:
         self._stop_signal = stop_signal
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                command,
+                bound(command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -4,11 +4,14 @@ import asyncio
 import itertools
 import math
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 from unittest.mock import patch
 
 import pytest
@@ -16,12 +19,14 @@ import pytest
 from dodona_loadtest import bench
 from dodona_loadtest.harness import measure
 from dodona_loadtest.harness.client_process import ClientProcess, Order
+from dodona_loadtest.harness.ending import bound
 from dodona_loadtest.harness.errors import ContenderFailed, ContenderMissing, client_library
 from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation, ThreadLoad, ThreadOperation
 from dodona_loadtest.harness.machine import machine_facts
 from dodona_loadtest.harness.measure import Sample, measure_tasks, measure_threads, percentile
 from dodona_loadtest.harness.payload import KEYS_COUNT, VALUE_BYTES, RowSource
 from dodona_loadtest.harness.pinning import choose_pinning
+from dodona_loadtest.harness.recorded import read_recorded
 from dodona_loadtest.harness.report import Report
 from dodona_loadtest.harness.rounds import Plan, run_row
 from dodona_loadtest.harness.row import Contender, Goal, Line, Observation, Row, RowResult, Running
@@ -319,6 +324,71 @@ def test_the_machine_is_described(tmp_path: Path) -> None:
     assert "cores" in facts["processor"]
     assert "fdatasync" in facts["disk"]
     assert "%" in facts["at the start"]
+
+
+STARTS_A_SERVER = """
+import sys
+from pathlib import Path
+from dodona_loadtest.harness.ending import end_in_order
+from dodona_loadtest.harness.servers import ServerProcess
+end_in_order()
+with ServerProcess(["sleep", "120"], Path(sys.argv[1]), lambda: True) as server:
+    while b"setpriv" in Path(f"/proc/{server.pid}/cmdline").read_bytes():
+        pass  # the kernel does not know yet
+    print(server.pid, flush=True)
+    server._process.wait()
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_server_ends_with_the_benchmark_whoever_ends_that(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    if number == signal.SIGKILL and bound(["true"]) == ["true"]:
+        pytest.skip("no setpriv here")
+    command = [sys.executable, "-c", STARTS_A_SERVER, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as benchmark:
+        assert benchmark.stdout is not None
+        server = Path(f"/proc/{int(benchmark.stdout.readline())}")
+        assert server.exists()
+        benchmark.send_signal(number)
+        benchmark.communicate(timeout=30)
+    for _ in range(100):
+        if not server.exists() or "Z" in (server / "stat").read_text().rpartition(")")[2][:3]:
+            return
+        time.sleep(0.05)
+    raise AssertionError("it stayed behind")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", ["bench", "load", "profile", "verify", "kills"])
+def test_commands_that_start_others_end_in_order(name: str) -> None:
+    source = Path(f"{bench.__file__}").with_name(f"{name}.py").read_text("utf-8")
+    begin = source.index('if __name__ == "__main__":')
+    assert source[begin:].split("\n")[1].strip() == "end_in_order()"
+
+
+def test_figures_are_kept_as_soon_as_they_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends the run in the next row, and whatever the folder's name."""
+    kept = tmp_path / "results" / "run.json"
+
+    def run_row(row: Row, *_: object) -> RowResult:
+        if row.name == "transactions":
+            raise KeyboardInterrupt
+        names = [contender.name for contender in row.contenders]
+        return RowResult(row, [_line(name, [2_000], 400) for name in names])
+
+    monkeypatch.setattr(bench, "run_row", run_row)
+    words = ["--only", "commits", "--json", str(kept), "--folder", str(tmp_path)]
+    with pytest.raises(KeyboardInterrupt):
+        bench.main([*words, "--only", "transactions"])
+    assert [result.name for result in read_recorded(kept).results] == ["commits"]
+    markdown = tmp_path / "report.md"
+    assert bench.main([*words, "--markdown", str(markdown)]) == 0
+    assert "| 64 | etcd put | 2,000" in markdown.read_text("utf-8")
 
 
 @pytest.mark.integration
