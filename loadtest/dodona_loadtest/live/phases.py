@@ -4,7 +4,8 @@ Owns: the protocols of it, which any driver may run. Whatever has to work when n
 more is repeated until a deadline, and its passing is NotLive.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from dodona._core.steps import Pause, Protocol
@@ -19,6 +20,8 @@ from dodona_loadtest.workloads import Workload
 
 KEYS_PER_DUMP: Final = 20
 """Looked up in one call: each may have thousands of versions."""
+KEYS_PER_LOCK: Final = 10_000
+"""In one transaction: a tenth of what one may lock."""
 PAUSE_MS: Final = 50
 ANSWER_MS_MAX: Final = 10_000
 
@@ -76,10 +79,13 @@ class Phases:
         yield from self._until_true(self._audit, "reading a whole snapshot", wait_s_max)
 
     def take_all_locks(self, rows: Iterable[RowKey], wait_s_max: float) -> Protocol[None]:
-        """Nobody holds a lock on any of these rows: a transaction gets them all. It writes nothing,
-        so that it leaves no version. Tables without atomicity have no locks."""
-        keys = self._keys_by_table(rows)
-        yield from self._until_true(lambda: self._lock(keys), "locking all rows", wait_s_max)
+        """Nobody holds a lock on any of these rows: transactions get them all, so many at a time as
+        one may lock. They write nothing, so that they leave no version. Tables without atomicity
+        have no locks. The time given is that of all together."""
+        began_us = self._db.now_us
+        for table, keys in self._keys_to_lock(rows):
+            lock = partial(self._lock, table, keys)
+            yield from self._until_true(lock, "locking all rows", wait_s_max, began_us)
 
     def dump(self, rows: Iterable[RowKey]) -> Protocol[list[Version]]:
         """All versions of these rows and of all that are found by scans, through the public API."""
@@ -90,7 +96,7 @@ class Phases:
             found = yield from session.select(table.path)
             keys = keys_by_table[table.path] | {table.row_key(row).key: None for row in found}
             schema = TableSchema(table.columns)
-            for batch in _batches(sorted(keys)):
+            for batch in _batches(sorted(keys), KEYS_PER_DUMP):
                 users_keys = [_key_of(schema, key) for key in batch]
                 histories = yield from session.lookup_versions(table.path, users_keys)
                 versions += [it for history in histories for it in _versions(table, history)]
@@ -104,15 +110,18 @@ class Phases:
         yield from self._workload.conclude(self._db)
         return True
 
-    def _lock(self, keys_by_table: dict[str, dict[bytes, None]]) -> Protocol[bool]:
-        session = self._db.session
-        buffer = yield from session.begin()
+    def _keys_to_lock(self, rows: Iterable[RowKey]) -> Iterator[tuple[TableShape, Sequence[bytes]]]:
+        keys_by_table = self._keys_by_table(rows)
         for table in self._workload.tables:
-            if table.atomicity == "none":
-                continue
-            schema = TableSchema(table.columns)
-            keys = [_key_of(schema, key) for key in keys_by_table[table.path]]
-            yield from session.lock_rows(buffer, table.path, keys, lock_type="exclusive")
+            if table.atomicity != "none":
+                for keys in _batches(list(keys_by_table[table.path]), KEYS_PER_LOCK):
+                    yield table, keys
+
+    def _lock(self, table: TableShape, keys: Sequence[bytes]) -> Protocol[bool]:
+        session, schema = self._db.session, TableSchema(table.columns)
+        buffer = yield from session.begin()
+        users_keys = [_key_of(schema, key) for key in keys]
+        yield from session.lock_rows(buffer, table.path, users_keys, lock_type="exclusive")
         yield from session.commit(buffer)
         return True
 
@@ -123,9 +132,14 @@ class Phases:
         return keys
 
     def _until_true(
-        self, attempt: Callable[[], Protocol[bool]], what: str, wait_s_max: float
+        self,
+        attempt: Callable[[], Protocol[bool]],
+        what: str,
+        wait_s_max: float,
+        began_us: int | None = None,
     ) -> Protocol[None]:
-        deadline_us = self._db.now_us + int(wait_s_max * 1e6)
+        began_us = self._db.now_us if began_us is None else began_us
+        deadline_us = began_us + int(wait_s_max * 1e6)
         reason = "it was refused"
         while True:
             try:
@@ -145,9 +159,9 @@ def rows_written(history: History) -> list[RowKey]:
     return sorted(rows)
 
 
-def _batches(keys: list[bytes]) -> Iterator[list[bytes]]:
-    for first in range(0, len(keys), KEYS_PER_DUMP):
-        yield keys[first : first + KEYS_PER_DUMP]
+def _batches(keys: list[bytes], count: int) -> Iterator[list[bytes]]:
+    for first in range(0, len(keys), count):
+        yield keys[first : first + count]
 
 
 def _key_of(schema: TableSchema, key: bytes) -> dict[str, Any]:
