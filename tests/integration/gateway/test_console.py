@@ -469,7 +469,7 @@ def test_every_page_is_usable_by_keyboard_reader_and_telephone(guest: Watched, p
     assert page.evaluate("document.activeElement.textContent") == "To the contents"
     expect(page.locator("nav [aria-current=page]").first).to_be_visible()
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)
         assert unlike_paper(page) == [], scheme
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]
     assert page.evaluate("document.documentElement.scrollWidth") <= 400

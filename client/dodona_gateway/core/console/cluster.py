@@ -84,7 +84,7 @@ class MergedDoubt(NamedTuple):
 class Stuck(NamedTuple):
     """How many transactions are in doubt for so long that it is no ordinary commit."""
 
-    count: int
+    doubt_count: int
     is_at_least: bool
     """There are more than cells list."""
     heard_count: int

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from dodona._core.loads.records import LoadRecord, LoadRecovery
+from dodona._core.loads.records import LoadPhase, LoadRecord, LoadRecovery
 from dodona._core.recoveries import Recovery, TakenOver
 from dodona.errors import InvalidRequest, Unavailable
 from dodona.types import CellId, LoadId, TabletId, Timestamp, TransactionId
@@ -69,10 +69,10 @@ TABLETS: Final = {
 TAKEN: Final = TakenOver(TransactionId(AT), ZERO, (ZERO, ONE), "prepared", "committed", AT, 70)
 OPEN: Final = TakenOver(TransactionId(AT), ZERO, (ZERO, ONE), "committed")
 LOAD: Final = LoadId(AT)
-STATES: Final = ("running", "publishing", "published", "finished", "aborted")
+STATES: Final[tuple[LoadPhase, ...]] = ("running", "publishing", "published", "finished", "aborted")
 LOADS: Final = LoadsTold(
     tuple(
-        LoadRecord(id, state, ("//t",), "upsert", EVIL, 1, None, None, 5, None, AT, EVIL)
+        LoadRecord(LoadId(id), state, ("//t",), "upsert", EVIL, 1, None, None, 5, None, AT, EVIL)
         for id, state in enumerate(STATES, LOAD)
     ),
     (
@@ -93,13 +93,14 @@ STARTS: Final = [
 ]
 HELD: Final = [HeldView(HeldId(AT, "full", 1, it), EVIL, 30_000, 5, 6, bool(it)) for it in (0, 1)]
 COMMON: Final = {"told": TOLD, "problem": None}
+SUMS: Final = {"cells": 3, "cells_heard": 2, "tablets": 2, "memory_bytes": 3, "chunk_bytes": 4}
 CLUSTER: Final = {
     **COMMON,
     "charts": [chart_of("commits", "Commits", "per second", [Point(9, 1.0), Point(2, None)])],
     "cells": map_cells(TOLD, TABLETS, lambda path: path == "//t"),
     "rates": {"timestamps": 1.0, "commits": None, "conflicts": 0.0},
     "stuck": Stuck(2, True, 1),
-    "sums": {"cells": 3, "cells_heard": 2, "tablets": 2, "memory_bytes": 3, "chunk_bytes": 4},
+    "sums": SUMS,
     "gateway": EVIL,
     "held_count": 1,
 }
@@ -152,7 +153,7 @@ EMPTY: Final = {
     "charts": [],
     "cells": (),
     "rates": CLUSTER["rates"],
-    "sums": CLUSTER["sums"],
+    "sums": SUMS,
     "gateway": "g",
 }
 UNKNOWN: Final = {
@@ -282,7 +283,7 @@ def test_what_is_of_then_or_a_part_says_so() -> None:
     assert "Of the first 1 of 20,000 tablets." in shown
     assert "≥ 2 <small>over 1 s</small>" in shown
     assert 'class="warn"' in shown
-    calm = {**CLUSTER, "stuck": Stuck(0, False, 3), "sums": {**EMPTY["sums"], "cells_heard": 3}}
+    calm = {**CLUSTER, "stuck": Stuck(0, False, 3), "sums": {**SUMS, "cells_heard": 3}}
     shown = render("cluster.html", ANN, **calm)
     assert "3 cells" not in shown
     assert 'class="warn"' not in shown
