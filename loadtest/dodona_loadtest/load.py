@@ -21,6 +21,7 @@ from dodona_local.launcher import LocalCluster
 
 Client = Literal["python", "rest"]
 LOCUSTFILES: Final = Path(__file__).parents[1] / "locustfiles"
+FAILED: Final = 1
 SHORT: Final = ("smallbank", "ycsb_a")
 SLACK_S_MAX: Final = 300.0
 """Beyond the test itself: filling, the last requests, the judgement."""
@@ -109,7 +110,12 @@ def main(command: Sequence[str] | None = None) -> int:
 
 
 def _run(load: Load, cluster: LocalCluster) -> int:
-    done = load.run(cluster)
+    try:
+        done = load.run(cluster)
+    except subprocess.TimeoutExpired as late:
+        print((late.stdout or b"").decode(errors="replace"), flush=True)
+        print(f"it did not end within {late.timeout:g} s", file=sys.stderr)
+        return FAILED
     print(done.stdout, flush=True)
     if done.returncode:
         print(done.stderr, file=sys.stderr)

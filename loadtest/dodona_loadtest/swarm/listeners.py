@@ -16,7 +16,7 @@ from dodona.errors import DodonaError
 from dodona_loadtest.live.phases import NotLive, TablesInTheWay
 from dodona_loadtest.swarm.options import add_options
 from dodona_loadtest.swarm.trial import Trial
-from dodona_loadtest.swarm.verdict import NOTHING_TO_JUDGE
+from dodona_loadtest.swarm.verdict import FAILED, NOTHING_TO_JUDGE
 
 STOP_S_MAX: Final = 70
 """For what users do when the test ends: longer than any answer takes. Killed in the middle of it,
@@ -76,8 +76,17 @@ def _begin(environment: Environment, **_: Any) -> None:
 
 
 def _judge(environment: Environment, **_: Any) -> None:
+    """Locust logs what a listener raises, and goes on: the status of a test that could not be
+    judged must not be that of one that had nothing to judge."""
     if environment not in _trials:
         return
-    verdict = _trials.pop(environment).finish()
+    environment.process_exit_code = FAILED
+    trial = _trials.pop(environment)
+    try:
+        verdict = trial.finish()
+    except Exception:
+        print("\n".join(trial.tally.lines(trial.seconds)))
+        print("\nFAILED: it could not be judged")
+        raise
     print("\n".join(verdict.lines()))
     environment.process_exit_code = verdict.exit_code

@@ -77,11 +77,16 @@ class Trial:
         text = f"{db.name} broke within {db.doing!r}: {surprise!r}"
         self.workload.violations.append(Violation("CRASH", text))
 
+    @property
+    def seconds(self) -> float:
+        """How long it has been going on, its warm-up left out."""
+        return max(0.0, time.monotonic() - self._began - self.asked.warm_up_s)
+
     def finish(self) -> Verdict:
         """Once no user does anything any more."""
-        seconds = time.monotonic() - self._began - self.asked.warm_up_s
+        seconds = self.seconds
         report = native().run(self._finish())
-        report.seconds = max(seconds, 0.0)
+        report.seconds = seconds
         order = self.asked.order
         title = f"{order.workload}, {self.client}, {report.session_count} users, seed {order.seed}"
         return Verdict(
@@ -89,7 +94,7 @@ class Trial:
             report,
             self.tally,
             self.tally.judge(self.asked.limits, report.seconds),
-            self._notes(),
+            [*self._notes(), *report.notes],
         )
 
     async def _finish(self) -> Report:

@@ -3,6 +3,7 @@
 Owns: the parts of `live` and `chaos` that are plain functions of what they are given.
 """
 
+import asyncio
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from dodona._core.outcomes import Outcome
+from dodona.errors import Unavailable
 from dodona.types import Timestamp
 from dodona_loadtest.chaos.blows import ROLES, draw_blows, role_of
 from dodona_loadtest.chaos.campaign import CampaignPlan, Summary, markdown
@@ -36,6 +38,7 @@ from dodona_loadtest.histories.history import (
 from dodona_loadtest.live.journal import Account, Journal, JournaledHistory, read_journal
 from dodona_loadtest.live.outcomes import check_outcomes
 from dodona_loadtest.live.resting import unfinished
+from dodona_loadtest.live.run import Order, Report, Run
 from dodona_loadtest.live.verdict import Counts, judge, percentile
 from dodona_loadtest.workloads import WORKLOADS, Bank
 
@@ -63,6 +66,28 @@ def read(tmp_path: Path) -> Account:
     account = Account()
     account.add(read_journal(tmp_path / "journal"))
     return account
+
+
+def test_tables_that_stay_behind_are_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is judged by then."""
+
+    async def finish() -> Report:
+        run = Run(Order("http://nowhere", "bank", 1))
+
+        async def run_protocol(*_: object) -> None:
+            raise Unavailable("nobody is there")
+
+        async def judge_nothing() -> None:
+            pass
+
+        monkeypatch.setattr(run, "_rest_and_judge", judge_nothing)
+        monkeypatch.setattr(run.party, "run", run_protocol)
+        return await run.finish()
+
+    report = asyncio.run(finish())
+    assert report.violations == []
+    assert report.notes == ["the tables were not removed: nobody is there"]
+    assert report.notes[0] in report.lines()
 
 
 # ---- journals

@@ -162,6 +162,48 @@ def test_the_worst_of_several_tests_is_the_exit_status(
     assert "scans, python: " in capsys.readouterr().out
 
 
+def test_a_test_that_does_not_end_fails_and_the_others_have_their_verdicts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(command: list[str], **_: object) -> CompletedProcess[str]:
+        if "http://gateway" in command:
+            return CompletedProcess(command, 0, "said\n", "")
+        raise subprocess.TimeoutExpired(command, 307.0, output=b"so far")
+
+    monkeypatch.setattr(load, "LocalCluster", Started)
+    monkeypatch.setattr("subprocess.run", run)
+    assert load.main(["--scenario", "scans", "--seconds", "7"]) == 1
+    shown = capsys.readouterr()
+    assert "so far" in shown.out
+    assert "scans, python: FAILED\nscans, rest: passed" in shown.out
+    assert "it did not end within 307 s" in shown.err
+
+
+LISTENS = """
+import dodona_loadtest.swarm.listeners as listeners
+from dodona_loadtest.swarm.tally import Tally
+class Environment: process_exit_code = 2
+class Trial:
+    tally, seconds = Tally(), 1.0
+    def finish(self): raise AssertionError("a checker's")
+Trial.tally.note("write", 1_000, None)
+environment = Environment()
+listeners._trials[environment] = Trial()
+try:
+    listeners._judge(environment)
+except AssertionError:
+    print("status", environment.process_exit_code)
+"""
+
+
+def test_a_verdict_that_could_not_be_reached_is_no_success() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENS], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "| write | 1 | 1 |" in done.stdout
+    assert done.stdout.endswith("FAILED: it could not be judged\nstatus 1\n")
+
+
 # ---- options
 
 
