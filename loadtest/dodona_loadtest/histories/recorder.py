@@ -148,6 +148,8 @@ class Recorder:
         """What it does, in the words of its workload: for statistics."""
         self.refusal: str | None = None
         """The kind of the error that its last write was answered with; None once acknowledged."""
+        self.aside_us = 0
+        """How long it has been asking what became of commits, pauses included: nobody's latency."""
 
     @property
     def is_watched(self) -> bool:
@@ -279,7 +281,9 @@ class Recorder:
         try:
             timestamp = yield from committing
         except CommitOutcomeUnknown as error:
+            answered_us = self.now_us
             yield from self._ask_outcome(record, error)
+            self.aside_us += self.now_us - answered_us
         except DodonaError as error:
             _fail(record, error, rows_by_key, is_watched=self.is_watched)
         else:

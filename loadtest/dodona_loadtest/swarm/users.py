@@ -73,7 +73,7 @@ class _Session(User):
     @task
     def step(self) -> None:
         error: DodonaError | None = None
-        self._db.refusal = None
+        self._db.refusal, self._db.aside_us = None, 0
         began_us = now_us()
         try:
             self.take_step()
@@ -82,7 +82,7 @@ class _Session(User):
         except Exception as surprise:
             self._trial.flag(self._db, surprise)
             raise
-        self.tell(*_told(self._db, error), now_us() - began_us)
+        self.tell(*_told(self._db, error), now_us() - began_us - self._db.aside_us)
 
     def tell(self, name: str, refusal: str | None, latency_us: int) -> None:
         """An operation is over."""
@@ -124,11 +124,11 @@ class RestUser(_Session, FastHttpUser):
 
     def take_step(self) -> None:
         self._wait_s = 0.0
-        try:
-            _run(self._trial.workload.step(self._db))
-        finally:
-            if self._wait_s:
-                gevent.sleep(self._wait_s)
+        _run(self._trial.workload.step(self._db))
+
+    def wait_time(self) -> float:
+        """As long as it was told to wait, too: that is no part of the step that was refused."""
+        return super().wait_time() + self._wait_s
 
     def _send(self, call: RestCall) -> RestAnswer:
         options: dict[str, Any] = {} if call.body is None else {"json": call.body}

@@ -4,6 +4,7 @@ from random import Random
 from typing import Any, cast
 
 from dodona._core.messages import CommitOne, Prepare
+from dodona._core.outcomes import Outcome
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Protocol
 from dodona.errors import CommitOutcomeUnknown
@@ -92,3 +93,27 @@ def test_a_write_to_several_cells_that_is_named_anew_begins_at_its_last_name() -
 def test_what_a_caller_was_told_is_counted_whatever_is_found_out_later() -> None:
     assert history_of(Sender(commit_one(5), is_sure=False)).unknown_count == 1
     assert history_of(Sender(commit_one(5))).unknown_count == 0
+
+
+def test_the_time_of_asking_what_became_of_a_commit_is_known() -> None:
+    """The caller had his answer before: it is no part of what he waited."""
+    instant_us = 0
+
+    class Asked(Sender):
+        def outcome(self, *_: Any, **__: Any) -> Protocol[Outcome]:
+            nonlocal instant_us
+            instant_us += 40
+            yield from ()
+            return Outcome("committed", Timestamp(9))
+
+    class Curious(NeverAsks):
+        def random(self) -> float:
+            return 0.5  # asks, at once
+
+    recorder = Recorder(
+        cast("Session", Asked(is_sure=False)), "s", History(), Curious(), lambda: instant_us
+    )
+    for _ in range(2):
+        assert list(recorder.write(TABLE, [{"id": 1, "v": "x"}])) == []
+    assert recorder.aside_us == 80
+    assert recorder.refusal is None

@@ -114,6 +114,34 @@ def test_a_test_fails_if_one_of_its_operations_was_never_acknowledged() -> None:
     assert verdict(refused(5), limits).exit_code == PASSED, "too few for anything to follow"
 
 
+USES = """
+import locust, dodona_loadtest.swarm.users as users
+from types import SimpleNamespace as Some
+clock, told = [0], []
+users.now_us = lambda: clock[0]
+users.gevent.sleep = lambda seconds: clock.__setitem__(0, clock[0] + int(seconds * 1e6))
+it = users.RestUser.__new__(users.RestUser)
+it._db = Some(refusal=None, aside_us=0, doing="write")
+it.tell = lambda *words: told.append(words)
+def step(db):
+    clock[0] += 7_000
+    it._wait_s = 1.5
+    db.aside_us += 5_000
+    return
+    yield
+it._trial = Some(asked=Some(order=Some(think_ms_mean=0.0)), workload=Some(step=step))
+users._Session.step(it)
+print(told, it.wait_time())
+"""
+
+
+def test_neither_pauses_between_tries_nor_questions_are_latency() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", USES], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "[('write', None, 2000)] 1.5\n", done.stderr
+
+
 # ---- a private cluster
 
 
