@@ -7,7 +7,7 @@ Must not import: any core, the simulated cluster, or the checkers.
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 Status = Literal["open", "ok", "fail", "info"]
 """ok: told it is committed; fail: told it is not; info: told nothing sure; open: still running."""
@@ -30,11 +30,21 @@ class RowKey(NamedTuple):
     key: bytes
 
 
+BYTES_PER_RECORD: Final = 1_024
+READS_PER_RECORD: Final = 100
+"""Of a scan: each is a reference to a state that is kept once."""
+
+
 class Read(NamedTuple):
     """One row as a transaction saw it: its columns that are not null, or None for no row."""
 
     row: RowKey
     columns: Columns | None
+
+
+def _bytes_of(read: Read) -> int:
+    """Roughly: of its texts."""
+    return sum(len(value) for _, value in read.columns or () if isinstance(value, str | bytes))
 
 
 class Scan(NamedTuple):
@@ -236,19 +246,28 @@ class History:
     """Of cells, noted by whoever makes them crash: they excuse what was answered from memory."""
 
     _shared: dict[Read, Read] = field(default_factory=dict)
+    _more: int = 0
+    """Records that long scans and large states are as good as."""
 
     @property
     def record_count(self) -> int:
         """How many records it holds, each distinct state of a row that was seen included: what its
-        size in memory goes by."""
+        size in memory goes by. Scans and states count by their length, too."""
         records = len(self.transactions) + len(self.acquisitions) + len(self.latest_reads)
         stamped = len(self.stamped_writes) + len(self.stamped_reads)
-        return records + stamped + len(self._shared)
+        return records + stamped + len(self._shared) + self._more
 
     def shared(self, read: Read) -> Read:
         """An equal one, of which there is only one: a row's state is kept once, however often it
         was seen."""
-        return self._shared.setdefault(read, read)
+        known = self._shared.setdefault(read, read)
+        if known is read:
+            self._more += _bytes_of(read) // BYTES_PER_RECORD
+        return known
+
+    def weigh(self, scan: Scan) -> None:
+        """One more is there."""
+        self._more += 1 + len(scan.reads) // READS_PER_RECORD
 
     def begin(self, session: str, now_us: int) -> Transaction:
         transaction = Transaction(session, len(self.transactions), now_us)

@@ -365,7 +365,9 @@ class Attempt:
             shared(Read(table.row_key(row), table.columns_read(row) or ())) for row in rows
         )
         first, end = table.bound(lower, KEY_MIN), table.bound(upper, KEY_MAX)
-        self.record.scans.append(Scan(table.path, first, end, reads))
+        scan = Scan(table.path, first, end, reads)
+        self.record.scans.append(scan)
+        self._recorder.history.weigh(scan)
         return rows
 
     def insert(

@@ -7,10 +7,11 @@ from dodona._core.messages import CommitOne, Prepare
 from dodona._core.outcomes import Outcome
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Protocol
+from dodona._core.transaction import TransactionBuffer, TransactionLimits
 from dodona.errors import CommitOutcomeUnknown
 from dodona.schema import Column
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_loadtest.histories.history import History, Transaction
+from dodona_loadtest.histories.history import History, Read, RowKey, Scan, Transaction
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
 
@@ -117,3 +118,44 @@ def test_the_time_of_asking_what_became_of_a_commit_is_known() -> None:
         assert list(recorder.write(TABLE, [{"id": 1, "v": "x"}])) == []
     assert recorder.aside_us == 80
     assert recorder.refusal is None
+
+
+def test_long_scans_and_large_states_count_for_more_than_one_record() -> None:
+    """A history ends a load test before memory is full of it."""
+    history = History()
+    row = RowKey("//t", b"k")
+    small, large = Read(row, (("v", "x"),)), Read(row, (("v", "x" * 16_384),))
+    assert history.shared(small) is small
+    assert history.record_count == 1
+    for _ in range(3):
+        history.shared(Read(row, (("v", "x" * 16_384),)))
+    assert history.shared(large) == large
+    assert history.record_count == 1 + 1 + 16
+    history.weigh(Scan("//t", b"", b"z", (small,) * 10_000))
+    assert history.record_count == 18 + 101
+
+
+def test_a_recorder_s_scans_count() -> None:
+    class Scanned(Sender):
+        def begin(self) -> Protocol[Any]:
+            yield from ()
+            return TransactionBuffer(
+                Timestamp(5), atomicity="full", durability="sync", begun_us=0,
+                limits=TransactionLimits(),
+            )  # fmt: skip
+
+        def select(self, *_: Any, **__: Any) -> Protocol[list[Any]]:
+            yield from ()
+            return [{"id": number, "v": "x"} for number in range(1_000)]
+
+    history = History()
+    recorder = Recorder(cast("Session", Scanned()), "s", history, NeverAsks(), lambda: 1)
+
+    def scan() -> Protocol[None]:
+        attempt = yield from recorder.begin()
+        yield from attempt.scan(TABLE)
+
+    before = history.record_count
+    assert list(scan()) == []
+    states = 1_000
+    assert history.record_count - before == 1 + states + 11
