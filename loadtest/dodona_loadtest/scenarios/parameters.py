@@ -6,12 +6,14 @@ of bounds is refused before anything runs.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from dodona.types import Durability
 
 Distribution = Literal["zipfian", "latest", "uniform"]
 Number = int | float
+ALL_BUT: Final = "all but "
 
 
 class About(NamedTuple):
@@ -19,8 +21,15 @@ class About(NamedTuple):
 
     meaning: str
     scenarios: str
+    """Their names, with a star for the rest of a name; or all but these."""
     lowest: Number | None = None
     highest: Number | None = None
+
+    def is_of(self, scenario: str) -> bool:
+        """Whether it looks at the parameter."""
+        names = self.scenarios.removeprefix(ALL_BUT)
+        is_named = any(fnmatchcase(scenario, name) for name in names.split(", "))
+        return is_named != self.scenarios.startswith(ALL_BUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +37,18 @@ class Parameters:
     """Of all scenarios; each looks at some."""
 
     rows: Annotated[
-        int, About("rows at first; customers of SmallBank", "all with tables", 2, 100_000)
+        int,
+        About("rows at first; customers of SmallBank", "all but timestamps, hot_rows", 2, 100_000),
     ] = 1_000
-    tablets: Annotated[int, About("tablets of each table", "all with tables", 1, 64)] = 4
+    tablets: Annotated[int, About("tablets of each table", "all but timestamps", 1, 64)] = 4
     value_bytes: Annotated[
-        int, About("length of a row's value", "all with a column `value`", 32, 16_384)
+        int,
+        About(
+            "length of a row's value",
+            "row_commits, cross_cell_commits, non_atomic, snapshot_reads, scans",
+            32,
+            16_384,
+        ),
     ] = 100
     read_share: Annotated[
         float,

@@ -34,6 +34,18 @@ class Asked:
         """Whether nothing else can do it."""
         return self.make(Random(0)).needs_python_client
 
+    @property
+    def ignored(self) -> list[str]:
+        """What was set and makes no difference to this scenario. No error: `load --all` tells all
+        scenarios the same."""
+        name = self.order.workload
+        return [
+            it.flag
+            for it in options()
+            if getattr(self.parameters, it.name) != it.default
+            and not (name in SCENARIOS and it.about.is_of(name))
+        ]
+
     def make(self, random: Random) -> Workload:
         """The scenario, or the simulator's workload of that name. Raises ValueError."""
         name = self.order.workload

@@ -107,6 +107,7 @@ class Trial:
 
     def _notes(self) -> list[str]:
         notes = [f"{count} {what}" for what, count in sorted(self.workload.counts.items())]
+        notes += [f"it does not look at {flag}" for flag in self.asked.ignored]
         if self._is_full:
             notes.append(f"it ended early, with {self.asked.records_max:,} records: --records-max")
         return notes

@@ -47,8 +47,8 @@ class _Session(User):
 
     def on_start(self) -> None:
         self._trial = trial_of(self.environment)
-        self._random = Random(f"{self._trial.asked.order.seed} {id(self)}")
         self._db = self.new_session()
+        self._random = Random(f"{self._trial.asked.order.seed} {self._db.name}")
 
     def stop(self, force: bool = False) -> bool:
         """As Locust has it, but may be said twice: the history may be full just as the time is

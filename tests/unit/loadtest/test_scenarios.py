@@ -155,6 +155,31 @@ def test_the_hotspot_is_as_hot_as_asked_for() -> None:
 # ---- parameters
 
 
+class Noted:
+    """Parameters, and which of them somebody looked at."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.seen.add(name)
+        return getattr(PARAMETERS, name)
+
+    def reads(self, usual: float) -> float:
+        self.seen.add("read_share")
+        return PARAMETERS.reads(usual)
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_a_scenario_looks_at_the_options_that_are_said_to_be_its_own(name: str) -> None:
+    noted: Any = Noted()
+    scenario = SCENARIOS[name](Random(1), noted)
+    trial = Trial(scenario, Model({table.path: table for table in scenario.tables}))
+    trial.run(ModelSession, sessions=3, turns=1_500)
+    said = {option.name for option in options() if option.about.is_of(name)}
+    assert said == noted.seen & {option.name for option in options()}
+
+
 @pytest.mark.parametrize("option", list(options()), ids=lambda option: str(option.name))
 def test_a_parameter_out_of_bounds_is_refused_by_name(option: Option) -> None:
     lowest, highest = option.about.lowest, option.about.highest

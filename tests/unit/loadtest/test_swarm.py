@@ -263,6 +263,35 @@ def test_every_scenario_and_workload_can_be_asked_for(name: str) -> None:
     assert made.name == name
 
 
+def test_options_that_make_no_difference_are_named() -> None:
+    assert read("--scenario", "hot_rows", "--rows", "50", "--hot-rows", "9").ignored == ["--rows"]
+    assert read("--scenario", "bank", "--rows", "5000").ignored == ["--rows"]
+    assert read("--scenario", "ycsb_e", "--rows", "50", "--scan-rows-max", "9").ignored == []
+    assert read("--scenario", "bank").ignored == []
+
+
+PAUSES = """
+import locust, dodona_loadtest.swarm.users as users
+from types import SimpleNamespace as Some
+users.trial_of = lambda environment: Some(asked=Some(order=Some(seed=7, think_ms_mean=5.0)))
+kept = []
+def pause_of(name):
+    it = users.PythonUser.__new__(users.PythonUser)
+    kept.append(it)
+    it.environment, it.new_session = None, lambda: Some(name=name)
+    it.on_start()
+    return it.wait_time()
+print(pause_of("s1") == pause_of("s1") != pause_of("s2"))
+"""
+
+
+def test_the_seed_says_how_long_a_session_pauses() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PAUSES], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
