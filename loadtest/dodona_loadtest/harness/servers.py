@@ -130,7 +130,10 @@ def families(roots: Sequence[int]) -> list[int]:
     """These processes and all their descendants, parents first."""
     found = list(roots)
     for pid in found:
+        threads: list[Path] = []
         with suppress(OSError):
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-            found += [int(child) for child in children.split()]
+            threads += Path(f"/proc/{pid}/task").iterdir()
+        for thread in threads:  # each has children of its own
+            with suppress(OSError):
+                found += [int(child) for child in (thread / "children").read_text().split()]
     return found

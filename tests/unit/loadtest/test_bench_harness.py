@@ -30,7 +30,7 @@ from dodona_loadtest.harness.recorded import read_recorded
 from dodona_loadtest.harness.report import Report
 from dodona_loadtest.harness.rounds import Plan, run_row
 from dodona_loadtest.harness.row import Contender, Goal, Line, Observation, Row, RowResult, Running
-from dodona_loadtest.harness.servers import ServerProcess, cpu_seconds
+from dodona_loadtest.harness.servers import ServerProcess, cpu_seconds, families
 
 
 class Sleeps(AsyncLoad):
@@ -407,3 +407,20 @@ def test_a_server_is_stopped_and_its_processor_time_was_seen(tmp_path: Path) -> 
         assert cpu_seconds([server.pid]) >= 0.15
         pid = server.pid
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_what_a_thread_started_is_of_the_family(tmp_path: Path) -> None:
+    """The kernel keeps children by the thread that they are of; Java starts Python in one."""
+    program = (
+        "import subprocess, sys, threading\n"
+        "def start():\n"
+        "    child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
+        "    print('up', child.pid, flush=True)\n"
+        "    child.wait()\n"
+        "threading.Thread(target=start).start()\n"
+    )
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", program]
+    with ServerProcess(command, log, lambda: b"\n" in log.read_bytes()) as server:
+        child = int(log.read_bytes().split()[1])
+        assert families([server.pid]) == [server.pid, child]

@@ -87,6 +87,7 @@ def may_look() -> bool:
 
 
 @pytest.mark.integration
+@pytest.mark.alone  # py-spy looks so often only on cores that are free
 def test_a_row_s_processes_are_looked_at(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_row_s_processes_are_looked_at(
 
 
 @pytest.mark.integration
+@pytest.mark.alone  # py-spy looks so often only on cores that are free
 def test_a_study_s_processes_are_looked_at(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +128,16 @@ def test_a_study_s_processes_are_looked_at(
         assert str(Path(sys.prefix).resolve()) not in text
         assert str(Path(__file__).parents[3]) not in text
     assert "| dodona_tablets/" in page
-    assert "Busy for less than 3% of the time: " in page
+
+
+def test_processes_that_did_next_to_nothing_are_only_named(tmp_path: Path) -> None:
+    stacks = {"master": "serve (app/io.py:5) 5", "node 0": STACKS, "proxy": ""}
+    seen = profile.SeenStory(1.0, stacks, dict.fromkeys(stacks, "<svg></svg>"))
+    page = profile.write_story(profile.STUDIES_BY_NAME["restart"], Manner(200), seen, tmp_path)
+    text = page.read_text()
+    assert "## Node 0\n" in text
+    assert text.endswith("\nBusy for less than 3% of the time: master, proxy.\n")
+    assert [it.name for it in tmp_path.glob("*.svg")] == ["restart-node-0.svg"]
 
 
 def test_a_row_is_looked_at_where_it_is_measured(
