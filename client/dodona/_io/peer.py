@@ -29,7 +29,7 @@ from dodona._core.codec import (
     encode_frame,
     newest_of_goodbye,
 )
-from dodona._core.messages import CellMessage, DataRequest, Failure, Reply, WriteArrow
+from dodona._core.messages import CellMessage, DataRequest, Failure, Reply, Rows, WriteArrow
 from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona.errors import InvalidRequest
 from dodona.types import CellId
@@ -47,6 +47,10 @@ REPLIES_PER_TURN: Final = 32
 """Callers who get their replies in one iteration of the loop. What the first of them ask next is
 then at the server while the others still work: with all at once, client and server would take
 turns."""
+ROWS_PER_TURN_MIN: Final = 4
+"""The least number of callers, if it is rows that they get: half of all who wait, so that there are
+two groups however few callers there are. Commits are not divided so: those that come together share
+a sync."""
 
 _log = logging.getLogger(__name__)
 _BINARY: Final = WSMsgType.BINARY
@@ -112,6 +116,7 @@ class Peer:
         self._sweep_at = 0.0
         self._marks: deque[_Mark] = deque()
         self._arrived: deque[tuple[int, Reply]] = deque()
+        self._per_turn = REPLIES_PER_TURN
 
     @property
     def pending_count(self) -> int:
@@ -292,11 +297,16 @@ class Peer:
 
     def _receive(self, payload: bytes | memoryview) -> None:
         is_handing_out = bool(self._arrived)
-        self._arrived.extend(decode_replies(payload))
+        replies = decode_replies(payload)
+        self._arrived.extend(replies)
         if not is_handing_out:
-            self._hand_out()
+            self._per_turn = REPLIES_PER_TURN
+            if replies and type(replies[0][1]) is Rows:
+                half = max(ROWS_PER_TURN_MIN, (len(self._pending) + 1) // 2)
+                self._per_turn = min(REPLIES_PER_TURN, half)
+            self._hand_out(self._per_turn)
 
-    def _hand_out(self, count_max: int = REPLIES_PER_TURN) -> None:
+    def _hand_out(self, count_max: int) -> None:
         arrived, take = self._arrived, self._pending.pop
         for _ in range(count_max):
             if not arrived:  # perhaps by now: who is called back may have us hand out the rest
@@ -306,7 +316,7 @@ class Peer:
             if future is not None and not future.done():
                 future.set_result(reply)
         if arrived:
-            self._loop.call_soon(self._hand_out)
+            self._loop.call_soon(self._hand_out, self._per_turn)
 
     # ---- failing
 

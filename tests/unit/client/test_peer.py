@@ -413,36 +413,7 @@ async def test_a_call_made_while_closing_waits_is_answered(monkeypatch: pytest.M
         assert endpoint.bodies == [ask(1)]
 
 
-# ---- replies handed out by turns, and callbacks
-
-
-async def test_the_first_callers_go_on_before_the_last_have_their_replies() -> None:
-    turn = peer_module.REPLIES_PER_TURN
-    woken: list[int] = []
-
-    async def caller(peer: Peer, number: int) -> None:
-        await peer.call(ask(number))
-        woken.append(number)
-        assert isinstance(await peer.call(ask(1_000 + number)), Committed)
-
-    async with serving(echo) as endpoint, connected(endpoint) as peer:
-        await peer.call(ask())
-        endpoint.frame_sizes.clear()
-        async with asyncio.TaskGroup() as callers:
-            for number in range(3 * turn):
-                callers.create_task(caller(peer, number))
-        assert woken == list(range(3 * turn))
-        assert endpoint.frame_sizes == [3 * turn, turn, turn, turn]
-
-
-async def test_replies_that_have_come_count_though_the_connection_is_lost_meanwhile() -> None:
-    count = 3 * peer_module.REPLIES_PER_TURN
-    async with serving(echo) as endpoint, connected(endpoint) as peer:
-        calls = [peer.call(ask(number)) for number in range(1, count)]
-        await calls[0]  # the first turn: the others wait for theirs
-        assert not calls[-1].done()
-        await peer.close()
-        assert all(isinstance(call.result(), Committed) for call in calls)
+# ---- callbacks
 
 
 async def test_one_who_asks_is_called_back_with_the_reply() -> None:
