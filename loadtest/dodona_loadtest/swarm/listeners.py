@@ -8,6 +8,7 @@ import logging
 from typing import Any, Final
 
 from gevent import get_hub
+from gevent.event import Event
 from locust import events
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
@@ -23,6 +24,7 @@ STOP_S_MAX: Final = 70
 nobody would know when it is over."""
 
 _trials: dict[Environment, Trial] = {}
+_judged: dict[Environment, Event] = {}
 
 
 def trial_of(environment: Environment) -> Trial:
@@ -78,10 +80,20 @@ def _begin(environment: Environment, **_: Any) -> None:
 def _judge(environment: Environment, **_: Any) -> None:
     """Locust logs what a listener raises, and goes on: the status of a test that could not be
     judged must not be that of one that had nothing to judge."""
-    if environment not in _trials:
+    trial = _trials.pop(environment, None)
+    if trial is None:
+        if environment in _judged:  # its history was full just as its time was over: told twice
+            _judged[environment].wait()
         return
     environment.process_exit_code = FAILED
-    trial = _trials.pop(environment)
+    over = _judged[environment] = Event()
+    try:
+        _tell(environment, trial)
+    finally:
+        over.set()
+
+
+def _tell(environment: Environment, trial: Trial) -> None:
     try:
         verdict = trial.finish()
     except Exception:

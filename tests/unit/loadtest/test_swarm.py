@@ -232,6 +232,33 @@ def test_a_verdict_that_could_not_be_reached_is_no_success() -> None:
     assert done.stdout.endswith("FAILED: it could not be judged\nstatus 1\n")
 
 
+TOLD_TWICE = """
+import gevent
+import dodona_loadtest.swarm.listeners as listeners
+class Environment: process_exit_code = 2
+class Verdict:
+    exit_code = 0
+    def lines(self): return ["PASSED"]
+class Trial:
+    def finish(self):
+        gevent.sleep(0.2)
+        return Verdict()
+environment = Environment()
+listeners._trials[environment] = Trial()
+first = gevent.spawn(listeners._judge, environment)
+gevent.sleep(0.05)
+listeners._judge(environment)  # after which Locust ends the process
+print("status", environment.process_exit_code)
+"""
+
+
+def test_a_test_that_ends_for_two_reasons_waits_for_its_verdict() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD_TWICE], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "PASSED\nstatus 0\n"
+
+
 # ---- options
 
 
