@@ -131,6 +131,7 @@ async def _serve(cell: _Recovered, random: Random, mark: Mark) -> None:
         COMPACTION_BYTES_PER_S,
         lambda token, result: runtime.call_from_thread(core.handle_job, token, result),
         lambda error: runtime.call_from_thread(_raise, error),
+        shares_loop=True,
     )
     around = Surroundings(core)
     handlers: dict[type[Any], Callable[[Any], None]] = {

@@ -31,6 +31,10 @@ FLUSHES_MAX: Final = 2
 """Under way at once, in one cell."""
 UNFLUSHED_MAX: Final = 4
 """Of one tablet: with more the active store has to wait, and refuses writes once it is full."""
+WARM_BYTES: Final = 64 << 20
+"""Of a table without atomicity: a store that takes so much is rotated, since to flush rows that are
+still near the processor takes half as long, and their memory is given back at once. Stores of
+atomic tables stay for a transaction's life, and each more is one more to look for conflicts in."""
 OVERFLOW_RATIO: Final = 0.7
 """A store is rotated when it is so full, and refuses writes when it is full."""
 PRESSURE_RATIO: Final = 0.8
@@ -40,8 +44,10 @@ LOG_PRESSURE_RATIO: Final = 0.5
 LOG_PRESSURE_PERIOD_MS: Final = 10_000
 LOCKS_LOOKED_AT: Final = 1_000
 """Of one tablet at a tick."""
-SHRINK_ROWS: Final = 10_000
-"""Let go of at a tick, some milliseconds."""
+SHRINK_ROWS: Final = 2_000
+"""Let go of at a time, about a millisecond."""
+SHRINK_PERIOD_MS: Final = 4
+"""Between two such times: together half a million rows a second, which is more than come."""
 RETRY_AFTER_MS: Final = 5_000
 """After a flush that failed: a full disk does not get empty at once."""
 
@@ -65,6 +71,7 @@ class Flushing:
         self._retry_at_us = 0
         self._log_relieved_at_us = 0
         self._dying: list[DynamicStore] = []
+        self._shrink_at_us = 0
         self.flushed_count = 0
         self.failed_count = 0
 
@@ -82,7 +89,6 @@ class Flushing:
         cell.memory_bytes += sum([it.size_bytes for it in self._dying])
         self._relieve()
         self._start()
-        self._shrink()
 
     # Rotation
 
@@ -101,6 +107,7 @@ class Flushing:
             return True
         return (
             fill_ratio(store, tablet) >= OVERFLOW_RATIO
+            or (store.size_bytes >= WARM_BYTES and not tablet.is_atomic)
             or now_us - store.born_us >= settings.dynamic_store_auto_flush_period * 1000
         )
 
@@ -215,12 +222,20 @@ class Flushing:
         if store.rows:
             self._dying.append(store)
 
-    def _shrink(self) -> None:
-        for store in self._dying:
-            if not store.pin_count:
-                if store.shrink(SHRINK_ROWS):
-                    self._dying.remove(store)
-                return
+    def shrink_at_us(self) -> int | None:
+        """When `shrink` has to be called at the latest; None if it would find nothing to do."""
+        return self._shrink_at_us if any(not it.pin_count for it in self._dying) else None
+
+    def shrink(self) -> bool:
+        """Let go of the next slice of stores that nobody needs, if it is time. → whether it was."""
+        now_us, due_us = self._cell.now.instant_us, self.shrink_at_us()
+        if due_us is None or now_us < due_us:
+            return False
+        self._shrink_at_us = now_us + SHRINK_PERIOD_MS * 1000
+        store = next(it for it in self._dying if not it.pin_count)
+        if store.shrink(SHRINK_ROWS):
+            self._dying.remove(store)
+        return True
 
 
 def fill_ratio(store: DynamicStore, tablet: Tablet) -> float:

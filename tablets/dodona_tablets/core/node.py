@@ -318,6 +318,8 @@ class NodeCore:
     def tick(self, now: Now) -> None:
         """Everything that time starts. Time ends nothing that is prepared."""
         self.cell.now = now
+        if self._flushing.shrink() and now.instant_us < self._tick_at_us:
+            return  # it was for that only: all else has its own, slower pace
         self._tick_at_us = now.instant_us + TICK_MS * 1000
         if now.instant_us >= self._oracle_time_at_us:
             period_ms = self.cell.limits.oracle_time_period_ms
@@ -342,7 +344,8 @@ class NodeCore:
 
     def next_deadline(self) -> int:
         """When to tick at the latest, as an instant in microseconds."""
-        return self._tick_at_us
+        shrink_at_us = self._flushing.shrink_at_us()
+        return self._tick_at_us if shrink_at_us is None else min(self._tick_at_us, shrink_at_us)
 
     def statistics(self) -> NodeStatistics:
         """A record of now."""

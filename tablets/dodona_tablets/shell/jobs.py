@@ -2,17 +2,20 @@
 
 Owns: the threads, and how fast compaction may write. Flushes, bulk batches, compactions and seals
 of loads do not wait for one another. What they spend their time in lets other threads run: Arrow's
-kernels and system calls by themselves, Python code between two batches.
+kernels and system calls by themselves, Python code between two batches. What flushes need of Python
+can be left to an event loop that is busy with Python anyway (see `turns`).
 
 Invariants: a result is delivered after its files are durable, from one of these threads: whoever
 has a core brings it to the core's own. A full disk is an answer; any other failure to write has to
 end the process, as one of the log does.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
@@ -20,16 +23,19 @@ from dodona._core.messages import Failure
 from dodona._io.logs import tell
 from dodona.errors import DataCorrupted, DiskFull, DodonaError
 from dodona_tablets.core.chunks.jobs import (
+    Batches,
     BatchJob,
     Built,
     CompactionJob,
     FlushJob,
     Job,
+    Make,
     SealJob,
     batches_of,
 )
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.turns import GivenUp, Turns
 
 BATCH_THREADS: Final = 2
 """One writes while the other encodes."""
@@ -59,8 +65,11 @@ class Jobs:
         compaction_bytes_per_s: int,
         deliver: Deliver,
         fail: Callable[[BaseException], object],
+        *,
+        shares_loop: bool = False,
     ) -> None:
-        """Results go to `deliver`, with their token; what must not be survived to `fail`."""
+        """Results go to `deliver`, with their token; what must not be survived to `fail`. Who has
+        effects carried out by an event loop may have it take part in flushes."""
         self._files = files
         self._bytes_per_s = compaction_bytes_per_s
         self._deliver = deliver
@@ -72,11 +81,17 @@ class Jobs:
             SealJob: ThreadPoolExecutor(1, "dodona-seal"),
         }
         self._told_at_s: dict[type[Job], float] = {}
+        self._shares_loop = shares_loop
+        self._turns: Turns[Any] | None = None
+        """Of the flush that is under way, or the last one."""
         self._is_closing = False
         self._failure: BaseException | None = None
 
     def run(self, effect: RunJob) -> None:
-        self._threads[type(effect.job)].submit(self._work, effect)
+        make: Make = iter
+        if self._shares_loop:
+            make = partial(self._by_turns, asyncio.get_running_loop())
+        self._threads[type(effect.job)].submit(self._work, effect, make)
 
     def remove(self, effect: RemoveChunks) -> None:
         """A file that is mapped goes on to be read by whoever has it."""
@@ -90,6 +105,8 @@ class Jobs:
         """Wait for what is under way to be given up: nobody would hear of its chunk. Raises what
         must not be survived, since nobody may listen to `fail` any more."""
         self._is_closing = True
+        if self._turns is not None:
+            self._turns.give_up()
         for threads in self._threads.values():
             threads.shutdown(wait=True, cancel_futures=True)
         if self._failure is not None:
@@ -97,19 +114,25 @@ class Jobs:
 
     # In the threads
 
-    def _work(self, effect: RunJob) -> None:
+    def _work(self, effect: RunJob, make: Make) -> None:
         try:
-            result = self._built(effect.job)
-        except _GivenUp:
+            result = self._built(effect.job, make)
+        except GivenUp:
             return
         except BaseException as error:  # noqa: BLE001 - what was asked for did not happen
             self._end(error)
         else:
             self._deliver(effect.token, result)
 
-    def _built(self, job: Job) -> Result:
+    def _by_turns(self, loop: asyncio.AbstractEventLoop, items: Batches) -> Batches:
+        self._turns = Turns(loop, items)
+        if self._is_closing:  # which it may have missed
+            self._turns.give_up()
+        return self._turns
+
+    def _built(self, job: Job, make: Make) -> Result:
         try:
-            batches = self._courteous(batches_of(job), job)
+            batches = self._courteous(batches_of(job, make), job)
             info = self._files.write(job.number, job.schema, batches)
         except DodonaError as error:
             self._tell(job, error)
@@ -152,12 +175,8 @@ class Jobs:
             yield batch
             size_bytes += batch.nbytes
             ahead_s = 0.0
-            if self._is_closing:
-                raise _GivenUp
             if is_compaction:
                 ahead_s = size_bytes / self._bytes_per_s - (time.monotonic() - began)
             time.sleep(max(ahead_s, 0))
-
-
-class _GivenUp(Exception):
-    """The process is about to end, and nobody waits for this."""
+            if self._is_closing:
+                raise GivenUp

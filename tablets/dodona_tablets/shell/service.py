@@ -84,6 +84,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
         settings.compaction_mib_per_s_max << 20,
         lambda token, result: runtime.call_from_thread(core.handle_job, token, result),
         lambda error: runtime.call_from_thread(_raise, error),
+        shares_loop=True,
     )
     handlers: dict[type[Any], Any] = {
         **links.handlers(),

@@ -7,7 +7,7 @@ from dodona._core.messages import Failure, WriteNonAtomic, Written
 from dodona.errors import Overloaded, TransactionConflict
 from dodona.types import CellId, TableSettings, Timestamp, TransactionId
 from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.flushing import FlushToken
+from dodona_tablets.core.flushing import SHRINK_PERIOD_MS, FlushToken
 from dodona_tablets.core.records import StoreFlushed, StoreRotated
 from dodona_tablets.core.stores import Stores
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, key, put
@@ -116,6 +116,53 @@ def test_without_atomicity_a_flush_gives_back_the_memory_at_once() -> None:
     assert [row for row, _ in tablet.dump()] == [key(1)]
 
 
+def test_without_atomicity_a_store_is_flushed_while_it_is_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One with atomicity is not: it would stay in memory beside the next."""
+    monkeypatch.setattr("dodona_tablets.core.flushing.WARM_BYTES", 5_000)
+    bench = Bench()
+    for number in range(30):
+        bench.commit(put(number, 1, "x" * 100))
+        write = WriteNonAtomic(
+            NON_ATOMIC, REVISION, Timestamp(bench.oracle), True, (put(number, 1, "x" * 100),)
+        )
+        assert isinstance(bench.answer(bench.ask(write)), Written)
+        let_time_pass(bench, 0.5)
+    tablets = bench.nodes[CELL].cell.tablets
+    assert len(tablets[ATOMIC].stores.in_memory) == 1
+    assert len(tablets[NON_ATOMIC].stores.chunks) >= 2
+    assert tablets[NON_ATOMIC].stores.memory_bytes < 5_000
+    assert len(tablets[NON_ATOMIC].dump()) == 30
+
+
+@pytest.mark.parametrize("is_atomic", [False, True])
+@pytest.mark.parametrize("bytes_max", [0, 1 << 40])
+def test_a_flush_makes_one_chunk_in_whatever_order_it_takes_the_rows(
+    monkeypatch: pytest.MonkeyPatch, bytes_max: int, *, is_atomic: bool
+) -> None:
+    """Those of a store that is small in the order in which they came."""
+    monkeypatch.setattr("dodona_tablets.core.chunks.jobs.ORDERED_BYTES_MAX", bytes_max)
+    bench = Bench(settings=SOON)
+    for number in (5, 3, 9, 1, 3, 7, 9, 3):
+        if is_atomic:
+            bench.commit(put(number, number))
+        else:
+            stamp = Timestamp(bench.oracle)
+            write = WriteNonAtomic(NON_ATOMIC, REVISION, stamp, True, (put(number, number),))
+            assert isinstance(bench.answer(bench.ask(write)), Written)
+    tablet = bench.nodes[CELL].cell.tablets[ATOMIC if is_atomic else NON_ATOMIC]
+    before = tablet.dump()
+    assert [len(versions) for _, versions in before] == [1, 3, 1, 1, 2]
+    let_time_pass(bench, 2)
+    assert not tablet.active.rows
+    (chunk,) = tablet.stores.chunks
+    assert chunk.attached.info.row_count == 8
+    let_time_pass(bench, 90)
+    assert tablet.stores.passive == []
+    assert tablet.dump() == before
+
+
 def test_a_prepared_transaction_commits_into_the_store_of_its_commit() -> None:
     bench = Bench(2, settings=SOON)
     start = bench.begin()
@@ -198,3 +245,36 @@ def test_a_store_that_nobody_needs_goes_a_slice_at_a_time(monkeypatch: pytest.Mo
         assert len(seen) < 2_000
     assert len(set(seen)) >= 4
     assert bench.read(9) == (9, None)
+
+
+def test_what_nobody_needs_goes_as_fast_as_rows_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a million rows a second, however seldom everything else is looked at; and nothing else
+    is looked at more often for it."""
+    monkeypatch.setattr("dodona_tablets.core.flushing.SHRINK_ROWS", 3)
+    bench = Bench(settings=SOON)
+    node, row_count = bench.nodes[CELL], 100
+    for number in range(row_count):
+        write = WriteNonAtomic(
+            NON_ATOMIC, REVISION, Timestamp(bench.oracle), True, (put(number, number),)
+        )
+        assert isinstance(bench.answer(bench.ask(write)), Written)
+    bench.holds_jobs = True
+    let_time_pass(bench, 1.5)
+    bench.finish_jobs()
+    while not node.cell.tablets[NON_ATOMIC].stores.chunks:
+        bench.pass_time(0.1)
+    looked_at_us: list[int] = []
+    monkeypatch.setattr(
+        node._mounting, "tick", lambda: looked_at_us.append(node.cell.now.instant_us)
+    )
+    bench.pass_time(0.1)  # by which it is found that nobody needs the store
+    began_us = bench.clock_us
+    slices = 0
+    while node._flushing.shrink_at_us() is not None:
+        bench.clock_us = max(node.next_deadline(), bench.clock_us)
+        node.tick(bench.now)
+        slices += 1
+        assert slices < 1_000
+    assert slices >= row_count // 3
+    assert bench.clock_us - began_us <= (row_count // 3 + 2) * SHRINK_PERIOD_MS * 1000
+    assert 1 <= len(looked_at_us) <= (bench.clock_us - began_us) // 100_000 + 2

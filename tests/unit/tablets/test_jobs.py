@@ -1,5 +1,6 @@
 """Long work in threads: how fast it goes, and what its end is."""
 
+import asyncio
 import errno
 import threading
 import time
@@ -17,13 +18,16 @@ from dodona._core.messages import Failure
 from dodona.errors import ConcurrentAppend, DiskFull, InvalidRequest
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, MIN_TIMESTAMP, TableSettings, Timestamp
 from dodona_tablets.core.chunks.jobs import (
+    Batches,
     BatchJob,
     Built,
     CompactionJob,
     FlushJob,
     Job,
+    Make,
     SealJob,
     batches_of,
+    build,
 )
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.store import DynamicStore
@@ -196,3 +200,57 @@ def test_work_is_given_up_at_the_end(
     closing.join(30)
     assert worker.ended == []
     assert list(worker.files.path.iterdir()) == []
+
+
+def test_a_loop_that_takes_part_makes_what_flushes_need_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing else: the chunk is the one that a thread alone would have made."""
+    makers: dict[type, set[int]] = {}
+
+    def watched(job: Job, make: Make) -> Iterator[Any]:
+        def noted(items: Batches) -> Batches:
+            for item in items:
+                makers.setdefault(type(job), set()).add(threading.get_ident())
+                yield item
+
+        return batches_of(job, lambda items: make(noted(items)))
+
+    monkeypatch.setattr(jobs, "batches_of", watched)
+
+    async def run(job: Job) -> Any:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        results: list[Any] = []
+
+        def deliver(_: Any, result: Any) -> None:
+            results.append(result)
+            loop.call_soon_threadsafe(ended.set)
+
+        worker = Jobs(files, 1 << 30, deliver, lambda error: deliver(None, error), shares_loop=True)
+        worker.run(RunJob("token", job))
+        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.to_thread(worker.close)
+        return results[0]
+
+    files = ChunkFiles(tmp_path)
+    flushed = asyncio.run(run(flush()))
+    assert flushed.info == build(flush()).info  # type: ignore[union-attr]
+    assert makers == {FlushJob: {threading.get_ident()}}
+    compacted = asyncio.run(run(compaction()))
+    assert compacted.info.row_count == ROWS
+    assert makers == {FlushJob: {threading.get_ident()}}
+
+
+def test_a_flush_is_given_up_by_a_loop_that_waits_for_its_end(tmp_path: Path) -> None:
+    """As a loop does that closes everything itself: nobody makes the rest meanwhile."""
+
+    async def run() -> None:
+        worker = Jobs(files, 1 << 30, lambda *it: ended.append(it), ended.append, shares_loop=True)
+        worker.run(RunJob("token", flush()))
+        await asyncio.sleep(0.001)
+        worker.close()
+
+    files, ended = ChunkFiles(tmp_path), list[Any]()
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert ended == []
+    assert list(files.path.iterdir()) == []

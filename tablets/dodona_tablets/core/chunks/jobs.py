@@ -5,9 +5,9 @@ runs, so that another thread may run it; it knows nothing of files, of time, or 
 wants its chunk. Whoever runs it writes the batches to a file as they come (`writing`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -20,12 +20,22 @@ from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.compacting import compacted
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.ingest import prepare_batch
-from dodona_tablets.core.chunks.rows import batches_of_rows
+from dodona_tablets.core.chunks.rows import batches_of_rows, in_key_order
 from dodona_tablets.core.chunks.sealing import sealed
 from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.writing import write_chunk
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.store import DynamicStore
+
+FLUSH_SLICE_ROWS: Final = 512
+"""Of rows in memory so many become columns at a time: a millisecond, at most, of Python."""
+
+ORDERED_BYTES_MAX: Final = 128 << 20
+"""Of a store: up to there a flush makes copies of all its rows at once."""
+
+Batches = Iterable[pa.RecordBatch]
+Make = Callable[[Batches], Batches]
+"""Has batches made, as they are taken, by whoever shall."""
 
 
 class FlushJob(msgspec.Struct, frozen=True):
@@ -100,9 +110,13 @@ def build(job: Job) -> Built | Failure | None:
     return Built(info, Chunk(info, file.getvalue(), index))
 
 
-def batches_of(job: Job) -> Iterator[pa.RecordBatch]:
+def batches_of(job: Job, make: Make = iter) -> Iterator[pa.RecordBatch]:
     """In the layout and order of a chunk; none where nothing is left. Raises what `ingest` raises
-    about a batch, what `sealing` raises about a load, and DataCorrupted about a chunk."""
+    about a batch, what `sealing` raises about a load, and DataCorrupted about a chunk.
+
+    `make` has batches made of rows in memory, which is Python's work and not Arrow's: a shell may
+    have another thread do it than the one that takes them.
+    """
     if isinstance(job, BatchJob):
         batch = prepare_batch(
             job.schema, job.stream, job.lower, job.upper, job.kind, is_exact=job.is_exact
@@ -113,8 +127,17 @@ def batches_of(job: Job) -> Iterator[pa.RecordBatch]:
         return compacted(job.schema, sources, job.terms)
     if isinstance(job, SealJob):
         return sealed(job.schema, job.staged, job.existing, job.mode, job.since, job.erased)
-    rows = job.store.walk(KEY_MIN, KEY_MAX)
-    batches = batches_of_rows(job.schema, rows, has_specials=job.store.has_marks)
-    if job.terms is None:
-        return batches
-    return compacted(job.schema, [batches], job.terms)
+    return _flushed(job, make)
+
+
+def _flushed(job: FlushJob, make: Make) -> Iterator[pa.RecordBatch]:
+    """Rows lie in memory as they came, and to read them in another order takes twice as long: so
+    columns are put in order, which is Arrow's work, unless their copies would be too large."""
+    schema, store = job.schema, job.store
+    is_large = store.size_bytes > ORDERED_BYTES_MAX
+    rows = store.walk(KEY_MIN, KEY_MAX) if is_large else store.rows.items()
+    slices = batches_of_rows(
+        schema, rows, has_specials=store.has_marks, slice_rows=FLUSH_SLICE_ROWS
+    )
+    batches = make(slices) if is_large else in_key_order(make(slices))
+    return iter(batches) if job.terms is None else compacted(schema, [batches], job.terms)

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dodona._core.arrow import array_of
-from dodona._core.arrow_keys import decode_keys
+from dodona._core.arrow_keys import decode_keys, order_of
 from dodona.schema import TableSchema
 from dodona.types import Key
-from dodona_tablets.core.chunks.layout import chunk_schema
+from dodona_tablets.core.chunks.layout import BLOCK_ROWS_MAX, KEY, chunk_schema
 from dodona_tablets.core.chunks.reading import versions_of
 from dodona_tablets.core.version import Version, bits_of
 
@@ -32,7 +32,8 @@ def batches_of_rows(
     has_specials: bool = False,
     slice_rows: int = SLICE_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows in key order, each with its newest version, as slices of chunk layout.
+    """Rows, each with its newest version, as slices of chunk layout: all versions of each, the
+    newest first. A chunk wants them in key order (see `in_key_order`).
 
     Without `has_specials` no version may have any: a file has one layout, and what its first slice
     has, all have.
@@ -51,6 +52,18 @@ def batches_of_rows(
             version = version[3]
     if keys:
         yield to_batch(keys, versions)
+
+
+def in_key_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of batches of one layout by their keys; those of one key stay as they are. All that
+    they have is held at once, and then once more."""
+    held = list(batches)
+    if held:
+        whole = pa.concat_batches(held)
+        held.clear()
+        order = order_of(whole.column(KEY))
+        for start in range(0, len(order), BLOCK_ROWS_MAX):
+            yield whole.take(order.slice(start, BLOCK_ROWS_MAX))
 
 
 def rows_of_batches(

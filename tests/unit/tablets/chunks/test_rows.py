@@ -1,13 +1,13 @@
 """Rows in memory as batches, and back."""
 
-from itertools import chain
+from itertools import chain, permutations
 
 import pytest
 
 from dodona.schema import Column, TableSchema
 from dodona.types import Timestamp
 from dodona_tablets.core.chunks.reading import versions_of
-from dodona_tablets.core.chunks.rows import batches_of_rows, rows_of_batches
+from dodona_tablets.core.chunks.rows import batches_of_rows, in_key_order, rows_of_batches
 from unit.tablets.chunks.making import FULL, SCHEMA, Rows, at, deletion, items_of, key
 
 MARKED = (Timestamp(60), 0b101, (1, 0.5), None, 0b100, 0b11)
@@ -47,8 +47,22 @@ def test_specialities_that_were_not_announced_are_refused() -> None:
         list(batches_of_rows(SCHEMA, [(key(1), MARKED)]))
 
 
+@pytest.mark.parametrize("slice_rows", [1, 3, 100])
+def test_rows_that_came_in_any_order_are_put_in_that_of_their_keys(
+    monkeypatch: pytest.MonkeyPatch, slice_rows: int
+) -> None:
+    """Versions stay as they are, also of a row that lies in two blocks."""
+    monkeypatch.setattr("dodona_tablets.core.chunks.rows.BLOCK_ROWS_MAX", 10)
+    items = list(items_of(ROWS))
+    for order in permutations(items):
+        ordered = list(in_key_order(batches_of_rows(SCHEMA, order, slice_rows=slice_rows)))
+        assert [it.num_rows for it in ordered] == [10, 10, 5]
+        assert list(rows_of_batches(SCHEMA, ordered)) == items
+
+
 def test_no_rows_are_no_batches() -> None:
     assert list(batches_of_rows(SCHEMA, [])) == []
+    assert list(in_key_order([])) == []
     assert list(rows_of_batches(SCHEMA, [])) == []
 
 
