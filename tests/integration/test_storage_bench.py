@@ -8,7 +8,7 @@ import pytest
 
 from dodona_loadtest.harness.errors import ContenderFailed
 from dodona_loadtest.harness.sample_rows import Rows
-from dodona_loadtest.peers.dodona_storage import DodonaWorker
+from dodona_loadtest.peers.dodona_storage import DodonaWorker, check_in_memory
 from dodona_local.launcher import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -26,9 +26,12 @@ async def _live(cluster: LocalCluster) -> None:
     await worker.open()
     try:
         await worker.create(PATH)
+        check_in_memory(cluster, PATH)
         assert (await worker.write_bulk(PATH, THERE)).duration_s > 0
         await worker.write_rows(PATH, NEW, padding_bytes=100)
         await worker.flush(PATH)
+        with pytest.raises(ContenderFailed, match=f"{PATH} was to stay in memory"):
+            check_in_memory(cluster, PATH)
         assert await worker.scan(PATH, Rows(400), 100, 0.0) > 0
         assert (await worker.look_up(PATH, Rows(400), 10, 0.05)).operations > 0
         for atomicity in ("full", "none"):

@@ -91,9 +91,10 @@ def _beside_bulk_load(loader: WorkerProcess[DodonaWorker], effort: Effort, besid
 
 
 def _beside_flush(loader: WorkerProcess[DodonaWorker], effort: Effort, beside: Beside) -> Waits:
-    """Of rows that were written one by one. Those before were not pinged at."""
+    """Of rows that were written one by one, in transactions: of a table without atomicity most of
+    them would be in chunks by then."""
     path, rows = "//bench/flushed", Rows(effort.share(FLUSHED_ROWS))
-    loader.call(DodonaWorker.create, path)
+    loader.call(DodonaWorker.create, path, "full")
     loader.call(DodonaWorker.write_rows, path, rows)
     waits = beside(lambda: loader.call(DodonaWorker.flush, path))
     loader.call(DodonaWorker.remove, path)

@@ -20,13 +20,19 @@ from dodona_loadtest.harness.study import (
 )
 from dodona_loadtest.peers import delta, dodona, lance, postgres
 from dodona_loadtest.peers.delta import DeltaWorker, open_delta_worker
-from dodona_loadtest.peers.dodona_storage import DodonaWorker, node_pid, serve_worker
+from dodona_loadtest.peers.dodona_storage import (
+    DodonaWorker,
+    check_in_memory,
+    node_pid,
+    serve_worker,
+)
 from dodona_loadtest.peers.lance import LanceWorker, open_lance_worker
 from dodona_loadtest.peers.postgres_storage import PostgresWorker, serve_postgres_worker
 
 SCANNED_ROWS: Final = 2_000_000
 RESIDENT_ROWS: Final = 200_000
-"""Few enough to stay in memory until they are told to leave it."""
+"""Few enough to stay in memory until they are told to leave it, of a table with atomicity: one
+without is flushed long before."""
 KEYS_MANY: Final = 100
 
 SCAN_CHUNKS: Final = "scan, from chunks"
@@ -46,14 +52,16 @@ RESIDENT: Final = "//bench/resident"
 def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
     scanned, resident = Rows(effort.share(SCANNED_ROWS)), Rows(effort.share(RESIDENT_ROWS))
     with serve_worker(folder, effort.client_cores) as (cluster, worker):
-        for path in (SCANNED, FLUSHED, RESIDENT):
+        for path in (SCANNED, FLUSHED):
             worker.call(DodonaWorker.create, path)
+        worker.call(DodonaWorker.create, RESIDENT, "full")
         # The first half is not counted: with it come what requests take once and for all.
         first, second = resident.slices(-(-resident.count // 2))
         worker.call(DodonaWorker.write_rows, RESIDENT, first)
         before_bytes = private_memory_bytes(node_pid(cluster))
         worker.call(DodonaWorker.write_rows, RESIDENT, second)
         row_bytes = (private_memory_bytes(node_pid(cluster)) - before_bytes) / second.count
+        check_in_memory(cluster, RESIDENT)
         worker.call(DodonaWorker.write_rows, FLUSHED, resident)
         worker.call(DodonaWorker.flush, FLUSHED)
         worker.call(DodonaWorker.write_bulk, SCANNED, scanned)

@@ -3,7 +3,7 @@
 Owns: how much of the loop's time that may take, and the way of what is made to the thread. Two
 threads that both run Python never run side by side: they hand the interpreter's lock to and fro,
 and each time a core has to wake first. A node that takes rows at its full pace while it flushes is
-a third faster if one thread does both (decision 018).
+a third faster if one thread does both (decision 034).
 
 Invariants:
 - A turn takes about as long as all else took since the last one: rows come in no faster than older
