@@ -107,8 +107,8 @@ class TableSettings(
     dynamic_store_auto_flush_period: int = 900_000
     """Rows are flushed from memory to a chunk when the oldest has been there for so long, in ms."""
     max_dynamic_store_row_count: int = 1_000_000
-    """Versions in a store in memory: at seven tenths of it a new store is begun, and a full one
-    takes no more writes."""
+    """Versions in a store in memory: at seven tenths of it a new store is begun, in a table without
+    atomicity at 64 MiB already, and a full one takes no more writes."""
     max_dynamic_store_pool_size: int = 1 << 30
     """As `max_dynamic_store_row_count`, in bytes of memory."""
     enable_compaction_and_partitioning: bool = True

@@ -33,6 +33,8 @@ MAPPED_NAMES: Final = ("lock.mdb",)
 """Files that may be written by memory: LMDB's locks, which it makes anew whenever nobody else has
 it open."""
 
+EXIT_GROUP: Final = 231
+"""The end of a process with all its threads, wherever these are."""
 IO_URING_SETUP: Final = 425
 """What goes through a ring is no system call: the tracer says that there are none."""
 

@@ -1,7 +1,8 @@
 """Runs a program in a child of this process, records what it does to a folder, and lets it fail.
 
 Owns: the loop over the stops of all its threads. Invariants: of the calls that matter one is under
-way at a time, so that their order is no guess; no thread runs untraced; the program has ended when
+way at a time, so that their order is no guess, and none when the program ends by itself, since the
+kernel would do it and nobody be told; no thread runs untraced; the program has ended when
 `run_traced` returns. Not for a process with threads: the child is forked.
 """
 
@@ -29,7 +30,7 @@ from disk_faults.operations import (
     Written,
 )
 from disk_faults.ptrace import Entry, Exit, Forked, Signalled, Untraceable
-from disk_faults.syscalls import IO_URING_SETUP, Call, Watch, identify
+from disk_faults.syscalls import EXIT_GROUP, IO_URING_SETUP, Call, Watch, identify
 
 PROGRAM_SECONDS_MAX: Final = 60
 """As long as programs that tests make should never take."""
@@ -151,6 +152,7 @@ class _Tracer:
         self._saboteur = saboteur
         self._threads: dict[int, _Thread] = {}
         self._busy: int | None = None
+        self._is_ending = False
         self._held: deque[int] = deque()
         self._folder = folder
         self._mark_fd = mark_fd
@@ -213,16 +215,25 @@ class _Tracer:
         if entry.number == IO_URING_SETUP:
             known.failure = Failure(errno.ENOSYS)
             ptrace.skip_call(thread)
+        elif entry.number == EXIT_GROUP:
+            if self._busy is not None:
+                self._hold(thread, known, entry)
+                return
+            self._is_ending = True
         elif (call := self._watch.understand(entry)) is not None:
             if call.kind == "mark":  # never waits: it may be said too early, and is to be seen so
                 self._recording.operations += call.finish(0)
-            elif self._busy is None:
-                self._begin(thread, known, call)
-            else:
-                known.entry = entry
-                self._held.append(thread)
+            elif self._busy is not None or self._is_ending:
+                self._hold(thread, known, entry)
                 return
+            else:
+                self._begin(thread, known, call)
         ptrace.resume(thread)
+
+    def _hold(self, thread: int, known: _Thread, entry: Entry) -> None:
+        """Until the call that is under way has come back; for ever once the program ends."""
+        known.entry = entry
+        self._held.append(thread)
 
     def _begin(self, thread: int, known: _Thread, call: Call) -> None:
         self._busy, known.call = thread, call
@@ -255,7 +266,7 @@ class _Tracer:
     def _go_on(self) -> None:
         """Whoever waited longest is next."""
         self._busy = None
-        while self._held and self._busy is None:
+        while self._held and self._busy is None and not self._is_ending:
             thread = self._held.popleft()
             known = self._threads.get(thread)
             if known is not None and known.entry is not None:

@@ -14,7 +14,7 @@ Invariants:
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
@@ -38,7 +38,7 @@ class Turns(Generic[T]):
         self._made: SimpleQueue[T | BaseException] = SimpleQueue()
         self._ahead_count = 0
         self._is_waiting = False
-        """For the thread, which has enough."""
+        """Whether the thread has enough for now."""
         self._is_over = False
         self._ended_s = time.monotonic()
 
@@ -61,7 +61,7 @@ class Turns(Generic[T]):
         if not isinstance(item, StopIteration):
             raise item
 
-    def _tell(self, callback: "asyncio._Callback") -> None:  # type: ignore[name-defined]
+    def _tell(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed: whoever closed it gives up on this
             self._loop.call_soon_threadsafe(callback)
 
@@ -76,15 +76,13 @@ class Turns(Generic[T]):
     def _turn(self) -> None:
         began_s = time.monotonic()
         until_s = began_s + min(began_s - self._ended_s, TURN_MS_MAX / 1000)
-        is_first = True
-        while not self._is_over and (is_first or time.monotonic() < until_s):
-            if self._ahead_count >= AHEAD_MAX:
-                self._is_waiting = True
-                return
-            is_first = False
+        while not (self._is_over or self._is_waiting):
             self._make()
+            self._is_waiting = self._ahead_count >= AHEAD_MAX
+            if time.monotonic() >= until_s:
+                break
         self._ended_s = time.monotonic()
-        if not self._is_over:
+        if not (self._is_over or self._is_waiting):
             self._loop.call_soon(self._turn)
 
     def _make(self) -> None:

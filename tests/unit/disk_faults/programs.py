@@ -103,6 +103,20 @@ def write_from_threads(folder: Path, mark: Mark) -> None:
         thread.join()
 
 
+def end_beside_a_writer(folder: Path, mark: Mark) -> None:
+    has_begun = threading.Event()
+
+    def write() -> None:
+        fd = os.open(folder / "file", os.O_WRONLY | os.O_CREAT)
+        while True:
+            os.write(fd, bytes(1 << 20))
+            has_begun.set()
+
+    threading.Thread(target=write, daemon=True).start()
+    has_begun.wait()
+    os._exit(3)
+
+
 def write_by_memory(folder: Path, mark: Mark) -> None:
     with open(folder / "file", "wb+") as file:
         file.truncate(4096)

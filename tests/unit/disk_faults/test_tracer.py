@@ -96,6 +96,19 @@ def test_threads_are_all_seen_and_one_at_a_time(apart: Executor, tmp_path: Path)
         assert of_file == [part for count in range(5) for part in (b"%d " % count, b"sync")]
 
 
+def test_an_end_waits_for_the_call_that_another_thread_is_in(
+    apart: Executor, tmp_path: Path
+) -> None:
+    """Else the kernel may have done it, and nobody hears of it: the recorder would complain."""
+    for number in range(30):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        recording = trace(apart, programs.end_beside_a_writer, folder)
+        (ending,) = recording.endings
+        assert ending.status == 3
+        assert any(isinstance(it, Written) for it in recording.operations)
+
+
 def test_a_recording_goes_on_with_what_is_there(apart: Executor, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "known").write_bytes(b"from before")

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -148,12 +148,20 @@ class Scene:
 
     def turn_after(self, other_ms: float) -> int:
         """→ how many items one turn makes that comes after so much other work."""
-        self.now_s += other_ms / 1000
-        before = self.made_count
-        self.turns._turn()
+        count = self._made_by(self.turns._turn, other_ms)
         (again,) = self.next
         assert again == self.turns._turn  # it goes on, behind whatever else there is
         self.next.clear()
+        return count
+
+    def taken_after(self, other_ms: float) -> int:
+        """→ how many are made because one was taken, behind so much other work."""
+        return self._made_by(self.turns._count_taken, other_ms)
+
+    def _made_by(self, callback: Callable[[], None], other_ms: float) -> int:
+        self.now_s += other_ms / 1000
+        before = self.made_count
+        callback()
         return self.made_count - before
 
 
@@ -169,3 +177,19 @@ def test_a_turn_takes_as_long_as_all_else_took_up_to_a_bound(
     assert scene.turn_after(0) == 1
     assert scene.turn_after(other_ms) == count
     assert scene.turn_after(0) == 1  # what was done for it is no reason for more
+
+
+def test_a_maker_that_was_held_up_takes_no_more_time_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(monkeypatch, 0.45)
+    monkeypatch.setattr(turns, "AHEAD_MAX", 3)
+    scene.turns._turn()
+    scene.next.clear()
+    assert scene._made_by(scene.turns._turn, 50) == 2
+    assert scene.next == []  # until the thread has taken one
+    assert scene.taken_after(0) == 1
+    assert scene.next == []
+    scene.turns._ahead_count = 1
+    assert scene.taken_after(0.2) == 1  # there is room for two more, but not the time
+    assert scene.next == [scene.turns._turn]
