@@ -266,7 +266,7 @@ class _Tracer:
     def _go_on(self) -> None:
         """Whoever waited longest is next."""
         self._busy = None
-        while self._held and self._busy is None and not self._is_ending:
+        while self._held and not self._is_ending and self._busy is None:
             thread = self._held.popleft()
             known = self._threads.get(thread)
             if known is not None and known.entry is not None:
