@@ -256,6 +256,7 @@ class _Decoding:
         values, is_bad = _values(column_type, windows[self._at])
         self._at += numpy.where(is_null, 0, size)
         self._check(is_bad & ~is_null | (self._at > self._ends))
+        values[is_null] = 0  # and no bytes of whatever key comes next
         return pyarrow.array(values, mask=is_null)
 
     def _texts(self, column_type: str, is_null: Any) -> Any:

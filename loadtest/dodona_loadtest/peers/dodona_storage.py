@@ -69,19 +69,19 @@ def node_pid(cluster: LocalCluster) -> int:
 
 def log_bytes(cluster: LocalCluster) -> int:
     """The size of the only node's log, as the node tells it. Raises ContenderFailed."""
-    return int(_page(cluster, "statistics")["log_bytes"])
+    return int(_page(cluster.node_urls[0], "statistics")["log_bytes"])
 
 
 def check_in_memory(cluster: LocalCluster, path: str) -> None:
-    """That a table of the only node has no chunk yet. Raises ContenderFailed."""
-    tablets = _page(cluster, "tablets")["tablets"]
+    """That a table has no chunk yet. Raises ContenderFailed."""
+    tablets = [it for url in cluster.node_urls for it in _page(url, "tablets")["tablets"]]
     if sum(it["chunks"] for it in tablets if it["table"] == path):
         raise ContenderFailed(f"{path} was to stay in memory, and is in chunks")
 
 
-def _page(cluster: LocalCluster, name: str) -> Any:
+def _page(node_url: str, name: str) -> Any:
     try:
-        with urllib.request.urlopen(f"{cluster.node_urls[0]}/v1/{name}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{node_url}/v1/{name}", timeout=30) as answer:
             return json.load(answer)
     except OSError as error:
         raise ContenderFailed(f"the node doesn't tell its {name}: {error}") from error

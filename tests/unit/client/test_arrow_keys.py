@@ -74,6 +74,24 @@ def test_a_bad_key_among_good_ones_is_the_one_that_is_told() -> None:
         assert caught.value.attributes == {"key": bad}
 
 
+@pytest.mark.parametrize("column_type", ["int64", "uint64", "double", "boolean"])
+def test_beneath_nulls_are_zeros_and_no_bytes_of_other_keys(column_type: str) -> None:
+    """Whoever compares or sends whole buffers sees them, too."""
+    types = (column_type, "utf8")
+    value = column_type == "boolean" or 1
+    keys = [encode_key(key, types) for key in ([None, "of the first"], [None, ""], [value, ""])]
+    schema = TableSchema.parse(
+        [Column(f"k{place}", it, "ascending") for place, it in enumerate(types)]  # type: ignore[arg-type]
+        + [Column("value", "int64")]
+    )
+    found = decode_keys(schema, pyarrow.array(keys, pyarrow.binary()))[0]
+    expected = pyarrow.array([None, None, value], found.type)
+    assert found.equals(expected)
+    assert [it.to_pybytes().strip(b"\0") for it in found.buffers()] == [
+        it.to_pybytes().strip(b"\0") for it in expected.buffers()
+    ]
+
+
 def test_nothing_has_no_keys() -> None:
     keys = encode_keys(SCHEMA, batch([], []))
     assert keys.to_pylist() == []
