@@ -223,19 +223,25 @@ class Flushing:
             self._dying.append(store)
 
     def shrink_at_us(self) -> int | None:
-        """When `shrink` has to be called at the latest; None if it would find nothing to do."""
-        return self._shrink_at_us if any(not it.pin_count for it in self._dying) else None
+        """When `shrink` has to be called at the latest; None if it would find nothing to do. Asked
+        after every event."""
+        return None if self._next_dying() is None else self._shrink_at_us
 
     def shrink(self) -> bool:
         """Let go of the next slice of stores that nobody needs, if it is time. → whether it was."""
-        now_us, due_us = self._cell.now.instant_us, self.shrink_at_us()
-        if due_us is None or now_us < due_us:
+        store, now_us = self._next_dying(), self._cell.now.instant_us
+        if store is None or now_us < self._shrink_at_us:
             return False
         self._shrink_at_us = now_us + SHRINK_PERIOD_MS * 1000
-        store = next(it for it in self._dying if not it.pin_count)
         if store.shrink(SHRINK_ROWS):
             self._dying.remove(store)
         return True
+
+    def _next_dying(self) -> DynamicStore | None:
+        for store in self._dying:
+            if not store.pin_count:
+                return store
+        return None
 
 
 def fill_ratio(store: DynamicStore, tablet: Tablet) -> float:
