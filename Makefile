@@ -15,7 +15,7 @@ INSTALLED := .venv/.installed
 SOAK_SEEDS := 1000:6000
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input
 
-.PHONY: help install demo test lint format docs chart soak load bench bench-spark picture lock clean \
+.PHONY: help install demo test lint format docs chart soak mutants load bench bench-spark picture lock clean \
   check-python check-java check-venv
 
 help: ## show this list
@@ -51,6 +51,9 @@ soak: $(INSTALLED) ## thousands of simulated clusters and crash images, 200 real
 	$(BIN)/python -m disk_faults --images 20000 --markdown docs/explanation/reliability.md
 	$(BIN)/python -m dodona_loadtest.kills --kills 200 --markdown docs/explanation/reliability.md
 
+mutants: $(INSTALLED) ## change the cores a little, one change at a time, and see which tests notice
+	$(BIN)/python -m mutation $(ARGS)
+
 load: $(INSTALLED) ## load a private cluster with Locust, and judge what it did
 	$(BIN)/python -m dodona_loadtest.load $(ARGS)
 
@@ -75,7 +78,7 @@ lock: $(INSTALLED) ## pin what pyproject.toml asks for (ARGS=--upgrade: the newe
 	echo hatchling | $(COMPILE_PART) - --output-file helm/docker/build.lock --upgrade
 
 clean: ## remove the environment and all else that was generated
-	rm -rf .venv dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv dist .mutants .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find client oracle tablets loadtest tests -name __pycache__ -prune -exec rm -rf {} +
 
 # ---- the environment

@@ -1,9 +1,10 @@
-"""All tests, in two phases: those that share the machine side by side, then the others one by one.
+"""All tests, in three phases: those that share the machine side by side, then the others one by
+one, and behind these, on what they leave of the cores, those that have processes for all cores.
 
-Owns: which phase comes with which options of pytest, and the verdict of all. Which tests need the
-machine for themselves is said by markers (see `conftest`). Both phases run, whatever the first one
-comes to, and all that failed is listed once more at the end. Words for pytest go to both phases: a
-phase that they leave without tests has not failed, unless both are. Must not import: any product.
+Owns: which phase comes with which options of pytest, and the verdict of all. Which tests belong to
+which phase is said by markers (see `conftest`). All phases run, whatever the first one comes to,
+and all that failed is listed once more at the end. Words for pytest go to all phases: a phase that
+they leave without tests has not failed, unless all are. Must not import: any product.
 """
 
 import os
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,19 +26,25 @@ WORKERS_PER_CORE: Final = 2
 WORKERS_MAX: Final = 8
 """Each has a cluster of its own now and then, of five processes."""
 
-# A module's tests stay together in one worker, so that its cluster is started once. A worker that
-# crashes ends the run: xdist 3.8 gives the next one what is done already, and waits forever
+# Tests that share a cluster, or a module, stay together in one worker (see `conftest`). A worker
+# that crashes ends the run: xdist 3.8 gives the next one what is done already, and waits forever
 # (pytest-dev/pytest-xdist#1378).
 PHASES: Final = {
     "shared": [
         "-n",
         str(min(len(os.sched_getaffinity(0)) * WORKERS_PER_CORE, WORKERS_MAX)),
         "--dist",
-        "loadfile",
+        "loadscope",
+        "--no-loadscope-reorder",
         "--max-worker-restart=0",
     ],
     "alone": ["-n", "0"],
+    "pooled": ["-n", "0", "-o", "timeout=3600"],
 }
+BEHIND: Final = "pooled"
+"""Runs beside the phase before it, at the lowest priority: no test there looks at a clock, and
+Spark, or a test that waits, leaves cores to it. What it says is shown when it is over."""
+LOWEST_PRIORITY: Final = 19
 NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 """Not heeded: tests start hundreds of servers, each of which would compile all that it imports, and
 would take three times as long to start."""
@@ -68,26 +75,46 @@ def main(words: Sequence[str]) -> int:
     """Returns the exit status: that of the first phase that failed."""
     phases: list[Phase] = []
     with TemporaryDirectory() as folder:
-        for name in PHASES:
-            phases.append(run(name, words, Path(folder) / f"{name}.xml"))
-            if phases[-1].status not in (OK, FAILED, NO_TESTS):
+        for names in (["shared"], ["alone", BEHIND]):
+            phases += run(names, words, Path(folder))
+            if any(it.status not in (OK, FAILED, NO_TESTS) for it in phases):
                 break
     print("\n".join(summary(phases)), flush=True)
     return verdict([phase.status for phase in phases])
 
 
-def run(name: str, words: Sequence[str], report: Path) -> Phase:
-    """One phase, whose output is shown as it comes."""
-    print(f"\nphase: {name}", flush=True)
-    environment = {it: os.environ[it] for it in os.environ if it != NO_BYTECODE}
-    own = ["--phase", name, *PHASES[name], f"--junitxml={report}", "-o", "junit_family=xunit1"]
+def run(names: Sequence[str], words: Sequence[str], folder: Path) -> list[Phase]:
+    """The first of these phases, whose output is shown as it comes, and the others behind it."""
     began = time.monotonic()
+    with ExitStack() as stack:
+        running = [stack.enter_context(started(name, words, folder)) for name in reversed(names)]
+        running.reverse()
+        phases = []
+        for name, process in zip(names, running, strict=True):
+            print(f"\nphase: {name}", flush=True)
+            phases.append(Phase(name, end_of(process), time.monotonic() - began))
+            print(said(name, folder), end="", flush=True)
+            read_report(folder / f"{name}.xml", phases[-1])
+    return phases
+
+
+def started(name: str, words: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    """One phase. What is behind another says what it has to say into a file."""
+    environment = {it: os.environ[it] for it in os.environ if it != NO_BYTECODE}
+    own = ["--phase", name, *PHASES[name], "-o", "junit_family=xunit1"]
+    own.append(f"--junitxml={folder / name}.xml")
     command = [sys.executable, "-m", "pytest", *own, *words]
-    with subprocess.Popen(command, env=environment) as running:
-        phase = Phase(name, end_of(running), time.monotonic() - began)
-    if report.exists():
-        read_report(report, phase)
-    return phase
+    if name != BEHIND:
+        return subprocess.Popen(command, env=environment)
+    command = ["nice", "-n", str(LOWEST_PRIORITY), *command]
+    with (folder / f"{name}.txt").open("wb") as file:
+        return subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
+
+
+def said(name: str, folder: Path) -> str:
+    """What a phase said, unless it was shown as it came."""
+    file = folder / f"{name}.txt"
+    return file.read_text("utf-8", "replace") if file.exists() else ""
 
 
 def end_of(running: subprocess.Popen[bytes]) -> int:
@@ -99,7 +126,9 @@ def end_of(running: subprocess.Popen[bytes]) -> int:
 
 
 def read_report(report: Path, phase: Phase) -> None:
-    """What pytest wrote of its tests."""
+    """What pytest wrote of its tests, if it came to that."""
+    if not report.exists():
+        return
     for case in ElementTree.parse(report).iter("testcase"):
         phase.test_count += 1
         if case.find("failure") is not None or case.find("error") is not None:

@@ -4,76 +4,80 @@
 
     db = dodona.connect("http://127.0.0.1:8500")    # or dodona.open("./data"): no server at all
 
-`dodona.aio` has the same for asyncio, `dodona.errors` what can go wrong. Importing this imports no
-network library and no server: `connect` and `open` load what they need.
+`dodona.aio` has the same for asyncio, `dodona.errors` what can go wrong. Each name is imported on
+first use: a server that starts, and a command that asks for help, import nothing of the client.
 """
 
 import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from dodona._core.loads.records import LoadRecord, LoadRecovery
-from dodona._core.loads.ticket import LoadTicket, Published
-from dodona._core.outcomes import Outcome
-from dodona._core.rows import Rows
-from dodona._core.senders import StagedBatch
-from dodona._core.tables import TableInfo, TabletInfo
-from dodona._core.transaction import TransactionState
-from dodona._core.versions import VersionedRow, VersionedValue
-from dodona.catalog import MasterTransaction
-from dodona.changes import Changes
-from dodona.client import Client, Transaction, connect, open
-from dodona.errors import (
-    CommitOutcomeUnknown,
-    ConcurrentAppend,
-    ConcurrentDeleteDelete,
-    ConcurrentDeleteRead,
-    ConcurrentTransaction,
-    DataCorrupted,
-    DiskFull,
-    DodonaError,
-    DuplicateKey,
-    FolderInUse,
-    Forbidden,
-    InvalidRequest,
-    InvalidTabletState,
-    LimitExceeded,
-    LoadEnded,
-    MetadataChanged,
-    NodeExists,
-    NodeLocked,
-    NodeNotFound,
-    NotAcceptable,
-    Overloaded,
-    ProtocolChanged,
-    RequestTimedOut,
-    RowBlocked,
-    RowNotFound,
-    SchemaViolation,
-    SnapshotTooOld,
-    TableExists,
-    TableNotFound,
-    TableNotMounted,
-    TabletMoved,
-    TransactionAborted,
-    TransactionClosed,
-    TransactionConflict,
-    TransactionNotFound,
-    Unauthenticated,
-    Unavailable,
-    UnsupportedMediaType,
-    WrongGateway,
-)
-from dodona.loads import Load, Loads
-from dodona.schema import Column, TableSchema
-from dodona.snapshot import Snapshot
-from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
-from dodona.types import (
-    ASYNC_LAST_COMMITTED,
-    MAX_TIMESTAMP,
-    MIN_TIMESTAMP,
-    SYNC_LAST_COMMITTED,
-    TableSettings,
-    Timestamp,
-)
+if TYPE_CHECKING:
+    from dodona._core.loads.records import LoadRecord, LoadRecovery
+    from dodona._core.loads.ticket import LoadTicket, Published
+    from dodona._core.outcomes import Outcome
+    from dodona._core.rows import Rows
+    from dodona._core.senders import StagedBatch
+    from dodona._core.tables import TableInfo, TabletInfo
+    from dodona._core.transaction import TransactionState
+    from dodona._core.versions import VersionedRow, VersionedValue
+    from dodona.catalog import MasterTransaction
+    from dodona.changes import Changes
+    from dodona.client import Client, Transaction, connect, open
+    from dodona.errors import (
+        CommitOutcomeUnknown,
+        ConcurrentAppend,
+        ConcurrentDeleteDelete,
+        ConcurrentDeleteRead,
+        ConcurrentTransaction,
+        DataCorrupted,
+        DiskFull,
+        DodonaError,
+        DodonaWarning,
+        DuplicateKey,
+        FolderInUse,
+        Forbidden,
+        InvalidRequest,
+        InvalidTabletState,
+        LimitExceeded,
+        LoadEnded,
+        MetadataChanged,
+        NodeExists,
+        NodeLocked,
+        NodeNotFound,
+        NotAcceptable,
+        Overloaded,
+        ProtocolChanged,
+        RequestTimedOut,
+        RowBlocked,
+        RowNotFound,
+        SchemaViolation,
+        SnapshotTooOld,
+        TableExists,
+        TableNotFound,
+        TableNotMounted,
+        TabletMoved,
+        TransactionAborted,
+        TransactionClosed,
+        TransactionConflict,
+        TransactionNotFound,
+        Unauthenticated,
+        Unavailable,
+        UnsupportedMediaType,
+        WrongGateway,
+    )
+    from dodona.loads import Load, Loads
+    from dodona.schema import Column, TableSchema
+    from dodona.snapshot import Snapshot
+    from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
+    from dodona.types import (
+        ASYNC_LAST_COMMITTED,
+        MAX_TIMESTAMP,
+        MIN_TIMESTAMP,
+        SYNC_LAST_COMMITTED,
+        TableSettings,
+        Timestamp,
+    )
 
 __all__ = [
     "ASYNC_LAST_COMMITTED",
@@ -91,6 +95,7 @@ __all__ = [
     "DataCorrupted",
     "DiskFull",
     "DodonaError",
+    "DodonaWarning",
     "DuplicateKey",
     "FolderInUse",
     "Forbidden",
@@ -147,6 +152,72 @@ __all__ = [
     "open",
     "timestamp_from_datetime",
 ]
+
+_HOMES: Final = {
+    "dodona._core.loads.records": "LoadRecord LoadRecovery",
+    "dodona._core.loads.ticket": "LoadTicket Published",
+    "dodona._core.outcomes": "Outcome",
+    "dodona._core.rows": "Rows",
+    "dodona._core.senders": "StagedBatch",
+    "dodona._core.tables": "TableInfo TabletInfo",
+    "dodona._core.transaction": "TransactionState",
+    "dodona._core.versions": "VersionedRow VersionedValue",
+    "dodona.catalog": "MasterTransaction",
+    "dodona.changes": "Changes",
+    "dodona.client": "Client Transaction connect open",
+    "dodona.errors": (
+        "CommitOutcomeUnknown ConcurrentAppend ConcurrentDeleteDelete ConcurrentDeleteRead "
+        "ConcurrentTransaction DataCorrupted DiskFull DodonaError DodonaWarning DuplicateKey "
+        "FolderInUse Forbidden InvalidRequest InvalidTabletState LimitExceeded LoadEnded "
+        "MetadataChanged NodeExists NodeLocked NodeNotFound NotAcceptable Overloaded "
+        "ProtocolChanged RequestTimedOut RowBlocked RowNotFound SchemaViolation "
+        "SnapshotTooOld TableExists TableNotFound TableNotMounted TabletMoved "
+        "TransactionAborted TransactionClosed TransactionConflict TransactionNotFound "
+        "Unauthenticated Unavailable UnsupportedMediaType WrongGateway"
+    ),
+    "dodona.loads": "Load Loads",
+    "dodona.schema": "Column TableSchema",
+    "dodona.snapshot": "Snapshot",
+    "dodona.timestamps": "datetime_from_timestamp timestamp_from_datetime",
+    "dodona.types": (
+        "ASYNC_LAST_COMMITTED MAX_TIMESTAMP MIN_TIMESTAMP SYNC_LAST_COMMITTED TableSettings "
+        "Timestamp"
+    ),
+}
+"""The names of each module that are names of the package, too."""
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULES: Final = frozenset(
+    [
+        "catalog",
+        "changes",
+        "client",
+        "errors",
+        "keys",
+        "loads",
+        "schema",
+        "snapshot",
+        "timestamps",
+        "types",
+        "values",
+    ]
+)
+"""Public modules: `import dodona` is enough to use them."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use (PEP 562)."""
+    if name in _MODULES:
+        return import_module(f"dodona.{name}")
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'dodona' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(home), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
+
 
 # A library leaves it to the application what becomes of its log.
 logging.getLogger("dodona").addHandler(logging.NullHandler())

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from dodona._core import steps
+from dodona._core.attribute_names import names_set, warn_about
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
 from dodona._core.master_transaction import TIMEOUT_MS, Lease, RowsRefused
 from dodona._core.messages import Cluster, LockMode
@@ -18,6 +19,7 @@ from dodona._core.transaction import TransactionState
 from dodona._core.tree import MasterTransactionSession, Names, TreeSession
 from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.beginning import Beginning
+from dodona._io.bounds import async_within
 from dodona.schema import Column, TableSchema
 from dodona.types import Atomicity, Timestamp, TreeTransactionId
 
@@ -27,7 +29,9 @@ Result = TypeVar("Result")
 class AsyncDriver(Protocol):
     """What a client runs its protocols with."""
 
-    async def run(self, protocol: steps.Protocol[Result]) -> Result: ...
+    async def run(
+        self, protocol: steps.Protocol[Result], timeout_ms: int | None = None
+    ) -> Result: ...
 
     def generate_timestamp(self) -> Awaitable[Timestamp]: ...
 
@@ -40,9 +44,14 @@ class AsyncTree:
     _catalog: TreeSession
 
     def __init__(
-        self, driver: AsyncDriver, pinger: AsyncPinger[Lease], catalog: TreeSession
+        self,
+        driver: AsyncDriver,
+        pinger: AsyncPinger[Lease],
+        catalog: TreeSession,
+        call_timeout_ms: int | None,
     ) -> None:
-        self._run = driver.run
+        self._run = async_within(driver.run, call_timeout_ms, "call_timeout_ms")
+        self._call_timeout_ms = call_timeout_ms
         self._driver = driver
         self._pinger = pinger
         self._catalog = catalog
@@ -56,20 +65,23 @@ class AsyncTree:
         tablet_count: int | None = None,
         mount: bool = False,
         attributes: Mapping[str, Any] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> None:
         """As `dodona.Client.create_table`."""
+        warn_about(attributes or ())
         create = self._catalog.create_table
         await self._run(
-            create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes)
+            create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes), timeout_ms
         )
 
-    async def remove_table(self, path: str) -> None:
+    async def remove_table(self, path: str, *, timeout_ms: int | None = None) -> None:
         """As `dodona.Client.remove_table`."""
-        await self._run(self._catalog.remove_table(path))
+        await self._run(self._catalog.remove_table(path), timeout_ms)
 
-    async def get_table(self, path: str) -> TableInfo:
+    async def get_table(self, path: str, *, timeout_ms: int | None = None) -> TableInfo:
         """As `dodona.Client.get_table`."""
-        return await self._run(self._catalog.get_table(path))
+        return await self._run(self._catalog.get_table(path), timeout_ms)
 
     async def create_directory(
         self,
@@ -77,43 +89,75 @@ class AsyncTree:
         attributes: Mapping[str, Any] | None = None,
         recursive: bool = False,
         ignore_existing: bool = False,
+        *,
+        timeout_ms: int | None = None,
     ) -> None:
         """As `dodona.Client.create_directory`."""
+        warn_about(attributes or ())
         create = self._catalog.create_directory
-        await self._run(create(path, attributes, recursive, ignore_existing))
+        await self._run(create(path, attributes, recursive, ignore_existing), timeout_ms)
 
-    async def remove(self, path: str, recursive: bool = False, force: bool = False) -> None:
+    async def remove(
+        self,
+        path: str,
+        recursive: bool = False,
+        force: bool = False,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
         """As `dodona.Client.remove`."""
-        await self._run(self._catalog.remove(path, recursive, force))
+        await self._run(self._catalog.remove(path, recursive, force), timeout_ms)
 
-    async def move(self, source: str, destination: str, recursive: bool = False) -> None:
+    async def move(
+        self,
+        source: str,
+        destination: str,
+        recursive: bool = False,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
         """As `dodona.Client.move`."""
-        await self._run(self._catalog.move(source, destination, recursive))
+        await self._run(self._catalog.move(source, destination, recursive), timeout_ms)
 
-    async def copy(self, source: str, destination: str, recursive: bool = False) -> None:
+    async def copy(
+        self,
+        source: str,
+        destination: str,
+        recursive: bool = False,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
         """As `dodona.Client.copy`."""
-        await self._run(self._catalog.copy(source, destination, recursive))
+        await self._run(self._catalog.copy(source, destination, recursive), timeout_ms)
 
-    async def list(self, path: str) -> Names:
+    async def list(self, path: str, *, timeout_ms: int | None = None) -> Names:
         """As `dodona.Client.list`."""
-        return await self._run(self._catalog.list(path))
+        return await self._run(self._catalog.list(path), timeout_ms)
 
-    async def exists(self, path: str) -> bool:
+    async def exists(self, path: str, *, timeout_ms: int | None = None) -> bool:
         """As `dodona.Client.exists`."""
-        return await self._run(self._catalog.exists(path))
+        return await self._run(self._catalog.exists(path), timeout_ms)
 
-    async def get(self, path: str) -> Any:
+    async def get(self, path: str, *, timeout_ms: int | None = None) -> Any:
         """As `dodona.Client.get`."""
-        return await self._run(self._catalog.get(path))
+        return await self._run(self._catalog.get(path), timeout_ms)
 
-    async def set(self, path: str, value: Any) -> None:
+    async def set(self, path: str, value: Any, *, timeout_ms: int | None = None) -> None:
         """As `dodona.Client.set`."""
-        await self._run(self._catalog.set(path, value))
+        await self._run(self._catalog.set(path, value), timeout_ms)
+        warn_about(names_set(path, value))
 
-    async def _begin(self, timeout_ms: int, title: str) -> "AsyncMasterTransaction":
-        begun = await self._run(self._catalog.begin(timeout_ms, title))
+    async def _begin(
+        self, timeout_ms: int, title: str, call_timeout_ms: int | None
+    ) -> "AsyncMasterTransaction":
+        limit_ms = self._bound_ms(call_timeout_ms)
+        begun = await self._run(self._catalog.begin(timeout_ms, title), limit_ms)
         self._pinger.watch(begun.lease)
-        return AsyncMasterTransaction(self._driver, self._pinger, begun)
+        return AsyncMasterTransaction(self._driver, self._pinger, begun, limit_ms)
+
+    def _bound_ms(self, timeout_ms: int | None) -> int | None:
+        """Of a call that was given this."""
+        return self._call_timeout_ms if timeout_ms is None else timeout_ms
 
 
 class AsyncCatalog(AsyncTree):
@@ -121,61 +165,76 @@ class AsyncCatalog(AsyncTree):
 
     _catalog: CatalogSession
 
+    def _mounting_ms(self, timeout_ms: int | None) -> int:
+        """How long a call that was given this waits for tablets."""
+        limit_ms = self._bound_ms(timeout_ms)
+        return MOUNT_TIMEOUT_MS if limit_ms is None else limit_ms
+
     async def mount_table(
         self,
         path: str,
         freeze: bool = False,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """As `dodona.Client.mount_table`."""
         first, last = first_tablet_index, last_tablet_index
-        await self._run(self._catalog.mount_table(path, freeze, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.mount_table(path, freeze, first, last, limit_ms)
+        await self._run(change, limit_ms)
 
     async def unmount_table(
         self,
         path: str,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """As `dodona.Client.unmount_table`."""
         first, last = first_tablet_index, last_tablet_index
-        await self._run(self._catalog.unmount_table(path, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.unmount_table(path, first, last, limit_ms)
+        await self._run(change, limit_ms)
 
     async def freeze_table(
         self,
         path: str,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """As `dodona.Client.freeze_table`."""
         first, last = first_tablet_index, last_tablet_index
-        await self._run(self._catalog.freeze_table(path, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.freeze_table(path, first, last, limit_ms)
+        await self._run(change, limit_ms)
 
     async def unfreeze_table(
         self,
         path: str,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """As `dodona.Client.unfreeze_table`."""
         first, last = first_tablet_index, last_tablet_index
-        await self._run(self._catalog.unfreeze_table(path, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.unfreeze_table(path, first, last, limit_ms)
+        await self._run(change, limit_ms)
 
     async def remount_table(
         self,
         path: str,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """As `dodona.Client.remount_table`."""
         first, last = first_tablet_index, last_tablet_index
-        await self._run(self._catalog.remount_table(path, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.remount_table(path, first, last, limit_ms)
+        await self._run(change, limit_ms)
 
     async def reshard_table(
         self,
@@ -184,30 +243,38 @@ class AsyncCatalog(AsyncTree):
         tablet_count: int | None = None,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> None:
         """As `dodona.Client.reshard_table`."""
         first, last = first_tablet_index, last_tablet_index
-        await self._run(self._catalog.reshard_table(path, pivot_keys, tablet_count, first, last))
+        await self._run(
+            self._catalog.reshard_table(path, pivot_keys, tablet_count, first, last), timeout_ms
+        )
 
     async def alter_table(
-        self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
+        self,
+        path: str,
+        schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
+        *,
+        timeout_ms: int | None = None,
     ) -> None:
         """As `dodona.Client.alter_table`."""
-        await self._run(self._catalog.alter_table(path, schema))
+        await self._run(self._catalog.alter_table(path, schema), timeout_ms)
 
-    async def list_tables(self, prefix: str = "//") -> Names:
+    async def list_tables(self, prefix: str = "//", *, timeout_ms: int | None = None) -> Names:
         """As `dodona.Client.list_tables`."""
-        return await self._run(self._catalog.list_tables(prefix))
+        return await self._run(self._catalog.list_tables(prefix), timeout_ms)
 
-    async def get_cluster(self) -> Cluster:
+    async def get_cluster(self, *, timeout_ms: int | None = None) -> Cluster:
         """As `dodona.Client.get_cluster`."""
-        return await self._run(self._catalog.get_cluster())
+        return await self._run(self._catalog.get_cluster(), timeout_ms)
 
     def begin_master(
-        self, timeout_ms: int = TIMEOUT_MS, title: str = ""
+        self, timeout_ms: int = TIMEOUT_MS, title: str = "", *, call_timeout_ms: int | None = None
     ) -> "Beginning[AsyncMasterTransaction]":
         """`async with db.begin_master() as tx`, or `tx = await db.begin_master()`."""
-        return Beginning(partial(self._begin, timeout_ms, title))
+        return Beginning(partial(self._begin, timeout_ms, title, call_timeout_ms))
 
 
 class AsyncMasterTransaction(AsyncTree, RowsRefused):
@@ -245,24 +312,26 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
         mode: LockMode = "exclusive",
         child: str | None = None,
         attribute: str | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> int:
         """As `dodona.MasterTransaction.lock`."""
-        return await self._run(self._catalog.lock(path, mode, child, attribute))
+        return await self._run(self._catalog.lock(path, mode, child, attribute), timeout_ms)
 
     def begin(
-        self, timeout_ms: int = TIMEOUT_MS, title: str = ""
+        self, timeout_ms: int = TIMEOUT_MS, title: str = "", *, call_timeout_ms: int | None = None
     ) -> "Beginning[AsyncMasterTransaction]":
         """As `dodona.MasterTransaction.begin`."""
-        return Beginning(partial(self._begin, timeout_ms, title))
+        return Beginning(partial(self._begin, timeout_ms, title, call_timeout_ms))
 
-    async def ping(self) -> None:
+    async def ping(self, *, timeout_ms: int | None = None) -> None:
         """As `dodona.MasterTransaction.ping`."""
-        await self._run(self._catalog.ping())
+        await self._run(self._catalog.ping(), timeout_ms)
 
-    async def commit(self) -> None:
+    async def commit(self, *, timeout_ms: int | None = None) -> None:
         """As `dodona.MasterTransaction.commit`."""
-        await self._run(self._catalog.commit())
+        await self._run(self._catalog.commit(), timeout_ms)
 
-    async def abort(self) -> None:
+    async def abort(self, *, timeout_ms: int | None = None) -> None:
         """As `dodona.MasterTransaction.abort`."""
-        await self._run(self._catalog.abort())
+        await self._run(self._catalog.abort(), timeout_ms)

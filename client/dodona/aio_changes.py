@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from dodona._core.changes import ChangePages
 from dodona._core.session import Session
+from dodona._io.bounds import AsyncRun, async_within
 from dodona.aio_catalog import AsyncCatalog
-from dodona.aio_snapshot import AsyncRun
 from dodona.types import Timestamp
 
 
@@ -55,10 +55,13 @@ class AsyncChangeReader(AsyncCatalog):
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> AsyncChanges:
         """As `dodona.Client.read_changes`: `async for batch in await db.read_changes(…)`."""
         read = self._session.read_changes(path, since, timestamp, lower, upper, columns)
-        return AsyncChanges(self._run, await self._run(read))
+        run = async_within(self._run, timeout_ms)
+        return AsyncChanges(run, await run(read))
 
     async def count_changes(
         self,
@@ -67,7 +70,9 @@ class AsyncChangeReader(AsyncCatalog):
         timestamp: Timestamp | None = None,
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> list[tuple[Timestamp, int]]:
         """As `dodona.Client.count_changes`."""
         count = self._session.count_changes(path, since, timestamp, lower, upper)
-        return await self._run(count)
+        return await self._run(count, timeout_ms)

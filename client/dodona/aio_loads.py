@@ -7,9 +7,8 @@ name by name, and says what each method does.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
-from dodona._core import steps
 from dodona._core.loads.leases import Lease
 from dodona._core.loads.records import LoadRecord, LoadRecovery
 from dodona._core.loads.session import Range
@@ -17,16 +16,9 @@ from dodona._core.loads.ticket import LEASE_MS, LoadTicket, Published
 from dodona._core.senders import StagedBatch
 from dodona._core.session import Session
 from dodona._io.aio_pinger import AsyncPinger
+from dodona._io.bounds import AsyncRun, async_within
 from dodona.errors import CommitOutcomeUnknown, DodonaError
 from dodona.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
-
-Result = TypeVar("Result")
-
-
-class AsyncRun(Protocol):
-    """What a client runs its protocols with."""
-
-    async def __call__(self, protocol: steps.Protocol[Result], /) -> Result: ...
 
 
 class AsyncLoads:
@@ -50,6 +42,7 @@ class AsyncLoads:
         version: int | None = None,
         lease_ms: int = LEASE_MS,
         owner: str = "",
+        timeout_ms: int | None = None,
     ) -> "AsyncLoad":
         """As `dodona.Loads.begin`."""
         begin = self._session.loads.begin
@@ -65,36 +58,44 @@ class AsyncLoads:
                 version=version,
                 lease_ms=lease_ms,
                 owner=owner,
-            )
+            ),
+            timeout_ms,
         )
-        return self.join(ticket)
+        return self._join(ticket, async_within(self._run, timeout_ms))
 
     def join(self, ticket: LoadTicket) -> "AsyncLoad":
         """As `dodona.Loads.join`."""
+        return self._join(ticket, self._run)
+
+    def _join(self, ticket: LoadTicket, run: AsyncRun) -> "AsyncLoad":
         lease = Lease(ticket)
         if not ticket.is_recorded:
             self._keeper.watch(lease)
-        return AsyncLoad(self._run, self._session, lease)
+        return AsyncLoad(run, self._session, lease)
 
-    async def find(self, load: LoadId) -> LoadRecord | None:
+    async def find(self, load: LoadId, *, timeout_ms: int | None = None) -> LoadRecord | None:
         """As `dodona.Loads.find`."""
-        return await self._run(self._session.loads.find(load))
+        return await self._run(self._session.loads.find(load), timeout_ms)
 
-    async def list_loads(self) -> list[LoadRecord]:
+    async def list_loads(self, *, timeout_ms: int | None = None) -> list[LoadRecord]:
         """As `dodona.Loads.list_loads`."""
-        return await self._run(self._session.loads.list_loads())
+        return await self._run(self._session.loads.list_loads(), timeout_ms)
 
-    async def list_recoveries(self) -> list[LoadRecovery]:
+    async def list_recoveries(self, *, timeout_ms: int | None = None) -> list[LoadRecovery]:
         """As `dodona.Loads.list_recoveries`."""
-        return await self._run(self._session.loads.list_recoveries())
+        return await self._run(self._session.loads.list_recoveries(), timeout_ms)
 
-    async def recover(self, owner: str = "") -> list[LoadRecovery]:
+    async def recover(
+        self, owner: str = "", *, timeout_ms: int | None = None
+    ) -> list[LoadRecovery]:
         """As `dodona.Loads.recover`."""
-        return await self._run(self._session.loads.recover(owner))
+        return await self._run(self._session.loads.recover(owner), timeout_ms)
 
-    async def abort(self, load: LoadId, reason: str = "it was aborted") -> Published | None:
+    async def abort(
+        self, load: LoadId, reason: str = "it was aborted", *, timeout_ms: int | None = None
+    ) -> Published | None:
         """As `dodona.Loads.abort`."""
-        return await self._run(self._session.loads.abort_load(load, reason))
+        return await self._run(self._session.loads.abort_load(load, reason), timeout_ms)
 
 
 class AsyncLoad:
@@ -155,32 +156,38 @@ class AsyncLoad:
         partition: int = 0,
         attempt: int = 0,
         durability: Durability = "sync",
+        *,
+        timeout_ms: int | None = None,
     ) -> list[StagedBatch]:
         """As `dodona.Load.write`."""
         loads, ticket = self._session.loads, self.ticket
         if ticket.atomicity == "none":
-            await self._run(loads.write(ticket, path, data, durability))
+            await self._run(loads.write(ticket, path, data, durability), timeout_ms)
             return []
         stage = loads.stage(ticket, path, data, partition, attempt, durability)
-        staged = await self._run(stage)
+        staged = await self._run(stage, timeout_ms)
         self._staged += staged
         return staged
 
-    async def publish(self, staged: Iterable[StagedBatch] | None = None) -> Published:
+    async def publish(
+        self, staged: Iterable[StagedBatch] | None = None, *, timeout_ms: int | None = None
+    ) -> Published:
         """As `dodona.Load.publish`."""
         loads, ticket = self._session.loads, self.ticket
         if ticket.atomicity == "none":
-            await self._run(loads.finish(ticket))
+            await self._run(loads.finish(ticket), timeout_ms)
             self._end()
             return Published(ticket.stamp, 0)
         chosen = self._staged if staged is None else staged
-        published = await self._run(loads.publish(ticket, chosen))
+        published = await self._run(loads.publish(ticket, chosen), timeout_ms)
         self._end()
         return published
 
-    async def abort(self, reason: str = "it was aborted") -> Published | None:
+    async def abort(
+        self, reason: str = "it was aborted", *, timeout_ms: int | None = None
+    ) -> Published | None:
         """As `dodona.Load.abort`."""
-        published = await self._run(self._session.loads.abort(self.ticket, reason))
+        published = await self._run(self._session.loads.abort(self.ticket, reason), timeout_ms)
         self._end()
         return published
 

@@ -6,20 +6,12 @@ name, and says what each method does.
 
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
-from dodona._core import steps
 from dodona._core.holding import Hold
 from dodona._core.session import Session
+from dodona._io.bounds import AsyncRun
 from dodona.types import ReaderId, Timestamp
-
-Result = TypeVar("Result")
-
-
-class AsyncRun(Protocol):
-    """What a client runs its protocols with."""
-
-    async def __call__(self, protocol: steps.Protocol[Result], /) -> Result: ...
 
 
 class AsyncSnapshot:
@@ -40,6 +32,11 @@ class AsyncSnapshot:
         """As `dodona.Snapshot.reader`."""
         return self._hold.reader
 
+    @property
+    def tables(self) -> dict[str, int]:
+        """As `dodona.Snapshot.tables`."""
+        return dict(self._hold.tables)
+
     def __repr__(self) -> str:
         return f"<dodona.aio.AsyncSnapshot {self.timestamp}>"
 
@@ -54,7 +51,7 @@ class AsyncSnapshot:
     ) -> None:
         try:
             if error is None:
-                self._session.check_hold(self._hold)
+                self._session.check_hold_at_end(self._hold)
         finally:
             await self.release()
 
@@ -64,11 +61,13 @@ class AsyncSnapshot:
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> AsyncIterator[Any]:
         """As `dodona.Snapshot.read_batches`: `async for` it."""
         pages = self._session.read_pages(self._hold, path, lower, upper, columns)
         while not pages.is_over:
-            page = await self._run(pages.next())
+            page = await self._run(pages.next(), timeout_ms)
             for batch in page.to_batches():
                 yield batch
 
@@ -78,14 +77,16 @@ class AsyncSnapshot:
         rows_per_part: int,
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> list[tuple[Any, ...]]:
         """As `dodona.Snapshot.split`."""
-        return await self._run(self._session.split(path, rows_per_part, lower, upper))
+        return await self._run(self._session.split(path, rows_per_part, lower, upper), timeout_ms)
 
     async def check(self) -> None:
         """As `dodona.Snapshot.check`."""
         self._session.check_hold(self._hold)
 
-    async def release(self) -> None:
+    async def release(self, *, timeout_ms: int | None = None) -> None:
         """As `dodona.Snapshot.release`."""
-        await self._run(self._session.release_hold(self._hold))
+        await self._run(self._session.release_hold(self._hold), timeout_ms)

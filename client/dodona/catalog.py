@@ -10,12 +10,14 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from dodona._core import steps
+from dodona._core.attribute_names import names_set, warn_about
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
 from dodona._core.master_transaction import TIMEOUT_MS, Lease, RowsRefused
 from dodona._core.messages import Cluster, LockMode
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.tree import MasterTransactionSession, Names, TreeSession
+from dodona._io.bounds import within
 from dodona._io.pinger import Pinger
 from dodona.schema import Column, TableSchema
 from dodona.types import Atomicity, TreeTransactionId
@@ -26,7 +28,7 @@ Result = TypeVar("Result")
 class Driver(Protocol):
     """What a client runs its protocols with."""
 
-    def run(self, protocol: steps.Protocol[Result]) -> Result: ...
+    def run(self, protocol: steps.Protocol[Result], timeout_ms: int | None = None) -> Result: ...
 
     def close(self) -> None: ...
 
@@ -40,8 +42,15 @@ class Tree:
 
     _catalog: TreeSession
 
-    def __init__(self, driver: Driver, pinger: Pinger[Lease], catalog: TreeSession) -> None:
-        self._run = driver.run
+    def __init__(
+        self,
+        driver: Driver,
+        pinger: Pinger[Lease],
+        catalog: TreeSession,
+        call_timeout_ms: int | None,
+    ) -> None:
+        self._run = within(driver.run, call_timeout_ms, "call_timeout_ms")
+        self._call_timeout_ms = call_timeout_ms
         self._driver = driver
         self._pinger = pinger
         self._catalog = catalog
@@ -55,27 +64,33 @@ class Tree:
         tablet_count: int | None = None,
         mount: bool = False,
         attributes: Mapping[str, Any] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> None:
         """Make a sorted table, and the directories above it. `schema` is a list of columns, as
         `Column` or as dicts of its fields.
 
         It has one tablet, or one for each of `pivot_keys` (lists of leading key column values,
         rising, the first is empty), or `tablet_count`, which divide all values of the first key
-        column evenly. `attributes` are settings (see `TableSettings`) and whatever else is to be
-        kept there. With `mount` (not in a master transaction) it is mounted too: should that fail,
-        the table is there. Raises NodeExists, SchemaViolation, InvalidRequest, LimitExceeded,
-        NodeLocked, Unavailable."""
+        column evenly. `attributes` are settings (see `TableSettings`) and others of your own:
+        a misspelled setting is refused, and one of YTsaurus's that changes nothing here is warned
+        of (`DodonaWarning`). With `mount` (not in a master transaction) it is mounted too: should
+        that fail, the table is there. Raises NodeExists, SchemaViolation, InvalidRequest,
+        LimitExceeded, NodeLocked, Unavailable."""
+        warn_about(attributes or ())
         create = self._catalog.create_table
-        self._run(create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes))
+        self._run(
+            create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes), timeout_ms
+        )
 
-    def remove_table(self, path: str) -> None:
+    def remove_table(self, path: str, *, timeout_ms: int | None = None) -> None:
         """Remove a table and all its rows, mounted or not. Raises TableNotFound, NodeLocked."""
-        self._run(self._catalog.remove_table(path))
+        self._run(self._catalog.remove_table(path), timeout_ms)
 
-    def get_table(self, path: str) -> TableInfo:
+    def get_table(self, path: str, *, timeout_ms: int | None = None) -> TableInfo:
         """The table's schema, atomicity, settings and tablets, as the master knows them now. Raises
         TableNotFound."""
-        return self._run(self._catalog.get_table(path))
+        return self._run(self._catalog.get_table(path), timeout_ms)
 
     def create_directory(
         self,
@@ -83,65 +98,103 @@ class Tree:
         attributes: Mapping[str, Any] | None = None,
         recursive: bool = False,
         ignore_existing: bool = False,
+        *,
+        timeout_ms: int | None = None,
     ) -> None:
         """Make a directory; with `recursive` those above it too. Raises NodeExists (unless
         `ignore_existing` and it is a directory), NodeNotFound, InvalidRequest, NodeLocked."""
+        warn_about(attributes or ())
         create = self._catalog.create_directory
-        self._run(create(path, attributes, recursive, ignore_existing))
+        self._run(create(path, attributes, recursive, ignore_existing), timeout_ms)
 
-    def remove(self, path: str, recursive: bool = False, force: bool = False) -> None:
+    def remove(
+        self,
+        path: str,
+        recursive: bool = False,
+        force: bool = False,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
         """Remove a table (a mounted one too), a directory (an empty one, unless `recursive`) or an
         attribute. Raises NodeNotFound, unless `force`; InvalidRequest, NodeLocked."""
-        self._run(self._catalog.remove(path, recursive, force))
+        self._run(self._catalog.remove(path, recursive, force), timeout_ms)
 
-    def move(self, source: str, destination: str, recursive: bool = False) -> None:
+    def move(
+        self,
+        source: str,
+        destination: str,
+        recursive: bool = False,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
         """Move a table or a directory to a path where nothing is; with `recursive` the directories
         above that are made. Tables must be unmounted. Raises NodeNotFound, NodeExists,
         InvalidTabletState, NodeLocked."""
-        self._run(self._catalog.move(source, destination, recursive))
+        self._run(self._catalog.move(source, destination, recursive), timeout_ms)
 
-    def copy(self, source: str, destination: str, recursive: bool = False) -> None:
+    def copy(
+        self,
+        source: str,
+        destination: str,
+        recursive: bool = False,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
         """As `move`, and the source stays. Copies of tables have their rows of now (in a master
         transaction: of its commit), settings and attributes, and are unmounted."""
-        self._run(self._catalog.copy(source, destination, recursive))
+        self._run(self._catalog.copy(source, destination, recursive), timeout_ms)
 
-    def list(self, path: str) -> Names:
+    def list(self, path: str, *, timeout_ms: int | None = None) -> Names:
         """The names in a directory, sorted; of `//name/@` those of all attributes. Raises
         NodeNotFound, and InvalidRequest for a table."""
-        return self._run(self._catalog.list(path))
+        return self._run(self._catalog.list(path), timeout_ms)
 
-    def exists(self, path: str) -> bool:
+    def exists(self, path: str, *, timeout_ms: int | None = None) -> bool:
         """Whether there is such a table, directory or attribute."""
-        return self._run(self._catalog.exists(path))
+        return self._run(self._catalog.exists(path), timeout_ms)
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, *, timeout_ms: int | None = None) -> Any:
         """The value of an attribute; of `//name/@` all attributes as a dict; of a directory what is
         in it as nested dicts, in which tables are None. Raises NodeNotFound."""
-        return self._run(self._catalog.get(path))
+        return self._run(self._catalog.get(path), timeout_ms)
 
-    def set(self, path: str, value: Any) -> None:
+    def set(self, path: str, value: Any, *, timeout_ms: int | None = None) -> None:
         """Set an attribute to any value that JSON has; `//name/@` to a dict of all attributes that
         are the user's own. Settings of tables are attributes (see `TableSettings`), where None is
         the default. Raises NodeNotFound, InvalidRequest, InvalidTabletState, NodeLocked."""
-        self._run(self._catalog.set(path, value))
+        self._run(self._catalog.set(path, value), timeout_ms)
+        warn_about(names_set(path, value))
 
-    def _begin(self, timeout_ms: int, title: str) -> "MasterTransaction":
-        begun = self._run(self._catalog.begin(timeout_ms, title))
+    def _begin(
+        self, timeout_ms: int, title: str, call_timeout_ms: int | None
+    ) -> "MasterTransaction":
+        limit_ms = self._bound_ms(call_timeout_ms)
+        begun = self._run(self._catalog.begin(timeout_ms, title), limit_ms)
         self._pinger.watch(begun.lease)
-        return MasterTransaction(self._driver, self._pinger, begun)
+        return MasterTransaction(self._driver, self._pinger, begun, limit_ms)
+
+    def _bound_ms(self, timeout_ms: int | None) -> int | None:
+        """Of a call that was given this."""
+        return self._call_timeout_ms if timeout_ms is None else timeout_ms
 
 
 class Catalog(Tree):
     """What there is outside of master transactions only: the life of tables.
 
     Where a range of tablets can be given, its ends are places in the table from 0, both included;
-    without one it begins with the first or ends with the last. `timeout_ms` is how long to wait,
-    after which Unavailable is raised and what was asked for goes on. What is so already, or on its
+    without one it begins with the first or ends with the last. `timeout_ms` is how long to wait for
+    tablets (the client's `call_timeout_ms` unless given, or 30 s), after which Unavailable is
+    raised and what was asked for goes on. What is so already, or on its
     way to be, is no error. While a master transaction has a lock on the table all of them raise
     NodeLocked.
     """
 
     _catalog: CatalogSession
+
+    def _mounting_ms(self, timeout_ms: int | None) -> int:
+        """How long a call that was given this waits for tablets."""
+        limit_ms = self._bound_ms(timeout_ms)
+        return MOUNT_TIMEOUT_MS if limit_ms is None else limit_ms
 
     def mount_table(
         self,
@@ -149,59 +202,69 @@ class Catalog(Tree):
         freeze: bool = False,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """Have the table served, and wait until it is; with `freeze` for reads only. Raises
         TableNotFound, InvalidTabletState, Unavailable (whose attributes say which tablets are not
         served yet)."""
         first, last = first_tablet_index, last_tablet_index
-        self._run(self._catalog.mount_table(path, freeze, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.mount_table(path, freeze, first, last, limit_ms)
+        self._run(change, limit_ms)
 
     def unmount_table(
         self,
         path: str,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """Have it served no more, and wait until it is not: until the transactions that are
         committing there have ended. Raises as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
-        self._run(self._catalog.unmount_table(path, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.unmount_table(path, first, last, limit_ms)
+        self._run(change, limit_ms)
 
     def freeze_table(
         self,
         path: str,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """Have a mounted table refuse writes, and wait until it does. Raises as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
-        self._run(self._catalog.freeze_table(path, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.freeze_table(path, first, last, limit_ms)
+        self._run(change, limit_ms)
 
     def unfreeze_table(
         self,
         path: str,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """Have a frozen table take writes, and wait until it does. Raises as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
-        self._run(self._catalog.unfreeze_table(path, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.unfreeze_table(path, first, last, limit_ms)
+        self._run(change, limit_ms)
 
     def remount_table(
         self,
         path: str,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
-        timeout_ms: int = MOUNT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
     ) -> None:
         """Have mounted tablets go by the table's settings as they are now: so it is a moment later.
         Raises TableNotFound, InvalidTabletState, Unavailable."""
         first, last = first_tablet_index, last_tablet_index
-        self._run(self._catalog.remount_table(path, first, last, timeout_ms))
+        limit_ms = self._mounting_ms(timeout_ms)
+        change = self._catalog.remount_table(path, first, last, limit_ms)
+        self._run(change, limit_ms)
 
     def reshard_table(
         self,
@@ -210,36 +273,47 @@ class Catalog(Tree):
         tablet_count: int | None = None,
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> None:
         """Cut an unmounted table anew, at `pivot_keys` (the first is that of the first tablet
         concerned: empty for the whole table) or, the whole table only, evenly into `tablet_count`
         tablets. Its rows stay. Raises TableNotFound, InvalidTabletState, SchemaViolation."""
         first, last = first_tablet_index, last_tablet_index
-        self._run(self._catalog.reshard_table(path, pivot_keys, tablet_count, first, last))
+        self._run(
+            self._catalog.reshard_table(path, pivot_keys, tablet_count, first, last), timeout_ms
+        )
 
     def alter_table(
-        self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
+        self,
+        path: str,
+        schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
+        *,
+        timeout_ms: int | None = None,
     ) -> None:
         """Give an unmounted table another schema, which its rows must fit: all its columns and new
         ones that are not required. A column may become not required, change its lock, get an
         aggregate, or become string from utf8. Raises TableNotFound, InvalidTabletState,
         SchemaViolation."""
-        self._run(self._catalog.alter_table(path, schema))
+        self._run(self._catalog.alter_table(path, schema), timeout_ms)
 
-    def list_tables(self, prefix: str = "//") -> Names:
+    def list_tables(self, prefix: str = "//", *, timeout_ms: int | None = None) -> Names:
         """The paths of all tables that begin with `prefix`, in order."""
-        return self._run(self._catalog.list_tables(prefix))
+        return self._run(self._catalog.list_tables(prefix), timeout_ms)
 
-    def get_cluster(self) -> Cluster:
+    def get_cluster(self, *, timeout_ms: int | None = None) -> Cluster:
         """The proxies and cells that the master hears from."""
-        return self._run(self._catalog.get_cluster())
+        return self._run(self._catalog.get_cluster(), timeout_ms)
 
-    def begin_master(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "MasterTransaction":
+    def begin_master(
+        self, timeout_ms: int = TIMEOUT_MS, title: str = "", *, call_timeout_ms: int | None = None
+    ) -> "MasterTransaction":
         """Begin a transaction on the tree. Used in a `with` block it commits at the end, or aborts
         on an exception. The master ends it if it hears nothing from this client for `timeout_ms`
-        (1,000 to 3,600,000). Others who meet its locks see its `title`. Raises Unavailable,
-        InvalidRequest, LimitExceeded. ("Creating a transaction")"""
-        return self._begin(timeout_ms, title)
+        (1,000 to 3,600,000). Others who meet its locks see its `title`. `call_timeout_ms` bounds
+        the time of this call, and of the transaction's. Raises Unavailable, InvalidRequest,
+        LimitExceeded."""
+        return self._begin(timeout_ms, title, call_timeout_ms)
 
 
 class MasterTransaction(Tree, RowsRefused):
@@ -280,27 +354,31 @@ class MasterTransaction(Tree, RowsRefused):
         mode: LockMode = "exclusive",
         child: str | None = None,
         attribute: str | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> int:
         """Lock what is there until the end: `exclusive` against all changes by others, `shared`
         (of one `child` name or one `attribute`, if given) against those of the same, `snapshot` to
         see it as it is now. → the node's id. Raises NodeLocked, NodeNotFound, InvalidRequest."""
-        return self._run(self._catalog.lock(path, mode, child, attribute))
+        return self._run(self._catalog.lock(path, mode, child, attribute), timeout_ms)
 
-    def begin(self, timeout_ms: int = TIMEOUT_MS, title: str = "") -> "MasterTransaction":
+    def begin(
+        self, timeout_ms: int = TIMEOUT_MS, title: str = "", *, call_timeout_ms: int | None = None
+    ) -> "MasterTransaction":
         """Begin one inside this one: its commit hands over to this one what it did, and the end of
         this one aborts it. Raises as `Client.begin_master`, and TransactionClosed."""
-        return self._begin(timeout_ms, title)
+        return self._begin(timeout_ms, title, call_timeout_ms)
 
-    def ping(self) -> None:
+    def ping(self, *, timeout_ms: int | None = None) -> None:
         """Tell the master that this client is alive, now; it is told from time to time anyway.
         Raises TransactionNotFound, TransactionClosed, Unavailable."""
-        self._run(self._catalog.ping())
+        self._run(self._catalog.ping(), timeout_ms)
 
-    def commit(self) -> None:
+    def commit(self, *, timeout_ms: int | None = None) -> None:
         """Have all of it take effect; those inside it that are still open are aborted. Raises
         CommitOutcomeUnknown (call it again to find out), and others: then nothing of it has."""
-        self._run(self._catalog.commit())
+        self._run(self._catalog.commit(), timeout_ms)
 
-    def abort(self) -> None:
+    def abort(self, *, timeout_ms: int | None = None) -> None:
         """Have none of it take effect. Raises TransactionClosed once it is committed."""
-        self._run(self._catalog.abort())
+        self._run(self._catalog.abort(), timeout_ms)

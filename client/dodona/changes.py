@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from dodona._core.changes import ChangePages
 from dodona._core.session import Session
+from dodona._io.bounds import Run, within
 from dodona.catalog import Catalog
-from dodona.snapshot import Run
 from dodona.types import Timestamp
 
 
@@ -54,6 +54,8 @@ class ChangeReader(Catalog):
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> Changes:
         """What was written and deleted after `since`, up to a timestamp, a fresh one unless given:
         every version of the rows of lower ≤ key < upper, in key order, and newest first within a
@@ -72,10 +74,10 @@ class ChangeReader(Catalog):
         is given every version exactly once, also of tables of atomicity none. SnapshotTooOld says
         that retention has passed `since`: hold a snapshot there (`hold_snapshot`) or keep versions
         for longer (`min_data_ttl`). A `since` of 0 is never too old: it gives whatever is still
-        there, of each row at least what a read at `timestamp` sees. Raises as `lookup_rows`.
-        ("The change feed")"""
-        read = self._session.read_changes
-        return Changes(self._run, self._run(read(path, since, timestamp, lower, upper, columns)))
+        there, of each row at least what a read at `timestamp` sees. Raises as `lookup_rows`."""
+        read = self._session.read_changes(path, since, timestamp, lower, upper, columns)
+        run = within(self._run, timeout_ms)
+        return Changes(run, run(read))
 
     def count_changes(
         self,
@@ -84,10 +86,12 @@ class ChangeReader(Catalog):
         timestamp: Timestamp | None = None,
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> list[tuple[Timestamp, int]]:
         """How many versions `read_changes` would give, by time: pairs (timestamp, count), the
         timestamps rising, of which the counts say how many there are up to here, above the pair
         before. Empty if nothing changed. A tablet tells about 1,000 timestamps apart: where there
         are more, some of a count may lie before the pair before. Raises as `read_changes`."""
         count = self._session.count_changes
-        return self._run(count(path, since, timestamp, lower, upper))
+        return self._run(count(path, since, timestamp, lower, upper), timeout_ms)

@@ -5,9 +5,16 @@ Owns: the error tree, its numeric codes, its REST statuses, and the translation 
 A broken invariant is not in this tree: it is an assertion and stops the process.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
-Action = Literal["rerun", "ask", "begin_again", "repeat", "fix", "stop"]
+from dodona.shown import shown
+
+MESSAGE_LENGTH_MAX: Final = 4_000
+"""Others' messages, as those of DuckDB and Arrow, repeat what was given, however long."""
+ATTRIBUTE_LENGTH_MAX: Final = 1_000
+"""Of an attribute, in an error's text."""
+
+Action = Literal["rerun", "look", "ask", "begin_again", "repeat", "fix", "stop"]
 
 
 class DodonaError(Exception):
@@ -20,6 +27,8 @@ class DodonaError(Exception):
     action: ClassVar[Action] = "stop"
 
     def __init__(self, message: str, **attributes: Any) -> None:
+        if len(message) > MESSAGE_LENGTH_MAX:
+            message = message[: MESSAGE_LENGTH_MAX - 1] + "…"
         super().__init__(message)
         self.message = message
         self.attributes = attributes
@@ -32,20 +41,28 @@ class DodonaError(Exception):
     def __str__(self) -> str:
         if not self.attributes:
             return self.message
-        details = ", ".join(f"{name}={value!r}" for name, value in self.attributes.items())
+        given = self.attributes.items()
+        details = ", ".join(f"{name}={shown(it, ATTRIBUTE_LENGTH_MAX)}" for name, it in given)
         return f"{self.message} ({details})"
+
+
+class DodonaWarning(UserWarning):
+    """Something was done as asked, and is of no use: see the text. It is no error, and travels
+    nowhere."""
 
 
 class TransactionAborted(DodonaError):
     """The transaction was given up and left nothing behind. Run the whole transaction again."""
 
-    kind, code, status, action = "transaction_aborted", 11103, 409, "rerun"
+    kind, code, status = "transaction_aborted", 11103, 409
+    action: ClassVar[Action] = "rerun"
 
 
 class TransactionConflict(TransactionAborted):
     """Another transaction won a lock or wrote first. Run the whole transaction again."""
 
-    kind, code, status, action = "transaction_conflict", 1700, 409, "rerun"
+    kind, code, status = "transaction_conflict", 1700, 409
+    action: ClassVar[Action] = "rerun"
 
 
 class ConcurrentAppend(TransactionConflict):
@@ -70,24 +87,27 @@ class ConcurrentDeleteDelete(TransactionConflict):
 
 
 class MetadataChanged(TransactionConflict):
-    """The table's schema or attributes were changed while a load was under way. Run the whole load
-    again, with rows that fit the table as it is now."""
+    """The table's schema or attributes were changed while a load, or a read of several pages, was
+    under way. Look at the table as it is now: run the whole load again if its rows still fit."""
 
-    kind, code, status, action = "metadata_changed", 11109, 409, "rerun"
+    kind, code, status = "metadata_changed", 11109, 409
+    action: ClassVar[Action] = "look"
 
 
 class ConcurrentTransaction(TransactionConflict):
-    """Two loads record one version of one application at the same time. Run the whole load again:
-    it is skipped if the other one made it. One query must not run twice with one checkpoint."""
+    """Another load published the version of the application while this one ran, or some of the
+    load's tables have the version and others do not. Look at what that load wrote, then run the
+    whole load again: it is skipped where the other one made it."""
 
     kind, code, status, action = "concurrent_transaction", 11110, 409, "rerun"
 
 
 class ProtocolChanged(TransactionConflict):
-    """The table was removed and made anew, replaced or resharded while a load was under way. Run
-    the whole load again, if it is meant for the table that is there now."""
+    """The table was removed, made anew, resharded or unmounted while a load was under way. Look at
+    what is there now: run the whole load again if it is meant for that table."""
 
-    kind, code, status, action = "protocol_changed", 11111, 409, "rerun"
+    kind, code, status = "protocol_changed", 11111, 409
+    action: ClassVar[Action] = "look"
 
 
 class LoadEnded(TransactionAborted):
@@ -122,7 +142,8 @@ class TabletMoved(Unavailable):
 
 
 class RowBlocked(Unavailable):
-    """A row stayed prepared for longer than a read may wait."""
+    """A row stayed locked for longer than a call may wait, as a server that is to decide about its
+    holder does not answer. Repeat the call."""
 
     kind, code, status, action = "row_blocked", 1713, 503, "repeat"
 
@@ -134,8 +155,8 @@ class Overloaded(Unavailable):
 
 
 class DiskFull(Overloaded):
-    """A node's disk has no space left for rows that came in bulk. Nothing of the batch was
-    written; make room, then repeat the call."""
+    """The disk of a server, or of an embedded database, has no space left for what is new: `path`
+    says which. Nothing was written, and reads go on. Make room, then repeat the call."""
 
     kind, code, status, action = "disk_full", 11104, 507, "repeat"
 

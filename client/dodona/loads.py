@@ -7,26 +7,18 @@ by name.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
-from dodona._core import steps
 from dodona._core.loads.leases import Lease
 from dodona._core.loads.records import LoadRecord, LoadRecovery
 from dodona._core.loads.session import Range
 from dodona._core.loads.ticket import LEASE_MS, LoadTicket, Published
 from dodona._core.senders import StagedBatch
 from dodona._core.session import Session
+from dodona._io.bounds import Run, within
 from dodona._io.pinger import Pinger
 from dodona.errors import CommitOutcomeUnknown, DodonaError
 from dodona.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
-
-Result = TypeVar("Result")
-
-
-class Run(Protocol):
-    """What a client runs its protocols with."""
-
-    def __call__(self, protocol: steps.Protocol[Result], /) -> Result: ...
 
 
 class Loads:
@@ -51,6 +43,7 @@ class Loads:
         version: int | None = None,
         lease_ms: int = LEASE_MS,
         owner: str = "",
+        timeout_ms: int | None = None,
     ) -> "Load":
         """Begin a load into these tables, all of one atomicity.
 
@@ -61,14 +54,15 @@ class Loads:
         conflict, unless it `overwrites`. In the ranges that are `erased` (by path: lower ≤ key <
         upper, leading key values or None) the load's rows will be the only ones.
 
-        Of an `application` every `version` is published once, and none that is below the last:
-        `Load.is_recorded` then says that there is nothing to do.
+        Of an `application` every `version` is published once in each table, and none that is below
+        the last: `Load.is_recorded` then says that there is nothing to do. If only some of the
+        tables have the version, that is ConcurrentTransaction, with lists of them.
 
         It is kept for `lease_ms` (an hour at most) beyond the last sign of life of any process that
         has part in it. `owner` is for people who look at `list_loads`.
 
-        Raises InvalidRequest, TableNotFound, TableNotMounted, SnapshotTooOld, Overloaded (1,000
-        loads), Unavailable. ("Bulk loads")
+        Raises InvalidRequest, TableNotFound, TableNotMounted, SnapshotTooOld,
+        ConcurrentTransaction, Overloaded (1,000 loads), Unavailable.
         """
         begin = self._session.loads.begin
         ticket = self._run(
@@ -83,40 +77,46 @@ class Loads:
                 version=version,
                 lease_ms=lease_ms,
                 owner=owner,
-            )
+            ),
+            timeout_ms,
         )
-        return self.join(ticket)
+        return self._join(ticket, within(self._run, timeout_ms))
 
     def join(self, ticket: LoadTicket) -> "Load":
         """Take part in a load that another process began: `Load.ticket` can be pickled."""
+        return self._join(ticket, self._run)
+
+    def _join(self, ticket: LoadTicket, run: Run) -> "Load":
         lease = Lease(ticket)
         if not ticket.is_recorded:
             self._keeper.watch(lease)
-        return Load(self._run, self._session, lease)
+        return Load(run, self._session, lease)
 
-    def find(self, load: LoadId) -> LoadRecord | None:
+    def find(self, load: LoadId, *, timeout_ms: int | None = None) -> LoadRecord | None:
         """What is remembered of a load; None if it was none, or one without atomicity."""
-        return self._run(self._session.loads.find(load))
+        return self._run(self._session.loads.find(load), timeout_ms)
 
-    def list_loads(self) -> list[LoadRecord]:
+    def list_loads(self, *, timeout_ms: int | None = None) -> list[LoadRecord]:
         """The loads of the last thirty days, oldest first; those without atomicity are not
         recorded."""
-        return self._run(self._session.loads.list_loads())
+        return self._run(self._session.loads.list_loads(), timeout_ms)
 
-    def list_recoveries(self) -> list[LoadRecovery]:
+    def list_recoveries(self, *, timeout_ms: int | None = None) -> list[LoadRecovery]:
         """What was made of loads whose owners died, oldest first."""
-        return self._run(self._session.loads.list_recoveries())
+        return self._run(self._session.loads.list_recoveries(), timeout_ms)
 
-    def recover(self, owner: str = "") -> list[LoadRecovery]:
+    def recover(self, owner: str = "", *, timeout_ms: int | None = None) -> list[LoadRecovery]:
         """Clear up behind loads whose lease has ended: those that had been published are finished,
         the others are aborted. → what was recovered. Every atomic load that begins does so for
         those of the last day. Raises Unavailable."""
-        return self._run(self._session.loads.recover(owner))
+        return self._run(self._session.loads.recover(owner), timeout_ms)
 
-    def abort(self, load: LoadId, reason: str = "it was aborted") -> Published | None:
+    def abort(
+        self, load: LoadId, reason: str = "it was aborted", *, timeout_ms: int | None = None
+    ) -> Published | None:
         """As `Load.abort`, for a load that another process began, without its ticket. Raises
         LoadEnded if there is no such load, Unavailable."""
-        return self._run(self._session.loads.abort_load(load, reason))
+        return self._run(self._session.loads.abort_load(load, reason), timeout_ms)
 
 
 class Load:
@@ -179,6 +179,8 @@ class Load:
         partition: int = 0,
         attempt: int = 0,
         durability: Durability = "sync",
+        *,
+        timeout_ms: int | None = None,
     ) -> list[StagedBatch]:
         """Bring rows: a `pyarrow.Table`, a record batch, or an iterable of these. → what was
         staged, for `publish`, wherever that is called; of this object it is remembered. Nobody sees
@@ -190,32 +192,36 @@ class Load:
         InvalidRequest, SchemaViolation, TableNotMounted, Overloaded, Unavailable."""
         loads, ticket = self._session.loads, self.ticket
         if ticket.atomicity == "none":
-            self._run(loads.write(ticket, path, data, durability))
+            self._run(loads.write(ticket, path, data, durability), timeout_ms)
             return []
         stage = loads.stage(ticket, path, data, partition, attempt, durability)
-        staged = self._run(stage)
+        staged = self._run(stage, timeout_ms)
         self._staged += staged
         return staged
 
-    def publish(self, staged: Iterable[StagedBatch] | None = None) -> Published:
+    def publish(
+        self, staged: Iterable[StagedBatch] | None = None, *, timeout_ms: int | None = None
+    ) -> Published:
         """Make what was staged visible: of this object, unless given. → the commit timestamp, and
         how many rows. Raises DuplicateKey, RowNotFound, ConcurrentAppend and its kin, LoadEnded,
         and nothing of it ever is visible once it is aborted; CommitOutcomeUnknown: publish it again
         or abort it, and both tell what happened."""
         loads, ticket = self._session.loads, self.ticket
         if ticket.atomicity == "none":
-            self._run(loads.finish(ticket))
+            self._run(loads.finish(ticket), timeout_ms)
             self._end()
             return Published(ticket.stamp, 0)
         chosen = self._staged if staged is None else staged
-        published = self._run(loads.publish(ticket, chosen))
+        published = self._run(loads.publish(ticket, chosen), timeout_ms)
         self._end()
         return published
 
-    def abort(self, reason: str = "it was aborted") -> Published | None:
+    def abort(
+        self, reason: str = "it was aborted", *, timeout_ms: int | None = None
+    ) -> Published | None:
         """Drop all that was staged. A load that was published stays so: → what it was. Repeating
         it is harmless."""
-        published = self._run(self._session.loads.abort(self.ticket, reason))
+        published = self._run(self._session.loads.abort(self.ticket, reason), timeout_ms)
         self._end()
         return published
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from dodona.types import Key, WireWrite, Write
+from dodona.values import own_copy
 
 SCHEMAS_MAX: Final = 1_000
 """Whose functions are kept."""
@@ -72,7 +73,7 @@ class RowCode(NamedTuple):
     write_of: Callable[[Row], Write | None]
     """A row of all columns; whether it overwrites or updates is then the same."""
     row_of: Callable[[Key, tuple[Any, ...]], dict[str, Any] | None]
-    """The row of an encoded key and all values."""
+    """The row of an encoded key and all values, for its caller to keep."""
     are_plain: Callable[[Sequence[WireWrite], Key, Key], bool | None]
     """Whether all these writes, as a client sent them, are of all columns and plain, and their
     keys at least the first key and below the second."""
@@ -111,6 +112,7 @@ def _bytes_max(keys: Sequence[ColumnCode], values: Sequence[ColumnCode]) -> int:
 def _compile(name: str, lines: Sequence[str]) -> Callable[..., Any]:
     scope: dict[str, Any] = {
         "integer": _INTEGER.pack,
+        "own_copy": own_copy,
     }
     exec("\n".join(lines), scope)
     made: Callable[..., Any] = scope[name]
@@ -208,7 +210,8 @@ def _value_tests(values: Sequence[ColumnCode]) -> list[str]:
 def _row_of(
     keys: Sequence[ColumnCode], values: Sequence[ColumnCode]
 ) -> Callable[[Key, tuple[Any, ...]], dict[str, Any] | None]:
-    """Integers have their place in a key; text is left to `decode_key`."""
+    """Integers have their place in a key; text is left to `decode_key`. Only values of type any
+    can be changed by whom they are given to: only these are copied."""
     if any(it.type not in _TAGS for it in keys):
         return no_row
     fields = struct.Struct(">" + "BQ" * len(keys))
@@ -219,7 +222,10 @@ def _row_of(
         f"{it.name!r}: k{at}{f' - {_SIGN}' if it.type == 'int64' else ''}"
         for at, it in enumerate(keys)
     ]
-    shown += [f"{it.name!r}: v{at}" for at, it in enumerate(values)]
+    shown += [
+        f"{it.name!r}: own_copy(v{at})" if it.type == "any" else f"{it.name!r}: v{at}"
+        for at, it in enumerate(values)
+    ]
     given = "".join(f"v{at}, " for at in range(len(values)))
     made = _compile(
         "bind",

@@ -17,8 +17,17 @@ from dodona.described import described
 from dodona.errors import DataCorrupted, InvalidRequest, SchemaViolation
 from dodona.keys import TAGS, decode_key, encode_key
 from dodona.row_code import ColumnCode, RowCode, row_code
+from dodona.row_rules import (
+    KEY_BYTES_MAX,
+    ROW_BYTES_MAX,
+    check_row_size,
+    missing_of,
+    missing_value,
+    too_long,
+)
+from dodona.shown import named, shown
 from dodona.types import DELETE_MASK, Key, WireMask, WireWrite, Write
-from dodona.values import CHECKS, VALUE_BYTES_MAX, check_key_double, size_bytes_of
+from dodona.values import CHECKS, VALUE_BYTES_MAX, check_key_double
 
 ColumnType = Literal["int64", "uint64", "double", "boolean", "string", "utf8", "any"]
 ColumnCheck = tuple[str, Callable[[Any, str], Any], bool]
@@ -28,10 +37,6 @@ KEY_COLUMNS_MAX: Final = 32
 VALUE_COLUMNS_MAX: Final = 1024
 LOCK_GROUPS_MAX: Final = 32
 NAME_LENGTH_MAX: Final = 256
-KEY_BYTES_MAX: Final = 16 << 20
-"""Of a whole key, encoded."""
-ROW_BYTES_MAX: Final = 128 << 20
-"""Of a row's text and bytes, key included."""
 PLAIN_COLUMNS_MAX: Final = 63
 """Up to so many value columns a column mask travels as a number."""
 MAIN_LOCK: Final = "<primary>"
@@ -161,6 +166,11 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return row_code(tuple(keys), tuple(values))
 
     @cached_property
+    def has_any(self) -> bool:
+        """Whether there are values that must be copied before a caller gets them."""
+        return any(column.type == "any" for column in self.value_columns)
+
+    @cached_property
     def _may_be_too_long(self) -> bool:
         """Whether a row can be longer than allowed though no value of it is."""
         count = sum(column.type in ("string", "utf8", "any") for column in self.value_columns)
@@ -216,7 +226,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         mask = 0
         for name in names:
             if name not in self.lock_names[1:]:
-                raise InvalidRequest(f'Lock group "{name}" not found in schema', lock=name)
+                raise InvalidRequest(f'Lock group "{named(name)}" not found in schema', lock=name)
             mask |= 1 << self.lock_names.index(name)
         return mask
 
@@ -229,12 +239,11 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             if name in self.value_names:
                 mask |= 1 << self.value_names.index(name)
             elif name not in self.key_names:
-                raise SchemaViolation(f"no such column: {name!r}", column=name)
+                raise SchemaViolation(f"no such column: {shown(name)}", column=name)
         return mask
 
     def key_of(self, row: Mapping[str, Any]) -> Key:
-        """Encode a key, given as a row of key columns only. Absent ones are null, as long as they
-        are not required: one with none of them names the row whose key is all null."""
+        """Encode a key, given as a row of all key columns and no others."""
         plain = self.code.key_of(row)
         if plain is not None:
             return plain
@@ -242,6 +251,8 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         if len(values) - absent != len(row):
             strangers = [name for name in row if name not in self.key_names]
             raise SchemaViolation("a key has only key columns", columns=strangers)
+        if absent:
+            raise missing_of(self._key_checks, row)
         return self._encode(values)
 
     def _key_values(self, row: Mapping[str, Any]) -> tuple[int, list[Any]]:
@@ -251,23 +262,23 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             value = row.get(name)
             if value is not None:
                 value = check(value, name)
-            elif is_required:
-                raise _missing(name, row)
             elif name not in row:
                 absent += 1
+            elif is_required:
+                raise missing_value(name, row)
             values.append(value)
         return absent, values
 
     def _encode(self, values: Sequence[Any]) -> Key:
         key = encode_key(values, self.key_types)
         if len(key) > KEY_BYTES_MAX:
-            raise _too_long(key)
+            raise too_long(key)
         return key
 
     def bound_of(self, values: Sequence[Any]) -> Key:
         """Encode a prefix of the key columns: a pivot key or an end of a range."""
         if len(values) > len(self.key_columns):
-            raise SchemaViolation("more values than key columns", bound=list(values))
+            raise SchemaViolation("more values than key columns", bound=shown(values))
         checked = [
             None if value is None else check(value, name)
             for value, (name, check, _) in zip(values, self._key_checks, strict=False)
@@ -275,7 +286,8 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return self._encode(checked)
 
     def write_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
-        """A user's row as a write. Overwriting sets every value column, absent ones to null."""
+        """A user's row as a write: of all key columns, and at least one other. Overwriting sets
+        every value column, absent ones to null."""
         plain = self.code.write_of(row)
         if plain is not None:
             return plain
@@ -286,7 +298,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             if value is not None:
                 value = check(value, name)
             elif is_required:
-                raise _missing(name, row)
+                raise missing_value(name, row)
             elif name not in row:
                 absent += 1
                 if is_update:
@@ -294,20 +306,22 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
                     continue
             values.append(value)
         present = len(self.value_columns) - absent
-        if not present or present + len(key_values) - keys_absent != len(row):
+        if keys_absent or not present or present + len(key_values) != len(row):
             raise self._misfit(row)
         key = encode_key(key_values, self.key_types)
         if len(key) > KEY_BYTES_MAX:
-            raise _too_long(key)
+            raise too_long(key)
         if self._may_be_too_long:
-            _check_row_size(key, values)
+            check_row_size(key, values)
         return key, mask, tuple(values)
 
     def _misfit(self, row: Mapping[str, Any]) -> SchemaViolation:
         known = {*self.key_names, *self.value_names}
-        strangers = sorted(str(name) for name in row if name not in known)
+        strangers = sorted(named(name) for name in row if name not in known)
         if strangers:
             return SchemaViolation("no such column", columns=strangers)
+        if any(name not in row for name in self.key_names):
+            return missing_of(self._key_checks, row)
         return SchemaViolation("at least one column that is not a key must be given")
 
     def change_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
@@ -343,7 +357,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             elif is_required:
                 raise SchemaViolation("required column is null", column=name)
         if self._may_be_too_long:
-            _check_row_size(key, values)
+            check_row_size(key, values)
 
     @cached_property
     def _plain_tags(self) -> bytes:
@@ -358,7 +372,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         if tags and len(key) == len(tags) * 9 and key[::9] == tags:
             return
         if len(key) > KEY_BYTES_MAX:
-            raise _too_long(key)
+            raise too_long(key)
         try:
             values = decode_key(key, self.key_types)
         except DataCorrupted as error:
@@ -424,7 +438,7 @@ def _parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
         raise SchemaViolation(text, column_index=place)
     for name, known in _WORDS.items():
         if (word := fields.get(name)) is not None and word not in known:
-            text = f"{name} of a column is one of {', '.join(known)}, not {word!r}"
+            text = f"{name} of a column is one of {', '.join(known)}, not {shown(word)}"
             raise SchemaViolation(text, column=fields.get("name"), column_index=place)
     try:
         return msgspec.convert(fields, Column)
@@ -480,18 +494,3 @@ def _check_name(what: str, name: str, column: str) -> None:
         name.encode()
     except UnicodeEncodeError as error:
         raise SchemaViolation(f"{what} is not Unicode text", column=ascii(column)) from error
-
-
-def _missing(name: str, row: Mapping[str, Any]) -> SchemaViolation:
-    what = "null" if name in row else "missing"
-    return SchemaViolation(f"required column is {what}", column=name)
-
-
-def _too_long(key: Key) -> SchemaViolation:
-    return SchemaViolation(f"a key is longer than {KEY_BYTES_MAX} bytes", size_bytes=len(key))
-
-
-def _check_row_size(key: Key, values: Iterable[Any]) -> None:
-    size_bytes = len(key) + sum([size_bytes_of(value) for value in values])
-    if size_bytes > ROW_BYTES_MAX:
-        raise SchemaViolation(f"a row is longer than {ROW_BYTES_MAX} bytes", size_bytes=size_bytes)

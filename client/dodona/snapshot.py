@@ -5,20 +5,12 @@ Owns: the public names and arguments of `Snapshot`; `dodona.aio_snapshot` is its
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self
 
-from dodona._core import steps
 from dodona._core.holding import Hold
 from dodona._core.session import Session
+from dodona._io.bounds import Run
 from dodona.types import ReaderId, Timestamp
-
-Result = TypeVar("Result")
-
-
-class Run(Protocol):
-    """What a client runs its protocols with."""
-
-    def __call__(self, protocol: steps.Protocol[Result], /) -> Result: ...
 
 
 class Snapshot:
@@ -41,6 +33,11 @@ class Snapshot:
         """To be given to `Client.hold_snapshot` by processes that share the work."""
         return self._hold.reader
 
+    @property
+    def tables(self) -> dict[str, int]:
+        """The ids of its tables, by path: a table that is there later is another if its id is."""
+        return dict(self._hold.tables)
+
     def __repr__(self) -> str:
         return f"<dodona.Snapshot {self.timestamp}>"
 
@@ -55,7 +52,7 @@ class Snapshot:
     ) -> None:
         try:
             if error is None:
-                self.check()
+                self._session.check_hold_at_end(self._hold)
         finally:
             self.release()
 
@@ -65,13 +62,15 @@ class Snapshot:
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> Iterator[Any]:
         """The rows of lower ≤ key < upper in key order, as an iterator of `pyarrow.RecordBatch`,
         of which one at a time is in memory. Where no timestamp was given to `hold_snapshot`,
         tables of atomicity none are read at their newest. Otherwise as `Client.read_arrow`."""
         pages = self._session.read_pages(self._hold, path, lower, upper, columns)
         while not pages.is_over:
-            yield from self._run(pages.next()).to_batches()
+            yield from self._run(pages.next(), timeout_ms).to_batches()
 
     def split(
         self,
@@ -79,11 +78,13 @@ class Snapshot:
         rows_per_part: int,
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
+        *,
+        timeout_ms: int | None = None,
     ) -> list[tuple[Any, ...]]:
         """Where to cut lower ≤ key < upper into parts of about so many rows at most, none of them
         in two tablets: the keys at which the second part and those behind it begin, rising. Raises
         what reads raise."""
-        return self._run(self._session.split(path, rows_per_part, lower, upper))
+        return self._run(self._session.split(path, rows_per_part, lower, upper), timeout_ms)
 
     def check(self) -> None:
         """That it was held from its beginning until now, so that whatever was read is of one
@@ -91,6 +92,6 @@ class Snapshot:
         could not be reached for most of a minute; InvalidRequest after its end."""
         self._session.check_hold(self._hold)
 
-    def release(self) -> None:
+    def release(self, *, timeout_ms: int | None = None) -> None:
         """Let go of it, for all who share it. Repeating it is harmless."""
-        self._run(self._session.release_hold(self._hold))
+        self._run(self._session.release_hold(self._hold), timeout_ms)

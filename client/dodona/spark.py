@@ -5,7 +5,11 @@
     written = dodona.spark.bulk_write(frame, "//bank/entries", url=url, atomicity="none")
     print(written.row_count, written.duration_s)
 
-Reading, and writing a DataFrame as it is partitioned, need no import: `format("dodona")`.
+Reading and writing with `format("dodona")` need no name of this module. Import it all the same,
+before the session starts: it sets `PYSPARK_PYTHON`, unless that is set, so that Spark's workers run
+this very Python. They run whatever `python3` is otherwise, which need not have Dodona, and Spark
+says DATA_SOURCE_NOT_FOUND.
+
 Owns: the public names. Importing this imports neither pyspark nor the connector: its functions load
 what they need, which the extra `spark` installs.
 """
@@ -16,6 +20,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from dodona._io.spark_python import choose_this_python
 from dodona.errors import InvalidRequest
 from dodona.types import Timestamp
 
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["BulkWrite", "bulk_write", "register"]
+
+choose_this_python()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from dodona.errors import InvalidRequest
+from dodona.shown import shown
 from dodona.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -22,7 +23,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 def datetime_from_timestamp(timestamp: int) -> datetime:
     """About when the oracle made it, in UTC. Raises InvalidRequest."""
     if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-        raise InvalidRequest(f"Invalid timestamp {timestamp!r}")
+        raise InvalidRequest(f"Invalid timestamp {shown(timestamp)}")
     return _EPOCH + unix_us_from_timestamp(Timestamp(timestamp)) * _MICROSECOND
 
 

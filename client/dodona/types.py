@@ -96,7 +96,8 @@ class TableSettings(
     max_data_versions: int = 1
     """Of versions older than `min_data_ttl` so many stay, the younger ones counted."""
     min_data_ttl: int = 1_800_000
-    """Versions younger than this stay, in ms."""
+    """Versions younger than this stay, in ms; those of the last 75 s always, without atomicity of
+    the last 5 s."""
     max_data_ttl: int = 1_800_000
     """Versions older than this go, in ms, but for `min_data_versions`."""
     merge_rows_on_flush: bool = False

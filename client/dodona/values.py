@@ -1,17 +1,21 @@
-"""What values a column of each type takes.
+"""What values a column of each type takes, and their copies.
 
 Owns: the checks of single values, and their bounds. A check returns the value to store, which for
 some types is not quite the one given, or raises SchemaViolation with the column and the reason.
 Subclasses of str, bytes and float, which travel badly, become what they stand for.
+Invariant: a list or a dict inside a value is never shared between Dodona and its caller. What goes
+in is copied by its check, what goes out by `own_copy`: else a caller who changes his row would
+change what an embedded database stores, and what a second look at the same result shows.
 Imports no clock and no I/O.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
 from dodona.errors import SchemaViolation
+from dodona.shown import shown
 
 VALUE_BYTES_MAX: Final = 16 << 20
 """Of text or bytes as they are, of `any` as MessagePack."""
@@ -28,7 +32,7 @@ def _check_int64(value: Any, column: str) -> int:
     if type(value) is not int:
         raise _mismatch(value, column, "an int")
     if not -(1 << 63) <= value < 1 << 63:
-        raise SchemaViolation("value does not fit in int64", column=column, value=str(value)[:40])
+        raise SchemaViolation("value does not fit in int64", column=column, value=shown(value))
     return value
 
 
@@ -36,7 +40,7 @@ def _check_uint64(value: Any, column: str) -> int:
     if type(value) is not int:
         raise _mismatch(value, column, "an int")
     if not 0 <= value < 1 << 64:
-        raise SchemaViolation("value does not fit in uint64", column=column, value=str(value)[:40])
+        raise SchemaViolation("value does not fit in uint64", column=column, value=shown(value))
     return value
 
 
@@ -121,6 +125,22 @@ def _check_nested(value: Any, column: str, depth: int) -> Any:
     if isinstance(value, bytes):
         return bytes(value)
     raise _mismatch(value, column, "None, numbers, str, bytes, lists and dicts")
+
+
+_HOLDERS: Final = frozenset((list, dict))
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder().decode
+
+
+def own_copy(value: Any) -> Any:
+    """A stored value of type any for the caller to keep: he may change it. Through MessagePack,
+    which takes half the time of a copy in Python, and a seventh of `copy.deepcopy`."""
+    return _decode(_encode(value)) if type(value) in _HOLDERS else value
+
+
+def own_copies(values: Iterable[Any]) -> tuple[Any, ...]:
+    """`own_copy` of each of a row's values, of whatever types."""
+    return tuple([own_copy(value) for value in values])
 
 
 CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {

@@ -11,20 +11,27 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dodona._io.folder import LOCK_NAME, lock_folder
+from dodona._io.process import read_clock
 from dodona.errors import DataCorrupted, InvalidRequest
+from dodona.types import unix_us_from_timestamp
 from dodona_local.backup.manifest import (
     MANIFEST_NAME,
     is_unfinished,
     read_manifest,
     verify_parts,
 )
+from dodona_local.completeness import lacks_master
 from dodona_local.progress import Progress
-from dodona_oracle.shell.checking import verify_master
+from dodona_oracle.shell.checking import MasterSummary, verify_master
 from dodona_oracle.shell.store import FILE_NAME
 from dodona_tablets.shell.checking import verify_cell
+from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in
 from dodona_tablets.shell.log import LOG_NAME
+from dodona_tablets.shell.log_check import has_joined
 
 MIB: Final = 1 << 20
+AHEAD_US_MAX: Final = 24 * 3_600_000_000
+"""A day: so far apart are clocks of machines that are well."""
 
 
 class CheckedPart(NamedTuple):
@@ -67,15 +74,24 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
 
 
 def _parts_of(path: Path) -> Iterator[_Part]:
-    folders = [path, path / "master", *sorted(path.glob("node-*"), key=_number)]
-    for folder in folders:
+    nodes = sorted(path.glob("node-*"), key=_number)
+    if lacks_master(path):
+        yield _Part("master", path / "master", _missing_master)
+    for folder in [path, path / "master", *nodes]:
         name = folder.name if folder != path else path.resolve().name
         if (folder / FILE_NAME).exists():
             yield _Part(name, folder, _master)
-        if (folder / LOG_NAME).is_dir():
+        if (folder / LOG_NAME).is_dir() or numbers_in(folder / CHUNKS_NAME):
             yield _Part(name, folder, _cell)
     if (path / MANIFEST_NAME).exists() or is_unfinished(path):
         yield _Part(path.resolve().name, path, _backup)
+
+
+def _missing_master(folder: Path, _: Progress) -> CheckedPart:
+    text = (
+        "the master's store is missing beside the data of nodes: put it back, or restore a backup"
+    )
+    raise DataCorrupted(text, path=str(folder / FILE_NAME))
 
 
 def _number(node: Path) -> tuple[int, str]:
@@ -96,8 +112,28 @@ def _master(folder: Path, progress: Progress) -> CheckedPart:
     return CheckedPart(
         "",
         f"master: {found.table_count:,} tables, {found.tablet_count:,} tablets, "
-        f"{found.cell_count:,} cells; no timestamp above {found.ceiling}",
+        f"{len(found.cells):,} cells; no timestamp above {found.ceiling}",
+        (*_missing_cells(folder, found), *_timestamps_ahead(folder, found)),
     )
+
+
+def _timestamps_ahead(folder: Path, found: MasterSummary) -> Iterator[DataCorrupted]:
+    """Where a clock that was wrong has led the timestamps, they stay."""
+    ahead_us = unix_us_from_timestamp(found.ceiling) - read_clock().unix_us
+    if ahead_us > AHEAD_US_MAX:
+        days = ahead_us / AHEAD_US_MAX
+        text = f"timestamps are {days:,.1f} days ahead of this machine's clock: a clock was wrong"
+        yield DataCorrupted(text, path=str(folder / FILE_NAME), ceiling=found.ceiling)
+
+
+def _missing_cells(folder: Path, found: MasterSummary) -> Iterator[DataCorrupted]:
+    """Of a master whose nodes are beside it."""
+    if (folder.parent / LOCK_NAME).exists() and folder.name == "master":
+        for cell in found.cells:
+            node = folder.parent / f"node-{cell}"
+            if not has_joined(node):
+                text = f"the data of cell {cell} is missing: put it back, or restore a backup"
+                yield DataCorrupted(text, path=str(node), cell=cell)
 
 
 def _cell(folder: Path, progress: Progress) -> CheckedPart:

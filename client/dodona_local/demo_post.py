@@ -21,7 +21,6 @@ from dodona_local.demo_data import Batch, Totals
 from dodona_local.demo_tables import CARRIER_DAY, POSTED
 
 WORKERS: Final = 32
-ATTEMPTS_MAX: Final = 1_000
 DEADLINE_MS: Final = 60_000
 """How long one batch may take: long enough to see any one process restarted."""
 
@@ -164,7 +163,7 @@ def _post(db: dodona.Client, batch: Batch, book: Book) -> None:
 
     while True:
         try:
-            db.run_in_transaction(attempt, attempts_max=ATTEMPTS_MAX, deadline_ms=DEADLINE_MS)
+            db.run_in_transaction(attempt, deadline_ms=DEADLINE_MS)
             return attempts.note_acknowledged()
         except CommitOutcomeUnknown as error:
             attempts.raise_if_late(error)
@@ -181,7 +180,7 @@ async def _post_async(db: dodona.aio.AsyncClient, batch: Batch, book: Book) -> N
 
     while True:
         try:
-            await db.run_in_transaction(attempt, attempts_max=ATTEMPTS_MAX, deadline_ms=DEADLINE_MS)
+            await db.run_in_transaction(attempt, deadline_ms=DEADLINE_MS)
             return attempts.note_acknowledged()
         except CommitOutcomeUnknown as error:
             attempts.raise_if_late(error)

@@ -8,72 +8,120 @@ Imported by name from `dodona`, since it needs what the server extra installs.
 import asyncio
 import os
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from dodona._core.context import expect
+from dodona._core.deadline import bounded
 from dodona._core.messages import GenerateTimestamps, TimestampRange
 from dodona._core.routing import Routing
 from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
-from dodona._io.folder import lock_folder
+from dodona._io.drivers import check_loop
+from dodona._io.folder import LockedFolder, lock_folder
 from dodona._io.network import CLOSED
-from dodona.errors import FolderInUse, InvalidRequest
+from dodona._io.sessions import instant_us
+from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
 from dodona.types import Timestamp
+from dodona_local.completeness import lacks_master
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_cores import Cores, in_use
+from dodona_oracle.shell.store import FILE_NAME
 
 THREADS_MAX: Final = 64
 """Of the asyncio twin: so many protocols run at a time, and share a flush at most."""
+CLOSE_SECONDS_MAX: Final = 30.0
+"""How long an open waits for a close of the same folder that was interrupted."""
 
 
-def open_blocking(path: str, routing: Routing) -> "EmbeddedDriver":
-    """Open the folder for blocking callers."""
+_by_folder: "Final[WeakValueDictionary[Path, Combiner]]" = WeakValueDictionary()
+"""What this process has open, and what it is about to close."""
+
+
+def open_blocking(path: str, routing: Routing, made: list[Any]) -> "EmbeddedDriver":
+    """Open the folder for blocking callers. `made` gets the driver before anything is open: so an
+    interrupt of the caller leaves nothing open that nobody has."""
     del routing  # nothing has an address here
-    return EmbeddedDriver(path)
+    driver = EmbeddedDriver(path)
+    made.append(driver)
+    driver.open()
+    return driver
 
 
 async def open_async(path: str, routing: Routing) -> "AsyncEmbeddedDriver":
     """Open the folder for asyncio callers."""
     del routing
     threads = ThreadPoolExecutor(THREADS_MAX, "dodona-embedded")
-    loop = asyncio.get_running_loop()
+    driver = EmbeddedDriver(path)
     try:
-        driver = await loop.run_in_executor(threads, EmbeddedDriver, path)
+        await asyncio.get_running_loop().run_in_executor(threads, driver.open)
     except BaseException:
+        driver.begin_closing()
         threads.shutdown(wait=False)
         raise
     return AsyncEmbeddedDriver(driver, threads)
+
+
+class _Folder:
+    """The folder while it is open. Used by the combiner's own thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock: LockedFolder | None = None
+
+    def open(self) -> Cores:
+        """Take it, unless that was done, and recover what it holds."""
+        if self._lock is None:
+            try:
+                self._lock = lock_folder(self._path)
+            except FolderInUse as error:
+                raise in_use(self._path, error) from error
+            _check_master(self._path)
+        return Cores.open(self._path)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._lock is not None:
+            self._lock.close()
 
 
 class EmbeddedDriver:
     """Runs protocols in any thread of the process that made it."""
 
     def __init__(self, path: str) -> None:
-        """Raises FolderInUse, DataCorrupted, InvalidRequest."""
+        """Opens nothing yet. Raises InvalidRequest."""
         if not __debug__:
             raise InvalidRequest("an embedded database does not run under python -O")
         self._process_id = os.getpid()
-        self._folder = Path(path).expanduser().absolute()
-        _check_single_node(self._folder)
-        try:
-            self._lock = lock_folder(self._folder)
-        except FolderInUse as error:
-            raise in_use(self._folder, error) from error
-        try:
-            self._combiner = Combiner(partial(Cores.open, self._folder))
-        except BaseException:
-            self._lock.close()
-            raise
+        self._path = Path(path).expanduser().absolute()
+        folder = _Folder(self._path)
+        self._combiner = Combiner(folder.open, folder.close)
+        # One that nobody has any more does not keep its folder. At the end of the process that
+        # would only take time.
+        weakref.finalize(self, _close, self._combiner, self._process_id).atexit = False
 
-    def run(self, protocol: Protocol[Result]) -> Result:
-        """The protocol's result, or its error."""
+    def open(self) -> None:
+        """Open the folder. Raises FolderInUse, DataCorrupted, InvalidRequest."""
+        _check_single_node(self._path)
+        known = _by_folder.get(self._path)
+        if known is not None and known.is_closed:  # by a call that was interrupted, it may be
+            known.wait_closed(CLOSE_SECONDS_MAX)
+        if known is None or known.is_closed:
+            _by_folder[self._path] = self._combiner
+        self._combiner.open()
+
+    def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
+        """The protocol's result, or its error, in about `timeout_ms` at most; a sync of the disk is
+        not cut short."""
         if os.getpid() != self._process_id:
             raise InvalidRequest(
                 f"process {self._process_id} opened this database, and this one is a fork of it: "
                 "open it before the fork in one of them only"
             )
+        if timeout_ms is not None:
+            protocol = bounded(protocol, timeout_ms, instant_us)
         replies: Any = None
         try:
             while True:
@@ -82,7 +130,7 @@ class EmbeddedDriver:
                     time.sleep(step.duration_ms / 1000)
                     replies = []
                 elif type(step) is Calls:
-                    replies = self._combiner.exchange(step.requests)
+                    replies = self._combiner.exchange(step.requests, step.timeout_ms)
                 elif type(step) is Post:
                     self._combiner.exchange(step.requests)
                     replies = []
@@ -98,10 +146,19 @@ class EmbeddedDriver:
         return expect(reply, TimestampRange).first
 
     def close(self) -> None:
-        """Close the stores and let go of the folder. Repeating it is harmless."""
+        """Close the stores and let go of the folder. Repeating it is harmless, and goes on with
+        what an interrupt ended."""
         if os.getpid() == self._process_id:
             self._combiner.close()
-            self._lock.close()
+
+    def begin_closing(self) -> None:
+        """As `close`, and don't wait for it."""
+        _close(self._combiner, self._process_id)
+
+
+def _close(combiner: Combiner, process_id: int) -> None:
+    if os.getpid() == process_id:  # else it is another process's
+        combiner.begin_closing()
 
 
 class AsyncEmbeddedDriver:
@@ -113,26 +170,32 @@ class AsyncEmbeddedDriver:
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
 
-    async def run(self, protocol: Protocol[Result]) -> Result:
-        """The protocol's result, or its error."""
-        self._check_open()
-        return await self._loop.run_in_executor(self._threads, self._driver.run, protocol)
+    async def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
+        """The protocol's result, or its error, in about `timeout_ms` at most."""
+        self._check_usable()
+        run = self._driver.run
+        return await self._loop.run_in_executor(self._threads, run, protocol, timeout_ms)
 
     def generate_timestamp(self) -> "asyncio.Future[Timestamp]":
         """Raises InvalidRequest; the future fails with Unavailable."""
-        self._check_open()
+        self._check_usable()
         return self._loop.run_in_executor(self._threads, self._driver.generate_timestamp)
 
     async def close(self) -> None:
         """Close the stores and let go of the folder. Repeating it is harmless."""
         if not self._is_closed:
+            self._check_usable()
             self._is_closed = True
-            await self._loop.run_in_executor(self._threads, self._driver.close)
-            self._threads.shutdown(wait=False)
+            try:
+                await self._loop.run_in_executor(self._threads, self._driver.close)
+            finally:
+                self._threads.shutdown(wait=False)
 
-    def _check_open(self) -> None:
+    def _check_usable(self) -> None:
+        """Before anything is asked of the database: whoever can't hear of it must not change it."""
         if self._is_closed:
             raise InvalidRequest(CLOSED.message)
+        check_loop(self._loop)
 
 
 def _check_single_node(folder: Path) -> None:
@@ -142,4 +205,14 @@ def _check_single_node(folder: Path) -> None:
             f"{folder} holds the data of several nodes ({', '.join(strangers)} too): "
             "start it with `dodona up`",
             path=str(folder),
+        )
+
+
+def _check_master(folder: Path) -> None:
+    if lacks_master(folder):
+        path = folder / "master" / FILE_NAME
+        raise DataCorrupted(
+            f"{path} is missing beside the node's data: put it back, or restore a backup into "
+            "another folder",
+            path=str(path),
         )

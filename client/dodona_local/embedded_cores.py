@@ -34,8 +34,9 @@ from dodona._core.messages import (
     TimestampRange,
 )
 from dodona._core.steps import MASTER, ORACLE, Target
+from dodona._io.disk_space import DiskSpace, no_space_told
 from dodona._io.process import read_clock
-from dodona.errors import DodonaError, FolderInUse
+from dodona.errors import DodonaError, FolderInUse, Unavailable, error_from_wire
 from dodona.types import CellId, Now, Timestamp
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.shell.store import MasterStore
@@ -44,7 +45,7 @@ from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.log import CellLog
-from dodona_tablets.shell.recovery import DRAIN_S_MAX, DRAIN_STEP_S, open_chunks
+from dodona_tablets.shell.recovery import DRAIN_S_MAX, DRAIN_STEP_S, note_disk, open_chunks
 
 CELL: Final = CellId(0)
 ADDRESS: Final = "embedded"
@@ -130,7 +131,9 @@ class Cores:
     state: close it and open another, which recovers. All methods but `flush` need to be called by
     one thread at a time; and `flush` by one, between `begin_flush` and `end_flush`."""
 
-    def __init__(self, store: MasterStore, log: CellLog) -> None:
+    def __init__(self, folder: Path, store: MasterStore, log: CellLog) -> None:
+        self._folder = folder
+        self._space = DiskSpace(folder)
         self._store = store
         self._log = log
         self._master = MasterCore.recover(store.items(), read_clock())
@@ -148,15 +151,29 @@ class Cores:
         self._master_outbox = _Outbox(self._master, store, self._master.handle_durable)
         self._node_outbox = _Outbox(self._node, log)
         self._is_flushing = False
+        self._refusal: Failure | None = None
         self._write_all()
-        assert self._node.is_serving
+        self._look_at_disk(read_clock())
+        if not self._node.is_serving:
+            why = self._master.why_not_ready(read_clock())
+            if why is not None:
+                raise Unavailable(why, path=str(folder))
+            refusal = self._refusal
+            assert refusal is not None, "a cell that does not serve, and nobody has refused it"
+            raise error_from_wire(refusal.kind, refusal.message, refusal.attributes)
 
     @classmethod
     def open(cls, folder: Path) -> "Cores":
         """Recover what the folder holds; it has the layout of a local cluster with one node.
 
-        Raises FolderInUse, DataCorrupted, InvalidRequest.
+        Raises FolderInUse, DataCorrupted, DiskFull, InvalidRequest.
         """
+        with no_space_told(folder):
+            return cls._open(folder)
+
+    @classmethod
+    def _open(cls, folder: Path) -> "Cores":
+        DiskSpace(folder).make_way()
         try:
             store = MasterStore.open(folder / "master")
         except FolderInUse as error:
@@ -170,7 +187,7 @@ class Cores:
             store.close()
             raise
         try:
-            return cls(store, log)
+            return cls(folder, store, log)
         except BaseException:
             store.close()
             log.close()
@@ -185,6 +202,7 @@ class Cores:
         if now.instant_us >= self._deadline_us() or is_about_tables:
             self._master.tick(now)
             self._node.note_log(self._log.size_bytes(), self._log.fill_ratio(), now)
+            self._look_at_disk(now)
             self._node.tick(now)
             self._settle(now)
         for target, body, deliver in requests:
@@ -207,9 +225,11 @@ class Cores:
         return True
 
     def flush(self) -> None:
-        """Make durable what was gathered when it began. Blocks; the cores may be used meanwhile."""
-        self._master_outbox.write()
-        self._node_outbox.write()
+        """Make durable what was gathered when it began. Blocks; the cores may be used meanwhile.
+        Raises DiskFull, and what the stores raise."""
+        with no_space_told(self._folder):
+            self._master_outbox.write()
+            self._node_outbox.write()
 
     def end_flush(self) -> None:
         """Answer those who waited for the flush."""
@@ -246,6 +266,11 @@ class Cores:
         finally:
             self._store.close()
             self._log.close()
+
+    def _look_at_disk(self, now: Now) -> None:
+        if not self._is_flushing:  # the log may be given a file
+            note_disk(self._node, self._log, self._space)
+            self._master.note_disk(self._node.cell.disk_shortage, now)
 
     def _deadline_us(self) -> int:
         master_us = self._master.next_deadline()
@@ -314,6 +339,8 @@ class Cores:
     def _assign(self, reply: Reply) -> None:
         if isinstance(reply, Assignment):
             self._node.handle_assignment(reply, read_clock())
+        elif isinstance(reply, Failure):
+            self._refusal = reply
 
 
 def in_use(folder: Path, error: DodonaError) -> FolderInUse:

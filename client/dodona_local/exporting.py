@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dodona._core.reading import Projection
 from dodona.client import Client
-from dodona.errors import Unavailable
+from dodona.errors import MetadataChanged
 from dodona.schema import TableSchema
 from dodona.snapshot import Snapshot
 from dodona.types import Timestamp
@@ -58,7 +58,7 @@ def _batches(snapshot: Snapshot, selection: Selection, shape: Shape) -> Iterator
     path, lower, upper, columns = selection.path, *selection[2:5]
     for batch in snapshot.read_batches(path, lower, upper, columns):
         if not batch.schema.equals(shape.schema):
-            raise Unavailable("the table's schema changed meanwhile", table=path)
+            raise MetadataChanged("the table was altered meanwhile: begin anew", table=path)
         yield batch
 
 

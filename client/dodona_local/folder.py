@@ -9,10 +9,12 @@ Must not import asyncio: all of this happens before or beside the event loop.
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from dodona._io.folder import LOCK_NAME
+from dodona._io.cluster_key import KEY_FILE, make_key
+from dodona._io.folder import FILE_MODE, FOLDER_MODE, LOCK_NAME, note_holder, sync_folder
 from dodona_local.errors import LaunchFailed
 
 LOCK_WAIT_S_MAX: Final = 5.0
@@ -29,17 +31,22 @@ class DataFolder:
         """Create and lock the folder. Raises LaunchFailed when it is in use or can't be made."""
         self.path = path.resolve()
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-            self.lock_fd = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+            self.path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            self.logs.mkdir(FOLDER_MODE, exist_ok=True)
+            self.lock_fd = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
-            raise LaunchFailed(
-                f"cannot use {self.path} as data folder: {error.strerror}"
-            ) from error
+            raise self._unusable(error) from error
         try:
             self._lock()
+        except OSError as error:
+            os.close(self.lock_fd)
+            raise self._unusable(error) from error
         except LaunchFailed:
             os.close(self.lock_fd)
             raise
+
+    def _unusable(self, error: OSError) -> LaunchFailed:
+        return LaunchFailed(f"cannot use {self.path} as data folder: {error.strerror}")
 
     @property
     def logs(self) -> Path:
@@ -61,6 +68,11 @@ class DataFolder:
         """The cluster's first token, for its owner alone."""
         return self.path / "admin-token"
 
+    @property
+    def cluster_key(self) -> Path:
+        """What the cluster's processes and clients show each other, for its owner alone."""
+        return self.path / KEY_FILE
+
     def check_node_count(self, node_count: int) -> None:
         """Refuse to leave out a node that has data here: its tablets would be missing."""
         indexes = (path.name.removeprefix("node-") for path in self.path.glob("node-*"))
@@ -70,12 +82,36 @@ class DataFolder:
                 f"{self.path} holds the data of {needed} nodes: start it with --nodes {needed}"
             )
 
+    def check_master(self) -> None:
+        """Refuse to make a new master beside nodes that have data. Nodes make no chunk before the
+        master's store is durable, so that the store was there. A master's folder is made, durably,
+        before any node is started."""
+        has_nodes = any(self.path.glob("node-*/log/*"))
+        is_missing = has_nodes and not self.master.is_dir()
+        if not (self.master / "master.mdb").exists() and any(self.path.glob("node-*/chunks/*")):
+            is_missing = True
+        if is_missing:
+            raise LaunchFailed(
+                f"{self.master / 'master.mdb'} is missing beside the nodes' data: put it back, or "
+                "restore a backup into another folder"
+            )
+        with suppress(FileExistsError):  # what is no folder the master complains of
+            self.master.mkdir(FOLDER_MODE, exist_ok=True)
+        sync_folder(self.path)
+
+    def make_key(self) -> None:
+        """Unless there is one. Raises LaunchFailed."""
+        try:
+            make_key(self.cluster_key)
+        except OSError as error:
+            raise LaunchFailed(f"cannot write {self.cluster_key}: {error.strerror}") from error
+
     def open_log(self, name: str) -> int:
         """A file descriptor that appends to `logs/<name>.log`; a large old log is set aside."""
         path = self.log_path(name)
         if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
             path.replace(path.with_suffix(".log.1"))
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
 
     def log_path(self, name: str) -> Path:
         return self.logs / f"{name.replace(' ', '-')}.log"
@@ -89,6 +125,11 @@ class DataFolder:
         except OSError:
             return ""
         return "\n".join(lines[-line_count:])
+
+    def is_disk_full(self) -> bool:
+        """Whether nothing more can be written here, not even why."""
+        found = os.statvfs(self.path)
+        return (found.f_bfree if os.geteuid() == 0 else found.f_bavail) == 0
 
     def close(self) -> None:
         """Let the folder go. Safe to repeat."""
@@ -107,8 +148,7 @@ class DataFolder:
                     "stop that one, or choose another folder with --data-dir"
                 )
             time.sleep(0.05)
-        os.ftruncate(self.lock_fd, 0)
-        os.pwrite(self.lock_fd, f"{os.getpid()}\n".encode(), 0)
+        note_holder(self.lock_fd)
 
     def _try_lock(self) -> bool:
         try:

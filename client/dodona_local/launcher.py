@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -27,6 +27,16 @@ from dodona_local.supervisor import Plan, ProcessStatus, Report, Supervisor
 NODES_MAX: Final = 64
 START_WAIT_S_MAX: Final = 120.0
 POLL_S: Final = 0.02
+SPARE_MODULES: Final = (
+    "dodona_oracle.shell.master",
+    "dodona_oracle.shell.master_pages",
+    "dodona_oracle.shell.proxy",
+    "dodona_oracle.shell.proxy_pages",
+    "dodona_tablets.shell.pages",
+    "dodona_tablets.shell.service",
+    "httpx",
+)
+"""Which servers start again without a wait for their imports, and with pages at once."""
 
 Arrange = Callable[[list[Plan]], list[Plan]]
 """Takes the plans before anything starts, and gives those that are carried out."""
@@ -40,6 +50,8 @@ class Layout(NamedTuple):
     gateway_count: int = 0
     is_insecure: bool = False
     """Whether the gateways ask for no tokens."""
+    has_key: bool = False
+    """Whether the processes, and their clients, show each other the folder's key."""
 
     @property
     def port_count(self) -> int:
@@ -52,7 +64,8 @@ def cluster_plans(folder: DataFolder, ports: Sequence[int], layout: Layout) -> l
     free = iter(ports)
     master_port = next(free)
     master_url = f"http://{HOST}:{master_port}"
-    plans = [_plan("master", "dodona_oracle", "master", port=master_port, data_dir=folder.master)]
+    master = _plan("master", "dodona_oracle", "master", port=master_port, data_dir=folder.master)
+    plans = [replace(master, is_essential=True)]
     plans += [
         _plan(name, "dodona_oracle", "proxy", port=next(free), master_url=master_url)
         for name in _names("proxy", layout.proxy_count)
@@ -67,6 +80,9 @@ def cluster_plans(folder: DataFolder, ports: Sequence[int], layout: Layout) -> l
     for cell in range(layout.node_count):
         options = {"cell": cell, "data_dir": folder.node(cell), "master_url": master_url}
         plans.append(_plan(f"node {cell}", "dodona_tablets", port=next(free), **options))
+    if layout.has_key:
+        key_file = str(folder.cluster_key)
+        plans = [it.with_option("--cluster-key-file", key_file) for it in plans]
     return plans
 
 
@@ -95,6 +111,9 @@ class _Launch:
         self.folder = DataFolder(data_dir)
         try:
             self.folder.check_node_count(layout.node_count)
+            self.folder.check_master()
+            if layout.has_key:
+                self.folder.make_key()
             self.ports: PortReservation = reserve_ports(port_base, layout.port_count)
         except LaunchFailed:
             self.folder.close()
@@ -123,7 +142,7 @@ def run_cluster(
 
     Must be called in the main thread. Raises LaunchFailed when it can't start or be kept up.
     """
-    layout = Layout(node_count, gateway_count=1, is_insecure=is_insecure)
+    layout = Layout(node_count, gateway_count=1, is_insecure=is_insecure, has_key=True)
     launch = _Launch(data_dir, layout, port_base)
     try:
         asyncio.run(_run_in_terminal(launch, is_insecure, say, warn))
@@ -145,16 +164,20 @@ async def _run_in_terminal(launch: _Launch, is_insecure: bool, say: Report, warn
             warn("the gateway asks for no tokens: whoever uses this machine may do everything")
         elif launch.folder.admin_token.exists():
             say(f"admin token in {launch.folder.admin_token}")
-        say("ready")
+        failing = supervisor.failures()
+        say(f"ready, but for {', '.join(failing)}" if failing else "ready")
 
-    await Supervisor(launch.plans, launch.folder, warn).run(announce, stop)
+    supervisor = Supervisor(launch.plans, launch.folder, warn, spare_modules=SPARE_MODULES)
+    await supervisor.run(announce, stop)
 
 
 class LocalCluster:
     """A cluster for the length of a `with` block, supervised by a thread of this process.
 
-    `port_base=0` takes any free ports; gateways ask for tokens unless `is_insecure`. `warn` gets a
-    sentence when a process had to be restarted, which it is at most `back_off_s_max` after its end.
+    `port_base=0` takes any free ports; gateways ask for tokens unless `is_insecure`; with `has_key`
+    all else takes the folder's key, which clients on this machine find by themselves. `warn` gets a
+    sentence when a process had to be restarted, which it is at most `back_off_s_max` after its end;
+    with `has_spare` from a process that has imported the servers already, as under `dodona up`.
     `arrange` may change what is started. Raises LaunchFailed on entry when it can't start, on exit
     when it could not be kept up.
     """
@@ -167,15 +190,18 @@ class LocalCluster:
         proxy_count: int = 1,
         gateway_count: int = 0,
         is_insecure: bool = False,
+        has_key: bool = False,
         port_base: int = 0,
         warn: Report = lambda sentence: None,
         back_off_s_max: float = BACK_OFF_S_MAX,
+        has_spare: bool = False,
         arrange: Arrange = list,
     ) -> None:
-        self._layout = Layout(node_count, proxy_count, gateway_count, is_insecure)
+        self._layout = Layout(node_count, proxy_count, gateway_count, is_insecure, has_key)
         self._arguments = (Path(data_dir), self._layout, port_base, arrange)
         self._warn = warn
         self._back_off_s_max = back_off_s_max
+        self._spare_modules = SPARE_MODULES if has_spare else ()
         self._started: Future[None] = Future()
         self._failure: Exception | None = None
 
@@ -183,7 +209,11 @@ class LocalCluster:
         self._launch = _Launch(*self._arguments)
         self._stop = asyncio.Event()
         self._supervisor = Supervisor(
-            self._launch.plans, self._launch.folder, self._warn, self._back_off_s_max
+            self._launch.plans,
+            self._launch.folder,
+            self._warn,
+            self._back_off_s_max,
+            spare_modules=self._spare_modules,
         )
         # Named factory: without one, the runner would set the calling thread's event loop.
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
@@ -270,11 +300,16 @@ class LocalCluster:
                 raise LaunchFailed(f"{name} is not ready after {wait_s_max:g} s")
             time.sleep(POLL_S)
 
+    def _announce(self) -> None:
+        for name, failure in self._supervisor.failures().items():
+            self._started.set_exception(LaunchFailed(f"{name} can't be started: {failure}"))
+            return
+        self._started.set_result(None)
+
     def _run(self) -> None:
-        announce = partial(self._started.set_result, None)
         try:
             with self._runner as runner:
-                runner.run(self._supervisor.run(announce, self._stop))
+                runner.run(self._supervisor.run(self._announce, self._stop))
         except (LaunchFailed, OSError) as error:  # raised by __enter__ or __exit__
             self._failure = error
         finally:

@@ -16,6 +16,7 @@ from dodona._core.messages import Cell, Cluster, Failure, GetCluster
 from dodona._core.rest import decode_reply, encode_call
 from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.network import check_url
+from dodona._io.roles import wrong_server
 from dodona.described import described
 from dodona.errors import error_from_wire
 from dodona.types import CellId, Timestamp, TransactionId
@@ -24,6 +25,9 @@ TIMEOUT_S: Final = 3.0
 AT_A_TIME_MAX: Final = 16
 READY: Final = "ready"
 PROGRAM: Final = "dodona/"
+NOT_JOINED: Final = (
+    "the master has let in no node of this cell since its start: the node's /readyz and log say why"
+)
 
 Found = TypeVar("Found")
 
@@ -134,6 +138,11 @@ def _cluster(http: httpx.Client, master_url: str) -> Cluster | Failure:
     except httpx.HTTPError as error:
         return Failure("unavailable", _silence(master_url, error))
     reply = decode_reply(GetCluster, response.status_code, response.content)
+    if isinstance(reply, Failure) and "authorization" not in http.headers:
+        key = ClusterKey.announced(master_url, reply.attributes)
+        if key is not None:
+            http.headers.update(key_headers(key))
+            return _cluster(http, master_url)
     assert isinstance(reply, Cluster | Failure)
     return reply
 
@@ -144,6 +153,9 @@ def _look(http: httpx.Client, part: str, address: str) -> PartStatus:
         response = http.get(f"{address}/readyz")
     except httpx.HTTPError as error:
         return PartStatus(part, _silence(address, error), address=address)
+    other = wrong_server(address, response.headers) if part == "master" else None
+    if other is not None:
+        return PartStatus(part, other.message, address=address)
     server = response.headers.get("server", "")
     version = server.removeprefix(PROGRAM) if server.startswith(PROGRAM) else None
     state = READY if response.status_code == httpx.codes.OK else _reason(response)
@@ -151,6 +163,8 @@ def _look(http: httpx.Client, part: str, address: str) -> PartStatus:
 
 
 def _look_at_cell(http: httpx.Client, cell: Cell) -> PartStatus:
+    if not cell.address:
+        return PartStatus(f"cell {cell.cell}", NOT_JOINED, tablets=cell.tablet_count)
     status = _look(http, f"cell {cell.cell}", cell.address)._replace(tablets=cell.tablet_count)
     if not status.is_ready:
         return status
@@ -170,6 +184,8 @@ def _look_at_cell(http: httpx.Client, cell: Cell) -> PartStatus:
 
 
 def _doubts_of(http: httpx.Client, cell: Cell) -> list[InDoubt] | str:
+    if not cell.address:
+        return f"cell {cell.cell} can't be asked: {NOT_JOINED}"
     page = _page(http, f"{cell.address}/v1/in-doubt", _DoubtPage)
     if isinstance(page, str):
         return f"cell {cell.cell} can't be asked: {page}"

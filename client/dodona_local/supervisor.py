@@ -1,8 +1,10 @@
 """Keeps a set of server processes running: starts, watches, restarts and stops them.
 
 Owns: the processes. Invariants: at most one process a plan at any time; a process that is not
-ready is never reported ready; leaving `Supervisor.run`, whatever the reason, leaves no process
-behind. Knows nothing of what the servers are (see `launcher`).
+ready is never reported ready; one that can't be started never ends the others, unless it is
+essential and has never been ready: then nothing works without it; leaving `Supervisor.run`,
+whatever the reason, leaves no process behind. Knows nothing of what the servers are (see
+`launcher`).
 """
 
 import asyncio
@@ -17,7 +19,10 @@ from typing import Final
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.probe import is_ready
-from dodona_local.restart import BACK_OFF_S_MAX, START_FAILURES_MAX, RestartRules
+from dodona_local.reasons import SLOW_AFTER_S, TELL_AFTER_S, reason_of
+from dodona_local.restart import BACK_OFF_S_MAX, START_AGAIN_S, START_FAILURES_MAX, RestartRules
+from dodona_local.spare import Spare
+from dodona_local.uncancelled import uncancelled
 
 READY_WAIT_S_MAX: Final = 60.0
 READY_POLL_S: Final = 0.05
@@ -35,6 +40,8 @@ class Plan:
     module: str
     arguments: tuple[str, ...]
     url: str
+    is_essential: bool = False
+    """Without it the others are of no use."""
 
     def with_option(self, option: str, value: str) -> "Plan":
         """The same with `--option value`, in place of what it said before."""
@@ -67,34 +74,48 @@ class Child:
         lifeline_fd: int,
         report: Report,
         back_off_s_max: float,
+        start_again_s: float,
+        spare: Spare | None = None,
     ) -> None:
         self.plan = plan
+        self._spare = spare
         self.first_ready = asyncio.Event()
+        self.settled = asyncio.Event()
+        """It has been ready, or it can't be started."""
+        self.failure: str | None = None
+        """Why it can't be started, since it was ready the last time."""
         self._folder = folder
         self._lifeline_fd = lifeline_fd
         self._report = report
-        self._rules = RestartRules(back_off_s_max)
+        self._rules = RestartRules(back_off_s_max, start_again_s)
         self.status = ProcessStatus(plan.name, plan.url, None, 0, is_ready=False)
 
     async def run(self) -> None:
-        """Keep it running until cancelled. Raises LaunchFailed after too many failed starts."""
+        """Keep it running until cancelled; after too many failed starts at a slow pace. Raises
+        LaunchFailed then if it is essential and has never been ready."""
         while True:
             process = await self._start()
             try:
                 ready_s = await self._live(process)
             finally:
-                await _terminate(process)
+                await uncancelled(_terminate(process))
                 self._set_status(pid=None, is_ready=False)
             back_off_s = self._rules.note_end(ready_s)
-            if self._rules.has_given_up:
-                raise self._given_up(process)
-            self._report(f"{self.plan.name} ended ({_cause(process)}): starting it again")
+            if self._rules.is_failing:
+                if self.plan.is_essential and not self.first_ready.is_set():
+                    raise self._given_up(process)
+                self._tell_failure(process, back_off_s)
+                self.settled.set()
+            else:
+                self._report(f"{self.plan.name} ended ({_cause(process)}): starting it again")
             await asyncio.sleep(back_off_s)
 
     async def _start(self) -> asyncio.subprocess.Process:
-        log_fd = self._folder.open_log(self.plan.name)
+        plan = self.plan
+        log_fd = self._folder.open_log(plan.name)
         try:
-            process = await asyncio.create_subprocess_exec(
+            spare = self._spare and self._spare.take(plan.module, plan.arguments, log_fd)
+            process = spare or await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "dodona_local.child", self.plan.module),
                 *self.plan.arguments,
                 stdin=self._lifeline_fd,
@@ -113,25 +134,63 @@ class Child:
         if not await self._wait_until_ready(process):
             return None
         self._set_status(pid=process.pid, is_ready=True)
+        if self.failure is not None:
+            self._report(f"{self.plan.name} is ready again")
+            self.failure = None
         self.first_ready.set()
+        self.settled.set()
         loop = asyncio.get_running_loop()
         began = loop.time()
         await process.wait()
         return loop.time() - began
 
     async def _wait_until_ready(self, process: asyncio.subprocess.Process) -> bool:
-        with suppress(TimeoutError):
+        telling = asyncio.create_task(self._tell_reasons())
+        try:
             async with asyncio.timeout(READY_WAIT_S_MAX):
                 while process.returncode is None:
                     if await is_ready(self.plan.url):
                         return True
                     await asyncio.sleep(READY_POLL_S)
+        except TimeoutError:
+            name = self.plan.name
+            reason = await reason_of(name, self.plan.url, self._folder)
+            self._report(f"{name} was not ready within {READY_WAIT_S_MAX:g} s: {reason.text}")
+        finally:
+            telling.cancel()
         return False
+
+    async def _tell_reasons(self) -> None:
+        """Say why it is not ready, whenever that is something new."""
+        name, told = self.plan.name, ""
+        slow_at = asyncio.get_running_loop().time() + SLOW_AFTER_S
+        while True:
+            await asyncio.sleep(TELL_AFTER_S)
+            text, is_error = await reason_of(name, self.plan.url, self._folder)
+            is_due = is_error or asyncio.get_running_loop().time() >= slow_at
+            if is_due and text != told:
+                told = text
+                path = self._folder.log_path(name)
+                self._report(f"{name} is not ready yet: {text} (see {path})")
 
     def _set_status(self, *, pid: int | None, is_ready: bool) -> None:
         is_new = pid is not None and pid != self.status.pid
         count = self.status.start_count + is_new
         self.status = ProcessStatus(self.plan.name, self.plan.url, pid, count, is_ready)
+
+    def _tell_failure(self, process: asyncio.subprocess.Process, again_s: float) -> None:
+        """Once for each reason."""
+        name = self.plan.name
+        words = self._folder.log_tail(name, 1).strip() or _cause(process)
+        if self._folder.is_disk_full():
+            words = f"the disk of {self._folder.path} is full; it said last: {words}"
+        if words != self.failure:
+            self.failure = words
+            self._report(
+                f"{name} failed to start {START_FAILURES_MAX} times in a row ({_cause(process)}): "
+                f"{words}; starting it again every {again_s:g} s, the others go on; see "
+                f"{self._folder.log_path(name)}"
+            )
 
     def _given_up(self, process: asyncio.subprocess.Process) -> LaunchFailed:
         name = self.plan.name
@@ -142,7 +201,7 @@ class Child:
 
 
 class Supervisor:
-    """Runs several children together: if one gives up, all stop."""
+    """Runs several children together. If an essential one can't be started at first, all stop."""
 
     def __init__(
         self,
@@ -150,21 +209,35 @@ class Supervisor:
         folder: DataFolder,
         report: Report,
         back_off_s_max: float = BACK_OFF_S_MAX,
+        start_again_s: float = START_AGAIN_S,
+        *,
+        spare_modules: Sequence[str] = (),
     ) -> None:
+        """`spare_modules` are imported by a process that is kept at hand for the next start; none,
+        no process."""
         assert plans
         # Children inherit the reading end; the writing end stays here alone (see `child`).
         self._lifeline_fds = os.pipe()
+        lifeline_fd = self._lifeline_fds[0]
+        self._spare = Spare(folder, lifeline_fd, spare_modules) if spare_modules else None
         self._children = [
-            Child(plan, folder, self._lifeline_fds[0], report, back_off_s_max) for plan in plans
+            Child(plan, folder, lifeline_fd, report, back_off_s_max, start_again_s, self._spare)
+            for plan in plans
         ]
 
     def statuses(self) -> dict[str, ProcessStatus]:
         return {child.plan.name: child.status for child in self._children}
 
-    async def run(self, on_ready: Callable[[], None], stop: asyncio.Event) -> None:
-        """Start all, call `on_ready` once all are, keep them up until `stop` is set, stop all.
+    def failures(self) -> dict[str, str]:
+        """Those that can't be started now, and why."""
+        found = {it.plan.name: it.failure for it in self._children}
+        return {name: failure for name, failure in found.items() if failure is not None}
 
-        Raises LaunchFailed when one of them cannot be started.
+    async def run(self, on_ready: Callable[[], None], stop: asyncio.Event) -> None:
+        """Start all, call `on_ready` once each is ready or can't be started (see `failures`), keep
+        them up until `stop` is set, stop all.
+
+        Raises LaunchFailed when an essential one cannot be started.
         """
         lives = [asyncio.create_task(child.run()) for child in self._children]
         stopping = asyncio.create_task(_wait_for(stop))
@@ -180,8 +253,10 @@ class Supervisor:
 
     async def _announce(self, on_ready: Callable[[], None]) -> None:
         for child in self._children:
-            await child.first_ready.wait()
+            await child.settled.wait()
         on_ready()
+        if self._spare is not None:
+            await self._spare.keep()
         await asyncio.Future()  # for ever: were it to end, the supervisor would
 
 

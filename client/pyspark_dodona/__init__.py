@@ -2,8 +2,12 @@
 
 Owns: the entry point. Spark finds this package by its name and imports it in every session of the
 environment, wanted or not: so nothing heavy may be imported here, neither Arrow nor the client.
+Imported before the session starts, it has Spark's workers run this very Python: `python3`, which
+they run otherwise, need not be of the environment that has this package.
 """
 
+import os
+import sys
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark_dodona.writer import TableWriter
 
 __all__ = ["DefaultSource"]
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 class DefaultSource(DataSource):

@@ -22,7 +22,7 @@ from dodona.errors import InvalidRequest, TableNotMounted
 from dodona.spark import BulkWrite
 from pyspark_dodona.connection import connect
 from pyspark_dodona.last_rows import last_rows
-from pyspark_dodona.options import parse_write
+from pyspark_dodona.options import WriteOptions, parse_write
 from pyspark_dodona.partitioning import KeyColumns, Partitioning, share_out
 from pyspark_dodona.progress import told
 from pyspark_dodona.writer import begin
@@ -50,7 +50,10 @@ def bulk_write(
     """See `dodona.spark.bulk_write`."""
     began_at, began_s = datetime.now(UTC), time.monotonic()
     session = df.sparkSession
-    info = connect(url).get_table(table)
+    given = {name: option_text(name, it) for name, it in options.items() if it is not None}
+    given = {**given, "url": url, "path": table}
+    checked = _checked(given, mode)
+    info = connect(checked).get_table(table)
     if not info.is_mounted:
         raise TableNotMounted(f"table {table} is not mounted: mount it, then write")
     keys = KeyColumns(info.schema.columns, df.schema, table)
@@ -68,9 +71,8 @@ def bulk_write(
     if last_by and options.get("atomicity", "full") == "full":  # it takes each key but once
         frame = frame.mapInArrow(last_rows(keys.names), frame.schema)
     frame = frame.drop(*[name for name in last_by if name not in known])
-    given = {name: option_text(name, it) for name, it in options.items() if it is not None}
-    given = {**given, "url": url, "path": table}
-    load = _begin(given, mode, frame)
+    # Begun by this process, it lives as long as this does, however long the shuffle takes.
+    load = connect(checked).loads.join(begin(checked, frame.schema))
     given["load_ticket"] = load.ticket.to_text()
     telling = told(session, f"writing to {table}") if tells_progress else nullcontext()
     with _given_up_on_error(load), telling, _unmeasured_batches(session, has_long_rows):
@@ -99,15 +101,13 @@ def _column_of(df: DataFrame, name: str) -> str:
     return next((it for it in df.columns if it.lower() == name.lower()), name)
 
 
-def _begin(options: dict[str, str], mode: str, frame: DataFrame) -> Load:
-    """The load, begun by this process: it lives as long as this does, however long the shuffle
-    takes. Raises as `writer.begin`, and InvalidRequest."""
+def _checked(options: dict[str, str], mode: str) -> WriteOptions:
+    """Raises InvalidRequest."""
     if mode not in ("append", "overwrite"):
         raise InvalidRequest(f"mode is 'append' or 'overwrite', not {mode!r}")
     if "load_ticket" in options:
         raise InvalidRequest("bulk_write begins a load of its own: leave load_ticket out")
-    checked = parse_write(options, is_overwrite=mode == "overwrite")
-    return connect(checked.url).loads.join(begin(checked, frame.schema))
+    return parse_write(options, is_overwrite=mode == "overwrite")
 
 
 @contextmanager

@@ -6,23 +6,33 @@ other, since Spark forks its workers and a socket must not have two owners.
 
 import os
 import threading
-from typing import Final
+from typing import Final, Protocol
 
 import dodona
 
 CLIENTS_MAX: Final = 8
 
 _lock = threading.Lock()
-_clients: dict[tuple[int, str], dodona.Client] = {}
+_clients: dict[tuple[int, str, int | None], dodona.Client] = {}
 
 
-def connect(url: str) -> dodona.Client:
+class Cluster(Protocol):
+    """What the options of each action say of it."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def call_timeout_ms(self) -> int | None: ...
+
+
+def connect(cluster: Cluster) -> dodona.Client:
     """A client of the cluster, made at the first call in this process. Do not close it."""
-    key = (os.getpid(), url)
+    key = (os.getpid(), cluster.url, cluster.call_timeout_ms)
     with _lock:  # a driver may have several threads
         client = _clients.pop(key, None)
         if client is None:
-            client = dodona.connect(url)
+            client = dodona.connect(cluster.url, call_timeout_ms=cluster.call_timeout_ms)
             _make_room()
         _clients[key] = client  # behind all others: the one used least recently is first
         return client

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dodona import LoadTicket
+from dodona._core.deadline import CALL_TIMEOUT_MS_MAX
 from dodona.errors import InvalidRequest
 from dodona.types import Atomicity, Durability, Timestamp
 from pyspark_dodona import option_values as values
@@ -30,6 +31,12 @@ LEASE_S: Final = 600
 LEASE_S_MAX: Final = 3_600
 """As long as cells grant (see their `reader_lease_ms_max`)."""
 BATCH_ROWS: Final = 1_000_000
+_OF_CATALOG_TABLES: Final = frozenset({"owner", "provider"})
+"""What Spark adds to the options that `create table ... using` names."""
+_NO_CATALOG_TABLE: Final = (
+    "Spark hands no options to the reader of a table in its own catalog: instead of create table "
+    "say create temporary view ... using dodona options (path '//folder/table', url 'http://...')"
+)
 _INT64_MAX: Final = (1 << 63) - 1
 
 _READS: Final[tuple[Action, ...]] = ("read", "stream read")
@@ -152,6 +159,14 @@ OPTIONS: Final[tuple[Option, ...]] = (
         f"seconds, at most {LEASE_S_MAX}",
         "so long the snapshot, or what is written, is kept without a sign of life of the job",
         str(LEASE_S),
+    ),
+    Option(
+        "call_timeout_ms",
+        ("callTimeoutMs",),
+        _ALL,
+        values.integer(1, CALL_TIMEOUT_MS_MAX),
+        "milliseconds",
+        "so long each call to a server may take, as in `dodona.connect`",
     ),
     Option(
         "atomicity",
@@ -282,6 +297,7 @@ class ReadOptions:
     versioned: bool = False
     pushdown: bool | None = None
     lease_s: int = LEASE_S
+    call_timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +317,7 @@ class WriteOptions:
     txn_app_id: str | None = None
     txn_version: int | None = None
     lease_s: int = LEASE_S
+    call_timeout_ms: int | None = None
     load_ticket: LoadTicket | None = None
     is_overwrite: bool = False
 
@@ -316,6 +333,7 @@ class StreamReadOptions:
     starting_timestamp: Timestamp | None = None
     max_rows_per_batch: int = BATCH_ROWS
     lease_s: int = LEASE_S
+    call_timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +349,7 @@ class StreamWriteOptions:
     key_range: KeyRange | None = None
     txn_app_id: str | None = None
     lease_s: int = LEASE_S
+    call_timeout_ms: int | None = None
     is_overwrite: bool = False
 
 
@@ -417,6 +436,8 @@ def _parsed(action: Action, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _unknown(action: Action, spelling: str) -> InvalidRequest:
+    if spelling.lower() in _OF_CATALOG_TABLES:
+        return InvalidRequest(_NO_CATALOG_TABLE)
     known = [option.name for option in _options_of(action)]
     spellings = {it: option for option in _options_of(action) for it in _spellings(option)}
     near = difflib.get_close_matches(spelling.lower(), spellings, 1)

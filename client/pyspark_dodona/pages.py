@@ -62,7 +62,7 @@ def _versions(
 ) -> "Iterator[pyarrow.RecordBatch]":
     """All that are left. To tablets no such question is too old: that nothing went which the
     snapshot has, only who holds it can say. Raises SnapshotTooOld."""
-    read = connect(snapshot.url).read_changes
+    read = connect(snapshot).read_changes
     at, ends = snapshot.timestamp, (keys.lower, keys.upper)
     for batch in read(snapshot.path, NULL_TIMESTAMP, at, *ends, names):
         held.check()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import dodona
 from dodona._core.sql import condition
-from dodona.errors import SnapshotTooOld, TableNotMounted
+from dodona.errors import MetadataChanged, SnapshotTooOld, TableNotMounted
 from dodona.schema import Column, TableSchema
 from dodona.types import ReaderId, Timestamp
 from pyspark_dodona.columns import choose_columns
@@ -48,6 +48,9 @@ class Snapshot:
     split_rows: int
     versioned: bool
     """Whether the DataFrame has all versions up to the timestamp."""
+    call_timeout_ms: int | None = None
+    table: int = 0
+    """Its id; 0 if the master did not say."""
 
     @property
     def schema(self) -> TableSchema:
@@ -61,7 +64,7 @@ def pin_snapshot(options: ReadOptions) -> Snapshot:
     Raises TableNotFound, TableNotMounted, SnapshotTooOld; SchemaViolation for a column or a key
     that the table does not have, InvalidRequest for a filter that is none.
     """
-    db = connect(options.url)
+    db = connect(options)
     table = db.get_table(options.path)
     if any(it.state == "unmounted" for it in table.tablets):
         raise TableNotMounted(f"table {options.path} is not mounted: mount it, then read")
@@ -92,17 +95,24 @@ def pin_snapshot(options: ReadOptions) -> Snapshot:
         keys,
         options.split_rows,
         options.versioned,
+        options.call_timeout_ms,
+        held.tables[options.path],
     )
 
 
 def renewed(snapshot: Snapshot) -> dodona.Snapshot:
     """The snapshot, held by this process as well, for as long as somebody has the result.
-    Raises SnapshotTooOld."""
-    db = connect(snapshot.url)
+    Raises SnapshotTooOld; MetadataChanged if another table is there by now."""
+    db = connect(snapshot)
     with explained():
-        return db.hold_snapshot(
+        held = db.hold_snapshot(
             [snapshot.path], snapshot.timestamp, snapshot.lease_ms, snapshot.reader
         )
+    table = held.tables[snapshot.path]
+    if 0 not in (table, snapshot.table) and table != snapshot.table:
+        text = f"another table is at {snapshot.path} since the DataFrame was loaded: load() it anew"
+        raise MetadataChanged(text, table=snapshot.path)
+    return held
 
 
 @contextmanager

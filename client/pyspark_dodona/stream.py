@@ -68,7 +68,7 @@ class ChangePart(InputPartition):
 
 def stream_schema(options: StreamReadOptions) -> StructType:
     """The columns of the stream. Raises TableNotFound, SchemaViolation."""
-    table = connect(options.url).get_table(options.path)
+    table = connect(options).get_table(options.path)
     columns = choose_columns(table.schema.columns, options.columns, options.path)
     return changes_schema(columns, options.path)
 
@@ -77,7 +77,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """See the module. All errors are those of `dodona.errors`."""
 
     def __init__(self, options: StreamReadOptions, schema: StructType) -> None:
-        table = connect(options.url).get_table(options.path)
+        table = connect(options).get_table(options.path)
         self._options = options
         self._columns = choose_columns(table.schema.columns, options.columns, options.path)
         self._schema = changes_schema(self._columns, options.path)
@@ -100,7 +100,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:  # noqa: N802
         """Where a new query begins."""
         if self._initial is None:
-            options, db = self._options, connect(self._options.url)
+            options, db = self._options, connect(self._options)
             table = self._identify(None)
             at = options.starting_timestamp
             if at is None:
@@ -117,7 +117,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is committed from now on is for another time."""
-        self._target = connect(self._options.url).generate_timestamp()
+        self._target = connect(self._options).generate_timestamp()
         self._counts = []
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
@@ -125,7 +125,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         mounted there is nothing new, unless the query is to end some time."""
         options = self._options
         table, since = self._identify(start), Timestamp(start[_TIMESTAMP])
-        if self._target is None and not _is_readable(connect(options.url).get_table(options.path)):
+        if self._target is None and not _is_readable(connect(options).get_table(options.path)):
             return start
         self._keep(since)
         counts = self._counts_after(since)
@@ -141,7 +141,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         left = [it for it in self._counts if it[0] > since]
         if left and since >= self._counted[0]:
             return left
-        options, db = self._options, connect(self._options.url)
+        options, db = self._options, connect(self._options)
         until = self._target or db.generate_timestamp()
         if until <= since:
             return []
@@ -170,7 +170,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Ranges of keys: of whole tablets, and of several together where little is to be read."""
-        options, db = self._options, connect(self._options.url)
+        options, db = self._options, connect(self._options)
         self._identify(end)
         since, until = Timestamp(end[_SINCE]), Timestamp(end[_TIMESTAMP])
         if start == end or since == until:
@@ -193,7 +193,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options, since = self._options, partition.since
         schema = to_arrow_schema(self._schema, timezone="UTC")
         with _Explained(options.path, since):
-            batches = connect(options.url).read_changes(
+            batches = connect(options).read_changes(
                 options.path,
                 since,
                 partition.until,
@@ -214,7 +214,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The table's id. Raises InvalidRequest if offsets are of another table that was there."""
         path = self._options.path
         if self._table is None:
-            self._table = connect(self._options.url).get(f"{path}/@id")
+            self._table = connect(self._options).get(f"{path}/@id")
         if offset is not None and offset.get(_TABLE) != self._table:
             raise InvalidRequest(
                 f"{path} is another table than the one that the stream has read from: begin anew, "
@@ -231,7 +231,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_early = known is not None and (at == NULL_TIMESTAMP or known.timestamp <= at)
         if known is None or not is_early or not _is_firm(known):
             with _Explained(options.path, at):
-                self._held = connect(options.url).hold_snapshot(
+                self._held = connect(options).hold_snapshot(
                     [options.path], at or None, options.lease_s * 1000
                 )
 

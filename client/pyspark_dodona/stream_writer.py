@@ -54,7 +54,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         ticket = done[0].ticket
         if ticket.atomicity == "full":
             ticket = self._numbered(ticket, done[0].query, batchId)
-        published = publish(self._options.url, ticket, done)
+        published = publish(self._options, ticket, done)
         rows = sum(task.row_count for task in done)
         if published.is_skipped:
             _log.info("batch %d of %s is in already", batchId, ticket.application)

@@ -56,7 +56,7 @@ def begin(options: WriteOptions | StreamWriteOptions, frame: StructType) -> Load
     batch = options if isinstance(options, WriteOptions) else None
     if batch is not None and batch.load_ticket is not None:
         return batch.load_ticket
-    db = connect(options.url)
+    db = connect(options)
     columns = db.get_table(options.path).schema.columns
     check_frame(columns, frame, options.path, options.write_mode)
     erased = None
@@ -92,7 +92,7 @@ def write_task(
     if ticket.is_recorded:
         return TaskDone(ticket, 0, (), query)
     rows = _Counted(batches)
-    load = connect(options.url).loads.join(ticket)
+    load = connect(options).loads.join(ticket)
     attempt = task.partitionId(), task.taskAttemptId()
     staged = overlapped(
         iter(rows), lambda taken: load.write(options.path, taken, *attempt, options.durability)
@@ -113,9 +113,11 @@ class _Counted:
             yield arrow_from_spark(batch)
 
 
-def publish(url: str, ticket: LoadTicket, done: Sequence[TaskDone]) -> Published:
+def publish(
+    options: WriteOptions | StreamWriteOptions, ticket: LoadTicket, done: Sequence[TaskDone]
+) -> Published:
     """Make visible what the tasks that count have brought. Raises DodonaError."""
-    load = connect(url).loads.join(ticket)
+    load = connect(options).loads.join(ticket)
     staged = [batch for task in done for batch in task.staged]
     for attempt in range(PUBLISH_ATTEMPTS):
         try:
@@ -149,7 +151,7 @@ class TableWriter(DataSourceArrowWriter):
         if self._ticket.is_recorded:
             _log.info("version %s of %s is in already", options.txn_version, options.txn_app_id)
             return
-        published = publish(options.url, self._ticket, done)
+        published = publish(options, self._ticket, done)
         _log.info("%d rows written to %s at %d", row_count, options.path, published.timestamp)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -161,7 +163,7 @@ def give_up(
     options: WriteOptions | StreamWriteOptions, ticket: LoadTicket, done: int, count: int
 ) -> None:
     """Take nothing more of a job that failed."""
-    load = connect(options.url).loads.join(ticket)
+    load = connect(options).loads.join(ticket)
     published = load.abort(f"the Spark job failed, with {done} of {count} tasks done")
     if published is not None:
         _log.warning("the write to %s was published all the same", options.path)

@@ -26,7 +26,14 @@ from dodona_loadtest.harness.ending import end_in_order
 from dodona_loadtest.harness.errors import ContenderError, ContenderFailed
 from dodona_loadtest.harness.machine import processor_name
 from dodona_loadtest.harness.measure import Sample
-from dodona_loadtest.harness.onlookers import SLACK_S, Form, Manner, Onlooker, Watch
+from dodona_loadtest.harness.onlookers import (
+    SLACK_S,
+    Form,
+    Manner,
+    Onlooker,
+    Watch,
+    descendants,
+)
 from dodona_loadtest.harness.pinning import choose_pinning
 from dodona_loadtest.harness.rounds import placed
 from dodona_loadtest.harness.row import Row, Running
@@ -168,6 +175,7 @@ class SeenStory:
 
 def look_at_story(study: Study, effort: Effort, manner: Manner, folder: Path) -> SeenStory:
     """Raises ContenderError."""
+    strangers = descendants()  # of whoever called, such as the workers of Spark in an earlier test
     own_folder = folder / "story"
     own_folder.mkdir(mode=0o755)
     with study.performers[0].start(own_folder, effort) as performance:
@@ -175,7 +183,7 @@ def look_at_story(study: Study, effort: Effort, manner: Manner, folder: Path) ->
             performance.perform(-1)
         watches = []
         for number, form in enumerate(FORMS):
-            with Watch(manner, form, folder) as watch:
+            with Watch(manner, form, folder, strangers) as watch:
                 performance.perform(number)
             watches.append(watch)
     numbers, graphs = watches

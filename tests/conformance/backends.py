@@ -211,19 +211,25 @@ class Embedded(_RealTime):
         self._driver.close()
 
 
+def _opened(folder: str) -> EmbeddedDriver:
+    driver = EmbeddedDriver(folder)
+    driver.open()
+    return driver
+
+
 class _Reopened:
     """The folder's driver, and after a restart its next one: clients outlive both."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._now = EmbeddedDriver(folder)
+        self._now = _opened(folder)
 
-    def run(self, protocol: steps.Protocol[Result]) -> Result:
-        return self._now.run(protocol)
+    def run(self, protocol: steps.Protocol[Result], timeout_ms: int | None = None) -> Result:
+        return self._now.run(protocol, timeout_ms)
 
     def reopen(self) -> None:
         self._now.close()
-        self._now = EmbeddedDriver(self._folder)
+        self._now = _opened(self._folder)
 
     def close(self) -> None:
         self._now.close()
@@ -371,7 +377,8 @@ class _SimulatedDriver:
         self.process = process
         self._backend = backend
 
-    def run(self, protocol: steps.Protocol[Result]) -> Result:
+    def run(self, protocol: steps.Protocol[Result], timeout_ms: int | None = None) -> Result:
+        del timeout_ms  # virtual time is bounded by the protocols' own patience
         return _Virtual(self._backend, self.process, protocol).result()
 
     def close(self) -> None:

@@ -51,6 +51,30 @@ def test_changes_are_folded_onto_the_plain_value_before_them(
     assert _seen(db, path) == [45, 5, 30, 10]
 
 
+@pytest.mark.parametrize("aggregate", ["min", "max"])
+def test_not_a_number_counts_the_same_in_one_transaction_and_in_several(
+    db: Client, make_table: MakeTable, aggregate: str
+) -> None:
+    path = make_table([KEY, {"name": "v", "type": "double", "aggregate": aggregate}])
+    nan = float("nan")
+    groups: list[list[list[float]]] = [
+        [[5.0], [nan, 1.0]],
+        [[5.0], [nan], [1.0]],
+        [[5.0, nan], [1.0]],
+        [[1.0], [nan], [5.0]],
+    ]
+    for key, transactions in enumerate(groups):
+        for changes in transactions:
+            with db.begin() as transaction:
+                for change in changes:
+                    transaction.insert_rows(path, [{"k": key, "v": change}], aggregate=True)
+    expected = repr(1.0 if aggregate == "min" else nan)
+    assert [repr(row["v"]) for row in read(db, path)] == [expected] * len(groups)
+    db.unmount_table(path)
+    db.mount_table(path)
+    assert [repr(row["v"]) for row in read(db, path)] == [expected] * len(groups)
+
+
 def test_a_plain_value_replaces_all_changes_before_it(db: Client, make_table: MakeTable) -> None:
     path = make_table(ALL)
     _change(db, path, 5, 3)

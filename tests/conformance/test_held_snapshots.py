@@ -9,7 +9,13 @@ from conformance.backends import Backend, Simulated
 from conformance.selections import UNDER_VIRTUAL_TIME
 from conformance.tables import TWO_COLUMNS, MakeTable, Row, read, refused
 from dodona.client import Client
-from dodona.errors import InvalidRequest, SnapshotTooOld, TableNotFound, TableNotMounted
+from dodona.errors import (
+    InvalidRequest,
+    MetadataChanged,
+    SnapshotTooOld,
+    TableNotFound,
+    TableNotMounted,
+)
 from dodona.snapshot import Snapshot
 from dodona.types import CellId, Timestamp
 
@@ -28,6 +34,12 @@ def _prepare(db: Client, make_table: MakeTable, **attributes: Any) -> str:
     path = make_table(TWO_COLUMNS, pivot_keys=PIVOTS, attributes={**AT_ONCE, **attributes})
     _write(db, path, 1)
     return path
+
+
+def _move(db: Client, path: str, to: str) -> None:
+    db.unmount_table(path)
+    db.move(path, to)
+    db.mount_table(to)
 
 
 def _rows(snapshot: Snapshot, path: str, *ends: Any) -> list[Row]:
@@ -83,6 +95,38 @@ def test_a_snapshot_is_cut_into_parts_and_shared(db: Client, make_table: MakeTab
         assert max(len(part) for part in parts) == 2
         assert snapshot.split(path, 100, [1], [2]) == []
         assert snapshot.split(path, 100, [1], [4]) == [(3,)]
+
+
+@pytest.mark.parametrize("replace", ["made anew", "moved there"])
+def test_another_table_at_the_path_is_not_taken_for_it(
+    db: Client, make_table: MakeTable, new_path: str, replace: str
+) -> None:
+    """It had no rows then, or other ones: they were read as if they were those of the snapshot."""
+    path, other = _prepare(db, make_table), make_table(TWO_COLUMNS)
+    _write(db, other, 5)
+    with db.hold_snapshot([path, other]) as snapshot:
+        under_way = snapshot.read_batches(path)
+        assert next(under_way).num_rows > 0
+        assert [*snapshot.tables] == [path, other]
+        if replace == "made anew":
+            db.remove_table(path)
+            db.create_table(path, TWO_COLUMNS, mount=True)
+        else:
+            _move(db, path, new_path)
+            _move(db, other, path)
+            db.create_table(other, TWO_COLUMNS, mount=True)
+        with refused(MetadataChanged, f"another table is at {path}", is_retryable=False):
+            _rows(snapshot, path)
+        with refused(MetadataChanged, f"another table is at {path}", is_retryable=False):
+            list(under_way)
+        with db.hold_snapshot([path], snapshot.timestamp, reader=snapshot.reader) as share:
+            assert share.tables[path] != snapshot.tables[path]
+    with db.hold_snapshot([path]) as snapshot:
+        _move(db, path, f"{new_path}-too")
+        with refused(TableNotFound, path, is_retryable=False):
+            _rows(snapshot, path)
+        _move(db, f"{new_path}-too", path)
+        assert len(_rows(snapshot, path)) == (0 if replace == "made anew" else 9)
 
 
 def test_tables_without_atomicity_are_read_at_their_newest(

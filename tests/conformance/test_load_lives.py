@@ -8,127 +8,18 @@ from conformance.backends import Backend, ClientClock
 from conformance.bulk import HALVES, filled, keys, record_of, rows, values
 from conformance.selections import UNDER_VIRTUAL_TIME
 from conformance.stepping import Stepwise
-from conformance.tables import PLAIN, TWO_COLUMNS, MakeTable, read, refused
+from conformance.tables import PLAIN, MakeTable, refused
 from dodona import Load, LoadTicket
 from dodona._core.loads.cells import close_everywhere
 from dodona._core.messages import MountTable, OpenLoad
 from dodona.client import Client
-from dodona.errors import (
-    InvalidRequest,
-    LoadEnded,
-    MetadataChanged,
-    Overloaded,
-    ProtocolChanged,
-    SnapshotTooOld,
-    TableNotMounted,
-)
+from dodona.errors import InvalidRequest, LoadEnded, Overloaded, SnapshotTooOld
 from dodona.types import LoadMode
 
 LEASE_MS = 20_000
 LATER_MS = 25_000
 MANY = range(40_000)
 """Rows for a chunk of their own: fewer are written one by one."""
-
-
-# ---- tables that change meanwhile
-
-
-def test_a_table_that_was_altered_takes_nothing_of_the_load(
-    db: Client, make_table: MakeTable
-) -> None:
-    path = make_table()
-    load = db.loads.begin([path])
-    load.write(path, rows([1]))
-    db.unmount_table(path)
-    db.alter_table(path, TWO_COLUMNS)
-    db.mount_table(path)
-    with refused(MetadataChanged, "altered", is_retryable=True, table=path):
-        load.publish()
-    load.abort()
-    assert read(db, path) == []
-
-
-@pytest.mark.parametrize("is_removed", [False, True])
-def test_a_table_that_was_made_anew_takes_nothing_of_the_load(
-    db: Client, make_table: MakeTable, is_removed: bool
-) -> None:
-    path = make_table(pivot_keys=HALVES)
-    load = db.loads.begin([path])
-    staged = load.write(path, rows([1, 150]))
-    db.remove(path)
-    if not is_removed:
-        db.create_table(path, PLAIN, pivot_keys=HALVES, mount=True)
-    text = "removed" if is_removed else "made anew"
-    with refused(ProtocolChanged, text, is_retryable=True, table=path):
-        load.publish(staged)
-    load.abort()
-    if not is_removed:
-        assert values(db, path) == {}
-
-
-def test_a_table_that_was_resharded_takes_nothing_of_the_load(
-    db: Client, make_table: MakeTable
-) -> None:
-    path = make_table(pivot_keys=HALVES)
-    load = db.loads.begin([path])
-    load.write(path, rows([1, 150]))
-    db.unmount_table(path)
-    db.reshard_table(path, pivot_keys=[[], [50], [100]])
-    db.mount_table(path)
-    with refused(ProtocolChanged, "resharded", is_retryable=True, table=path):
-        load.publish()
-    load.abort()
-    assert values(db, path) == {}
-
-
-def test_a_table_that_was_unmounted_has_dropped_what_was_staged(
-    db: Client, make_table: MakeTable
-) -> None:
-    path = make_table(pivot_keys=HALVES)
-    load = db.loads.begin([path])
-    load.write(path, rows([1, 150]))
-    db.unmount_table(path)
-    with refused(TableNotMounted, is_retryable=False, table=path):
-        load.publish()
-    db.mount_table(path)
-    with refused(ProtocolChanged, "unmounted", is_retryable=True, load=load.id):
-        load.publish()
-    staged = load.write(path, rows([2, 151]))
-    assert load.publish(staged).row_count == 2, "what comes later is taken"
-    assert sorted(values(db, path)) == [2, 151]
-
-
-def test_a_frozen_table_takes_the_load_once_it_is_unfrozen(
-    db: Client, make_table: MakeTable
-) -> None:
-    path = make_table(pivot_keys=HALVES)
-    load = db.loads.begin([path])
-    load.write(path, rows([1, 150]))
-    db.freeze_table(path)
-    with refused(TableNotMounted, is_retryable=False, table=path):
-        load.write(path, rows([2]))
-    with refused(TableNotMounted, is_retryable=False, table=path):
-        load.publish()
-    assert values(db, path) == {}
-    db.unfreeze_table(path)
-    published = load.publish()
-    assert sorted(values(db, path)) == [1, 150]
-    db.unmount_table(path)
-    assert load.publish() == published
-
-
-@UNDER_VIRTUAL_TIME
-def test_a_start_that_is_not_kept_any_more_is_refused(backend: Backend, db: Client) -> None:
-    at_once = {"min_data_ttl": 0, "max_data_ttl": 0, "dynamic_store_auto_flush_period": 1_000}
-    db.create_table("//t", PLAIN, mount=True, attributes=at_once)
-    db.insert_rows("//t", [{"k": 1, "v": 1}])
-    start = db.generate_timestamp()
-    for value in (2, 3):
-        db.insert_rows("//t", [{"k": 1, "v": value}])
-        backend.let_pass(180_000)
-    with refused(SnapshotTooOld, is_retryable=True):
-        db.loads.begin(["//t"], start_timestamp=start)
-    assert db.loads.list_loads() == []
 
 
 # ---- owners that die
@@ -437,3 +328,17 @@ def test_without_atomicity_the_same_rows_may_come_again(db: Client, make_table: 
         load.write(path, rows([1, 150], 7))
     load.publish()
     assert values(db, path) == {1: 7, 150: 7}
+
+
+@UNDER_VIRTUAL_TIME
+def test_a_start_that_is_not_kept_any_more_is_refused(backend: Backend, db: Client) -> None:
+    at_once = {"min_data_ttl": 0, "max_data_ttl": 0, "dynamic_store_auto_flush_period": 1_000}
+    db.create_table("//t", PLAIN, mount=True, attributes=at_once)
+    db.insert_rows("//t", [{"k": 1, "v": 1}])
+    start = db.generate_timestamp()
+    for value in (2, 3):
+        db.insert_rows("//t", [{"k": 1, "v": value}])
+        backend.let_pass(180_000)
+    with refused(SnapshotTooOld, is_retryable=True):
+        db.loads.begin(["//t"], start_timestamp=start)
+    assert db.loads.list_loads() == []

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from conformance.backends import Backend
+from conformance.bulk import rows
 from conformance.selections import UNDER_VIRTUAL_TIME
 from conformance.tables import SUM, TWO_COLUMNS, MakeTable, Row, read, refused, value
 from dodona.client import Client
 from dodona.errors import SnapshotTooOld
-from dodona.types import Timestamp
+from dodona.types import Atomicity, Timestamp
 
 pytestmark = UNDER_VIRTUAL_TIME
 
@@ -114,6 +115,55 @@ def test_without_versions_to_keep_a_row_expires(
     _write(db, path, 1)
     backend.let_pass(LATER_MS)
     assert read(db, path) == []
+
+
+EXPIRING: Row = {"min_data_ttl": 0, "max_data_ttl": 1_000, "min_data_versions": 0}
+
+
+@pytest.mark.parametrize("atomicity", ["full", "none"])
+def test_rows_of_loads_expire_as_all_others_do(
+    backend: Backend, db: Client, make_table: MakeTable, atomicity: Atomicity
+) -> None:
+    """Of a table that has nothing but loads; beside it transactions lock rows and write none."""
+    path = make_table(atomicity=atomicity, attributes=EXPIRING)
+    for number in range(2):
+        with db.loads.begin([path], atomicity=atomicity) as load:
+            load.write(path, rows(range(number, 30_000)))  # enough for a chunk
+    if atomicity == "full":
+        with db.begin() as transaction:
+            transaction.lock_rows(path, [{"k": 7}])
+    assert len(read(db, path)) == 30_000
+    backend.let_pass(LATER_MS)
+    assert read(db, path) == []
+    assert db.lookup_versions(path, [{"k": 29_999}]) == []
+    backend.restart_cells()
+    assert read(db, path) == []
+
+
+ADVISED: Row = {"min_data_ttl": 0, "merge_rows_on_flush": True}
+"""For tables without atomicity, by the YTsaurus document."""
+
+
+def test_without_atomicity_versions_go_as_soon_as_no_read_is_under_way(
+    backend: Backend, db: Client, make_table: MakeTable
+) -> None:
+    settings = ADVISED | {"dynamic_store_auto_flush_period": 1_000}
+    path = make_table(TWO_COLUMNS, atomicity="none", attributes=settings)
+    with db.hold_snapshot([path]) as snapshot:
+        for number in range(60):
+            _write(db, path, number)
+            backend.let_pass(500)
+        held_at = snapshot.timestamp
+        assert len(_versions(db, path)) == 60  # what the reader sees, and all that is younger
+        assert db.lookup_rows(path, [{"k": 1}], timestamp=held_at) == []
+    for number in range(60):
+        _write(db, path, number)
+        backend.let_pass(500)
+    assert len(_versions(db, path)) < 30
+    _refuse(db, path, held_at)
+    assert read(db, path) == [{"k": 1, "v": 59, "w": None}]
+    with db.hold_snapshot([path]) as snapshot:
+        assert value(db, path, 1, timestamp=snapshot.timestamp) == 59
 
 
 def test_of_a_deleted_row_nothing_is_left(

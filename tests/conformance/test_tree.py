@@ -8,6 +8,7 @@ from conformance.backends import Backend
 from conformance.tables import PLAIN, MakeTable, read, refused, value
 from dodona.client import Client
 from dodona.errors import (
+    DodonaWarning,
     InvalidRequest,
     InvalidTabletState,
     NodeExists,
@@ -20,6 +21,25 @@ from dodona.errors import (
 def folder(db: Client, new_path: str) -> str:
     db.create_directory(new_path, recursive=True)
     return new_path
+
+
+# ---- attributes that mean nothing
+
+
+def test_a_misspelled_setting_makes_no_table(db: Client, new_path: str) -> None:
+    with pytest.raises(InvalidRequest, match="did you mean 'min_data_ttl'"):
+        db.create_table(new_path, PLAIN, attributes={"min_data_tll": 1})
+    assert not db.exists(new_path)
+
+
+def test_what_means_nothing_is_kept_and_warned_of(db: Client, new_path: str) -> None:
+    with pytest.warns(DodonaWarning, match="'optimize_for'"):
+        db.create_table(new_path, PLAIN, attributes={"optimize_for": "scan", "team": "x"})
+    with pytest.warns(DodonaWarning, match="'forced_compaction_revision'"):
+        db.set(f"{new_path}/@forced_compaction_revision", 1)
+    assert db.get(f"{new_path}/@optimize_for") == "scan"
+    with pytest.warns(DodonaWarning, match="'account'"):
+        db.create_directory(f"{new_path}-directory", attributes={"account": "x"})
 
 
 # ---- directories

@@ -8,7 +8,7 @@ from conformance.stepping import Stepwise, one_by_one, prepare
 from conformance.tables import APART, MakeTable, read, refused, value
 from dodona._core.messages import Prepare
 from dodona.client import Client, Transaction
-from dodona.errors import RowBlocked
+from dodona.errors import Unavailable
 
 pytestmark = UNDER_VIRTUAL_TIME
 
@@ -57,7 +57,7 @@ def test_a_read_gives_up_waiting_for_a_prepared_row(
     key = RIGHT if left.cell == transaction._buffer.coordinator else LEFT
     with (
         backend.cell_is_down(transaction._buffer.coordinator),  # nobody else can decide
-        refused(RowBlocked, is_retryable=True, table=path),
+        refused(Unavailable, is_retryable=True, table=path, cell=transaction._buffer.coordinator),
     ):
         db.lookup_rows(path, [{"k": key}])
     backend.let_pass(10_000)

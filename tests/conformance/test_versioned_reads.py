@@ -118,6 +118,29 @@ def test_a_timestamp_cuts_a_history_off(db: Client, make_table: MakeTable) -> No
     assert db.lookup_versions(path, [{"k": 1}], timestamp=MIN_TIMESTAMP) == []
 
 
+def test_a_history_is_read_in_pages(db: Client, make_table: MakeTable) -> None:
+    path = make_table(TWO_COLUMNS)
+    written = [db.insert_rows(path, [{"k": 1, "v": at}]) for at in range(7)]
+    stamps = [at for at in written if at is not None]
+    read_back: list[int] = []
+    below = None
+    while True:
+        row = _history(db, path, below=below, limit=3)
+        assert len(row.write_timestamps) <= 3
+        read_back += row.write_timestamps
+        below = row.more_below
+        if below is None:
+            break
+    assert read_back == stamps[::-1]
+    assert _history(db, path, since=stamps[4]).write_timestamps == [stamps[6], stamps[5]]
+    with db.begin() as tx:
+        (row,) = tx.lookup_versions(path, [{"k": 1}], since=stamps[0], limit=2)
+    assert (row.write_timestamps, row.more_below) == ([stamps[6], stamps[5]], stamps[5])
+    assert db.lookup_versions(path, [{"k": 1}], since=stamps[6]) == []
+    with pytest.raises(InvalidRequest, match="limit"):
+        db.lookup_versions(path, [{"k": 1}], limit=0)
+
+
 def test_histories_come_in_the_order_asked_for_and_missing_ones_are_left_out_or_none(
     db: Client, make_table: MakeTable
 ) -> None:

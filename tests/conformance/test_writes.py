@@ -1,10 +1,11 @@
 """Writes: what insert and delete make of a row, alone and several in one transaction."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from conformance.tables import KEY, TWO_COLUMNS, MakeTable, Schema, read, refused, value
+from conformance.tables import KEY, TWO_COLUMNS, MakeTable, Row, Schema, read, refused, value
 from dodona.client import Client
 from dodona.errors import (
     SchemaViolation,
@@ -207,15 +208,35 @@ def test_a_required_column_has_to_be_given_in_both_modes(
     assert value(db, path, 1, "needed") == 1
 
 
-def test_absent_key_columns_are_null_unless_they_are_required(
+def test_a_key_column_that_is_not_named_is_an_error_and_null_is_given_as_such(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table([KEY, {**KEY, "name": "l"}, {"name": "v", "type": "int64"}])
-    db.insert_rows(path, [{"k": 1, "v": 1}, {"k": 1, "l": 0, "v": 2}])
-    assert read(db, path)[0] == {"k": 1, "l": None, "v": 1}
-    assert [row["v"] for row in db.lookup_rows(path, [{"k": 1}, {"k": 1, "l": 0}])] == [1, 2]
-    db.delete_rows(path, [{"k": 1}])
-    assert read(db, path) == [{"k": 1, "l": 0, "v": 2}]
+    null, zero = {"k": 1, "l": None}, {"k": 1, "l": 0}
+    transaction = db.begin()
+    calls: list[Callable[[Row], Any]] = [
+        lambda row: db.insert_rows(path, [{**zero, "v": 1}, {**row, "v": 1}]),
+        lambda row: db.insert_rows(path, [{**zero, "v": 1}, {**row, "v": 1}], update=True),
+        lambda row: db.delete_rows(path, [zero, row]),
+        lambda row: db.lookup_rows(path, [zero, row]),
+        lambda row: db.lookup_versions(path, [zero, row]),
+        lambda row: transaction.insert_rows(path, [{**zero, "v": 1}, {**row, "v": 1}]),
+        lambda row: transaction.delete_rows(path, [zero, row]),
+        lambda row: transaction.lookup_rows(path, [zero, row]),
+        lambda row: transaction.lock_rows(path, [zero, row]),
+    ]
+    for row, column in (({"k": 1}, "l"), ({"l": 1}, "k"), ({}, "k")):
+        for call in calls:
+            with refused(SchemaViolation, is_retryable=False, column=column) as refusal:
+                call(row)
+            assert refusal.error.attributes["row_index"] == 1
+            assert "missing key column" in str(refusal.error)
+    assert (transaction.commit(), read(db, path)) == (None, [])
+    db.insert_rows(path, [{**null, "v": 1}, {**zero, "v": 2}])
+    assert read(db, path)[0] == {**null, "v": 1}
+    assert [row["v"] for row in db.lookup_rows(path, [null, zero])] == [1, 2]
+    db.delete_rows(path, [null])
+    assert read(db, path) == [{**zero, "v": 2}]
 
 
 def test_a_required_key_column_has_to_be_given(db: Client, make_table: MakeTable) -> None:

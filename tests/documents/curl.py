@@ -4,6 +4,7 @@ Owns: their meaning. A test's shell calls it as `curl`.
 """
 
 import argparse
+import base64
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("-s", action="store_true")
     parser.add_argument("-X", dest="method")
     parser.add_argument("-H", dest="headers", action="append", default=[])
+    parser.add_argument("-u", dest="shown")
     parser.add_argument("-o", dest="output")
     parser.add_argument("-w", dest="written", default="")
     parser.add_argument("--json")
@@ -25,6 +27,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("url")
     asked = parser.parse_args(arguments)
     headers = dict(it.split(": ", 1) for it in asked.headers)
+    if asked.shown is not None:
+        encoded = base64.b64encode(asked.shown.encode()).decode()
+        headers["Authorization"] = f"Basic {encoded}"
     content: Any = None
     if asked.json is not None:
         content = asked.json.encode()

@@ -14,9 +14,10 @@ from documents.blocks import RUN, Block, blocks_of, pages
 MASTER_PORT: Final = 8500
 GATEWAY_PORT: Final = 8502
 
-Place = Literal["cluster", "spark"]
+Place = Literal["cluster", "spark", "alone"]
 """`spark`: in the process of the tests, which has a session (`spark`) and a folder
-(`checkpoints`), beside the same cluster."""
+(`checkpoints`), beside the same cluster. `alone`: the page starts all that it needs, as for a
+reader who has no environment activated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,43 +51,12 @@ def _code(text: str) -> str:
     return textwrap.dedent(text)
 
 
-FLIGHTS: Final = _code("""
-    import dodona
-    db = dodona.connect("http://127.0.0.1:8500")
-    db.create_table("//nyc13/airlines", mount=True, schema=[
-        {"name": "carrier", "type": "utf8", "sort_order": "ascending"},
-        {"name": "name", "type": "utf8"}])
-    db.insert_rows("//nyc13/airlines", [{"carrier": "UA", "name": "United"}])
-    db.create_table("//nyc13/flights", atomicity="none", mount=True, schema=[
-        {"name": "flight", "type": "int64", "sort_order": "ascending"},
-        {"name": "month", "type": "int64"}, {"name": "carrier", "type": "utf8"},
-        {"name": "dep_delay", "type": "double"}])
-    flights = [{"flight": it, "month": it, "carrier": "UA", "dep_delay": 1.0} for it in range(12)]
-    with db.begin(atomicity="none") as tx:
-        tx.insert_rows("//nyc13/flights", flights)
-""")
-ORDERS: Final = _code("""
-    import dodona, pyarrow as pa
-    db = dodona.connect("http://127.0.0.1:8500")
-    orders, lines = pa.table({"id": [1], "total": [9.5]}), pa.table({"id": [1], "total": [2.0]})
-    for path in ("//shop/orders", "//shop/lines"):
-        db.create_table(path, mount=True, schema=[
-            {"name": "id", "type": "int64", "sort_order": "ascending"},
-            {"name": "total", "type": "double"}])
-""")
-CSV: Final = _code("""
+ADMIN_TOKEN: Final = _code("""
     from pathlib import Path
-    Path("orders.csv").write_text("id,customer,total\\n1,ann,9.5\\n")
+    Path("dodona-data").mkdir()
+    Path("dodona-data/admin-token").write_text("of a gateway that asks for none")
+    Path("dodona-data/cluster-key").write_text("of-a-cluster-that-asks-for-none")
 """)
-ACCOUNTS: Final = _code("""
-    import dodona
-    with dodona.connect("http://127.0.0.1:8500") as db:
-        db.create_table("//bank/accounts", mount=True, schema=[
-            {"name": "id", "type": "int64", "sort_order": "ascending"},
-            {"name": "balance", "type": "int64"}])
-        db.insert_rows("//bank/accounts", [{"id": 1, "balance": 100}])
-""")
-
 STOCK: Final = _code("""
     import dodona
     with dodona.connect("http://127.0.0.1:8500") as db:
@@ -115,25 +85,14 @@ THEIRS: Final = _code("""
 """)
 
 WAYS: Final = [
-    Way("README.md", ("Two commands",), skipped=("make demo", "make test")),
-    Way("README.md", ("Ten lines",)),
-    Way("README.md", ("A cluster on this machine",)),
-    Way("README.md", ("SQL at a snapshot",), before=FLIGHTS),
-    Way("README.md", ("By hand",), before=CSV),
-    Way("README.md", ("REST, and `yt`",)),
-    Way("README.md", ("Backups",), before=ACCOUNTS),
-    Way("README.md", ("Bulk loads",), before=ORDERS),
-    Way(
-        "README.md",
-        ("From Spark",),
-        "spark",
-        FLIGHTS + 'df = spark.range(3).selectExpr("id as flight", "double(1) as dep_delay")\n',
-    ),
+    Way("README.md", place="alone", skipped=("make demo", "make test")),
     Way(
         "docs/explanation/reliability.md",
         skipped=("make soak", "python -m simulator --seeds"),
     ),
+    Way("docs/explanation/mutants.md", skipped=("make mutants",)),
     Way("docs/how-to/back-up.md", before=STOCK),
+    Way("docs/how-to/observe.md", before=ADMIN_TOKEN),
     Way("docs/how-to/move-from-ytsaurus.md", before=THEIRS),
     Way("docs/how-to/bulk-load-with-spark.md", place="spark"),
     Way("docs/how-to/stream-with-spark.md", place="spark"),

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 import dodona
-from dodona.errors import CommitOutcomeUnknown, Unavailable
+from dodona.errors import CommitOutcomeUnknown, TransactionAborted, Unavailable
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan
 
@@ -40,8 +40,8 @@ def write_until_it_came_back(cluster: LocalCluster, db: dodona.Client, name: str
         number += 1
         try:
             db.insert_rows(PATH, [{"id": number, "value": number}])
-        except (CommitOutcomeUnknown, Unavailable):
-            continue
+        except (CommitOutcomeUnknown, TransactionAborted, Unavailable):
+            continue  # aborted: the call failed before the group was written
         acknowledged.add(number)
     return acknowledged
 

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,13 @@ from dodona_local import supervisor as supervisor_module
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.ports import HOST, reserve_ports
-from dodona_local.restart import BACK_OFF_S_MAX, BACK_OFF_S_MIN, START_FAILURES_MAX, RestartRules
+from dodona_local.restart import (
+    BACK_OFF_S_MAX,
+    BACK_OFF_S_MIN,
+    START_AGAIN_S,
+    START_FAILURES_MAX,
+    RestartRules,
+)
 from dodona_local.supervisor import Plan, ProcessStatus, Supervisor
 
 pytestmark = pytest.mark.integration
@@ -98,11 +105,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
 class Run:
     """A supervisor under test, and what it said."""
 
-    def __init__(self, folder: DataFolder, *behaviours: str) -> None:
+    def __init__(self, folder: DataFolder, *behaviours: str, is_essential: bool = False) -> None:
         self.said: list[str] = []
         self.stop = asyncio.Event()
         self.ready = asyncio.Event()
-        self.supervisor = Supervisor(plans(folder, *behaviours), folder, self.said.append)
+        made = [replace(it, is_essential=is_essential) for it in plans(folder, *behaviours)]
+        self.supervisor = Supervisor(made, folder, self.said.append, start_again_s=0.2)
 
     def drive(self, script: Callable[["Run"], Coroutine[Any, Any, None]]) -> None:
         """Run the supervisor, and beside it the script once all is ready; then stop."""
@@ -165,8 +173,28 @@ def test_what_dies_is_started_again_at_the_same_address(folder: DataFolder) -> N
     assert run.said == ["node 1 ended (signal SIGKILL): starting it again"]
 
 
-def test_a_process_that_cannot_start_ends_it_all_with_its_last_words(folder: DataFolder) -> None:
+def test_a_process_that_cannot_start_leaves_the_others_serving(folder: DataFolder) -> None:
+    async def wait_for_more_starts(run: Run) -> None:
+        assert run.status("node 1").is_ready
+        assert not run.status("node 0").is_ready
+        while run.status("node 0").start_count < START_FAILURES_MAX + 2:
+            await asyncio.sleep(0.02)
+        assert run.supervisor.failures() == {"node 0": "the disk is made of cheese"}
+        assert run.status("node 1").start_count == 1
+
     run = Run(folder, "fails", "normal")
+    run.drive(wait_for_more_starts)
+    *_, last = run.said
+    assert "node 0 failed to start 5 times in a row" in last
+    assert "the disk is made of cheese; starting it again every 0.2 s, the others go on" in last
+    assert len(run.said) == START_FAILURES_MAX, "the same reason is told once"
+    assert not any(map(is_running, pids(folder)))
+
+
+def test_an_essential_process_that_cannot_start_ends_it_all_with_its_last_words(
+    folder: DataFolder,
+) -> None:
+    run = Run(folder, "fails", "normal", is_essential=True)
     with pytest.raises(LaunchFailed, match=r"(?s)node 0 failed to start 5 times.*made of cheese"):
         run.drive(nothing_more)
     assert len(run.said) == START_FAILURES_MAX - 1
@@ -244,6 +272,30 @@ def test_no_node_with_data_is_left_out(folder: DataFolder) -> None:
         folder.check_node_count(2)
 
 
+@pytest.mark.parametrize(
+    ("left", "is_refused"),
+    [
+        ((), False),
+        (("node-0/dodona.lock",), False),
+        (("master/dodona.lock", "node-0/log/1.mdb"), False),  # a first start that did not end well
+        (("node-0/log/1.mdb",), True),
+        (("master/dodona.lock", "node-0/log/1.mdb", "node-0/chunks/1.arrow"), True),
+        (("master/master.mdb", "node-0/log/1.mdb", "node-0/chunks/1.arrow"), False),
+    ],
+)
+def test_no_new_master_is_made_beside_the_data_of_nodes(
+    folder: DataFolder, left: tuple[str, ...], *, is_refused: bool
+) -> None:
+    for name in left:
+        (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder.path / name).touch()
+    if is_refused:
+        with pytest.raises(LaunchFailed, match=r"master\.mdb is missing"):
+            folder.check_master()
+    else:
+        folder.check_master()
+
+
 def test_an_overgrown_log_is_set_aside(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dodona_local.folder.LOG_BYTES_MAX", 10)
     for text in (b"first line, long\n", b"second\n"):
@@ -286,7 +338,7 @@ def test_restarts_are_quick_at_first_then_slow_then_quick_again_after_a_long_lif
     assert waits == sorted(waits)
     assert waits[-1] == BACK_OFF_S_MAX
     assert rules.note_end(3600.0) == BACK_OFF_S_MIN
-    assert not rules.has_given_up
+    assert not rules.is_failing
     assert max(map(RestartRules(0.3).note_end, [1.0] * 20)) == 0.3
 
 
@@ -294,6 +346,8 @@ def test_only_failed_starts_in_a_row_end_the_patience() -> None:
     rules = RestartRules()
     for ready_s in [*[None] * (START_FAILURES_MAX - 1), 0.5, *[None] * (START_FAILURES_MAX - 1)]:
         rules.note_end(ready_s)
-        assert not rules.has_given_up
-    rules.note_end(None)
-    assert rules.has_given_up
+        assert not rules.is_failing
+    assert rules.note_end(None) == START_AGAIN_S
+    assert rules.is_failing
+    assert rules.note_end(1.0) <= BACK_OFF_S_MAX
+    assert not rules.is_failing

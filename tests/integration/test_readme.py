@@ -25,8 +25,8 @@ def test_the_commands_that_it_names_exist() -> None:
         timeout=60,
         check=True,
     )
-    lines = re.findall(r"^\$ \S*dodona up (.*)|# dodona up (.*?);", README, re.MULTILINE)
-    options = {option for line in lines for option in re.findall(r"--[a-z-]+", " ".join(line))}
-    assert {"--data-dir", "--insecure"} <= options
+    lines = re.findall(r"^\$ \S*dodona up (.*)", README, re.MULTILINE)
+    options = {option for line in lines for option in re.findall(r"--[a-z-]+", line)}
+    assert {"--data-dir", "--nodes"} <= options
     for option in options:
         assert option in listing.stdout

@@ -70,6 +70,22 @@ def test_every_type_survives_the_way_there_and_back(
     assert back == [row if row[-1] != b"\xc0" else (*row[:-1], None) for row in rows]
 
 
+@pytest.mark.parametrize("atomicity", ["full", "none"])
+def test_few_rows_of_many_columns(
+    spark: SparkSession, db: dodona.Client, url: str, path: str, atomicity: str
+) -> None:
+    """Masks of more than 64 value columns travel as bytes."""
+    names = [f"v{place}" for place in range(65)]
+    table = f"{path}_{atomicity}"
+    values = [{"name": name, "type": "int64"} for name in names]
+    create(db, table, [PAIRS[0], *values], atomicity=atomicity)
+    frame = spark.createDataFrame(
+        [tuple(range(66))], ", ".join(f"{it} long" for it in ("k", *names))
+    )
+    write(frame, url, table, atomicity=atomicity)
+    assert list(db.select(table)) == [dict(zip(("k", *names), range(66), strict=True))]
+
+
 def test_a_frame_has_a_partition_a_tablet_and_every_row_once(
     spark: SparkSession, db: dodona.Client, url: str, path: str
 ) -> None:

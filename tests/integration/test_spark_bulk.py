@@ -22,7 +22,7 @@ from dodona._core.tables import decode_prefix
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.schema import Column, ColumnType, TableSchema
 from integration.frames import PAIRS, complaint, create, pairs, read
-from pyspark_dodona import bulk
+from pyspark_dodona import writer
 from pyspark_dodona.bulk import BATCH_SETTING, arranged
 from pyspark_dodona.columns import SPARK_TYPES
 from pyspark_dodona.partitioning import KeyColumns, Partitioning
@@ -292,23 +292,25 @@ def test_a_write_that_another_has_overtaken_says_so(
 ) -> None:
     """The same version is published by somebody else after this load has begun."""
     create(db, path, PAIRS, atomicity="full")
-    begin = bulk._begin
+    begin = writer.begin
     others: list[dodona.Load] = []
 
-    def begin_and_lose(*arguments: Any) -> dodona.Load:
+    def begin_and_lose(*arguments: Any) -> dodona.LoadTicket:
         mine = begin(*arguments)
         with db.loads.begin([path], application="overtaken", version=1) as other:
             others.append(other)
         return mine
 
-    monkeypatch.setattr(bulk, "_begin", begin_and_lose)
+    monkeypatch.setattr("pyspark_dodona.bulk.begin", begin_and_lose)
     options: dict[str, Any] = {"txn_app_id": "overtaken", "txn_version": 1}
-    written = dodona.spark.bulk_write(pairs(spark, 0, 9), path, url=url, **options)
+    with pytest.raises(Exception, match="ConcurrentTransaction: version 1 of application"):
+        dodona.spark.bulk_write(pairs(spark, 0, 9), path, url=url, **options)
+    assert list(db.select(path)) == []
+    again = dodona.spark.bulk_write(pairs(spark, 0, 9), path, url=url, **options)
     record = db.loads.find(others[0].id)
     assert record is not None
     at = record.commit_timestamp
-    assert (written.row_count, written.is_skipped, written.commit_timestamp) == (0, True, at)
-    assert list(db.select(path)) == []
+    assert (again.row_count, again.is_skipped, again.commit_timestamp) == (0, True, at)
 
 
 def test_last_by_is_taken_in_upper_and_in_lower_case(

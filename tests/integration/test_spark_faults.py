@@ -5,6 +5,7 @@ the job or none; without, no row but the job's, and all of them once it succeede
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,14 +50,18 @@ PARTITIONS = 4
 ATOMICITIES = ("full", "none")
 
 
+def create(db: dodona.Client, name: str, atomicity: Any) -> None:
+    pivots: list[list[int]] = [[], [1000], [2000], [3000]]
+    db.create_table(name, PAIRS, atomicity=atomicity, pivot_keys=pivots, mount=True)
+
+
 @pytest.fixture
 def table(db: dodona.Client, path: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """Four tablets in two nodes; of the atomicity that the test is about."""
     parametrized = getattr(request.node, "callspec", None)
     atomicity: Any = "full" if parametrized is None else parametrized.params["atomicity"]
     name = f"{path}_{atomicity}"
-    pivots: list[list[int]] = [[], [1000], [2000], [3000]]
-    db.create_table(name, PAIRS, atomicity=atomicity, pivot_keys=pivots, mount=True)
+    create(db, name, atomicity)
     db.insert_rows(name, [{"k": 1, "v": -1}, {"k": ROWS + 1, "v": -2}])
     yield name
     db.remove(name)
@@ -72,7 +77,11 @@ def rows_of(db: dodona.Client, table: str) -> dict[int, int]:
 
 
 BEFORE = {1: -1, ROWS + 1: -2}
-AFTER = {**{number: 2 * number for number in range(ROWS)}, ROWS + 1: -2}
+ROWS_OF_JOB = {number: 2 * number for number in range(ROWS)}
+AFTER = {**ROWS_OF_JOB, ROWS + 1: -2}
+HURRIED = {"call_timeout_ms": "2000"}
+SILENT_SECONDS_MAX = 120
+"""A write and a read, whose calls are tried again in other tasks."""
 
 
 FAULTY = "dodona_faulty"
@@ -165,7 +174,8 @@ def test_a_table_that_is_unmounted_in_the_middle(
         wait_for(tmp_path / "arrived", job)
         db.unmount_table(table)
         (tmp_path / "go_on").touch()
-        with pytest.raises(PySparkException, match=r"unmounted.* state"):
+        # Which it is depends on who is asked first: the tablet, or the cell that had the load.
+        with pytest.raises(PySparkException, match=r"unmounted.* state|the table was unmounted"):
             job.result()
     db.mount_table(table)
     found = settled(db, table)
@@ -197,15 +207,39 @@ def test_a_node_that_is_killed(spark: SparkSession, atomicity: str, tmp_path: Pa
         LocalCluster(tmp_path / "data", back_off_s_max=1.0) as cluster,
         dodona.connect(cluster.master_url) as db,
     ):
-        pivots: list[list[int]] = [[], [1000], [2000], [3000]]
-        db.create_table("//t", PAIRS, atomicity=atomicity, pivot_keys=pivots, mount=True)  # type: ignore[arg-type]
+        create(db, "//t", atomicity)
         faults = pause(tmp_path, 0, "before")
         with saving(spark, cluster.master_url, "//t", faults, atomicity) as job:
             wait_for(tmp_path / "arrived", job)
             cluster.kill("node 0")
             (tmp_path / "go_on").touch()
             job.result()
-        assert rows_of(db, "//t") == {number: 2 * number for number in range(ROWS)}
+        assert rows_of(db, "//t") == ROWS_OF_JOB
+
+
+def test_a_silent_node_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    with (
+        LocalCluster(tmp_path / "data") as cluster,
+        dodona.connect(cluster.master_url) as db,
+    ):
+        url = cluster.master_url
+        for atomicity in ATOMICITIES:
+            create(db, f"//{atomicity}", atomicity)
+            save(spark, url, f"//{atomicity}", lambda _: None, atomicity)
+        cluster.pause("node 1")
+        named = rf"cell 1 at {re.escape(cluster.node_urls[1])}"
+        for atomicity in ATOMICITIES:
+            began = time.monotonic()
+            with pytest.raises(PySparkException, match=named):
+                write(spark, url, f"//{atomicity}", atomicity, **HURRIED)
+            reader = spark.read.format("dodona").options(url=url, **HURRIED)
+            with pytest.raises(PySparkException, match=named):
+                reader.load(f"//{atomicity}").count()
+            assert time.monotonic() - began < SILENT_SECONDS_MAX
+        cluster.resume("node 1")
+        for atomicity in ATOMICITIES:
+            write(spark, url, f"//{atomicity}", atomicity)
+            assert rows_of(db, f"//{atomicity}") == ROWS_OF_JOB
 
 
 DRIVER = """

@@ -142,6 +142,23 @@ def test_tablets_may_be_cut_and_moved_before_they_are_read(
     assert read(spark, url, path).agg(f.count("*"), f.sum("v")).first() == (1500, 2500)
 
 
+def test_a_table_may_be_altered_before_it_is_read_and_not_be_another(
+    spark: SparkSession, db: dodona.Client, url: str, path: str
+) -> None:
+    create(db, path, PAIRS, pivot_keys=FOUR_TABLETS)
+    write(pairs(spark, 0, 1000, value=1), url, path)
+    frame = read(spark, url, path)
+    db.unmount_table(path)
+    db.alter_table(path, [*PAIRS, {"name": "w", "type": "utf8"}])
+    db.mount_table(path)
+    assert frame.columns == ["k", "v"]
+    assert frame.agg(f.count("*"), f.sum("v")).first() == (1000, 1000)
+    db.remove_table(path)
+    create(db, path, [PAIRS[0], {"name": "v", "type": "utf8"}])
+    db.insert_rows(path, [{"k": 1, "v": "another"}])
+    assert f"another table is at {path}" in complaint(frame.collect)
+
+
 # ---- what is read of a table
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import dodona
 
@@ -69,8 +69,8 @@ def rows_of(db: dodona.Client, table: str) -> dict[int, int]:
     return {row["k"]: row["v"] for row in db.select(table)}
 
 
-def version_of(db: dodona.Client, application: str) -> tuple[int, str]:
-    (row,) = db.lookup_rows(APPLICATIONS, [{"application": application}])
+def version_of(db: dodona.Client, application: str, path: str) -> tuple[int, str]:
+    (row,) = db.lookup_rows(APPLICATIONS, [{"application": application, "path": path}])
     return row["version"], row["query"]
 
 
@@ -86,7 +86,7 @@ def test_a_stream_that_is_started_again_goes_on(
     assert files.run(atomicity=atomicity) == first
     assert rows_of(db, path) == {1: 100, 2: 2, 20: 20}
     if atomicity == "full":
-        assert version_of(db, first) == (2, first)
+        assert version_of(db, first, path) == (2, first)
 
 
 def test_a_batch_that_spark_runs_again_is_not_written_again(
@@ -103,7 +103,7 @@ def test_a_batch_that_spark_runs_again_is_not_written_again(
     files.bring({3: 3})
     files.run(txn_app_id="app")
     assert rows_of(db, path) == {1: 1, 2: 22, 3: 3}
-    assert version_of(db, "app")[0] == 2
+    assert version_of(db, "app", path)[0] == 2
     assert [it.state for it in db.loads.list_loads() if path in it.tables].count("aborted") == 1
 
 
@@ -119,7 +119,7 @@ def test_a_stream_without_its_checkpoint_begins_anew_and_nothing_is_there_twice(
     second = files.run(txn_app_id="again")
     assert second != first
     assert rows_of(db, path) == {1: 1, 2: 2, 3: 3}
-    assert version_of(db, "again") == (2, second)
+    assert version_of(db, "again", path) == (2, second)
     files.checkpoint.rename(files.checkpoint.with_name("lost too"))
     with pytest.raises(PySparkException, match="is there already"):
         files.run(txn_app_id="again", write_mode="insert")
@@ -147,3 +147,38 @@ def test_an_option_that_streams_do_not_have_is_refused(stream: Callable[..., Str
     files.bring({1: 1})
     with pytest.raises(PySparkException, match="no option 'txn_version'"):
         files.run(txn_app_id="app", txn_version="3")
+
+
+@pytest.mark.parametrize("name", ["txn_app_id", "txnAppId"])
+def test_a_batch_that_is_saved_to_two_tables_is_in_both_once(
+    spark: SparkSession,
+    db: dodona.Client,
+    url: str,
+    path: str,
+    stream: Callable[..., Stream],
+    name: str,
+) -> None:
+    """As Delta Lake's documents show it (delta #1141, #1421)."""
+    files, second = stream(), f"{path}-2"
+    db.create_table(second, PAIRS, mount=True)
+
+    def save(frame: DataFrame, batch: int) -> None:
+        version = {"txn_app_id": "txn_version"}.get(name, "txnVersion")
+        for table in (path, second):
+            writer = frame.write.format("dodona").mode("append").option("url", url)
+            writer.options(**{name: f"both by {name}", version: str(batch)}).save(table)
+
+    def run() -> None:
+        rows = spark.readStream.schema("k bigint, v bigint").json(str(files.folder))
+        writer = rows.writeStream.foreachBatch(save).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(files.checkpoint)).start().awaitTermination(120)
+
+    files.bring({1: 1})
+    run()
+    assert rows_of(db, path) == rows_of(db, second) == {1: 1}
+    db.insert_rows(second, [{"k": 1, "v": 7}])
+    (files.checkpoint / "commits" / "0").unlink()
+    (files.checkpoint / "commits" / ".0.crc").unlink()
+    run()
+    assert (rows_of(db, path), rows_of(db, second)) == ({1: 1}, {1: 7})
+    db.remove(second)

@@ -18,7 +18,7 @@ from negative.planted import BUGS, EXCUSES
 from negative.planted.harmless import HARMLESS
 from negative.workers import hunt_at, start_workers
 
-pytestmark = pytest.mark.alone  # the hunts have a process for each core
+pytestmark = pytest.mark.pooled  # the hunts have a process for each core
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "planted-bugs.md"
 
@@ -57,7 +57,7 @@ def hunts(request: pytest.FixtureRequest) -> Iterator[Hunts]:
         yield Hunts(workers, [job for job in jobs if job in JOBS])
 
 
-@pytest.mark.timeout(1200)  # of which most is waiting for a turn
+@pytest.mark.timeout(3600)  # of which most is waiting for a turn
 @pytest.mark.parametrize("job", JOBS, ids=name_of)
 def test_a_planted_bug_is_caught(job: Job, hunts: Hunts) -> None:
     assert hunts.wait_for(job) is not None, "no seed, or test, shows anything"

@@ -93,8 +93,11 @@ class LogMachine(RuleBasedStateMachine):
         place = data.draw(st.sampled_from(self._places()))
         count = self._log._count_before(self._log._index_by_checkpoint[self._number_at(place)])
         gone = data.draw(st.integers(0, count))
+        paths = sorted((self._path / LOG_NAME).glob("*.mdb"))
+        assert self._log._bounds is not None
+        self._log._bounds.move_first(int(paths[count].stem))
         self._log.close()
-        for path in sorted((self._path / LOG_NAME).glob("*.mdb"))[:gone]:
+        for path in paths[:gone]:
             path.unlink()
         self._keep_from = place
         verify_log(self._path)

@@ -88,7 +88,7 @@ def test_every_request_is_answered(operation: Operation, data: st.DataObject) ->
         query = data.draw(said)
         content = "{" + ",".join(f'"{name}":{text}' for name, text in query.items()) + "}"
         try:
-            request = decode_request(operation, query, content.encode())
+            request = decode_request(operation, list(query.items()), content.encode())
         except InvalidRequest as error:
             encode_problem(problem_of(Failure(error.kind, error.message, error.attributes)))
         else:

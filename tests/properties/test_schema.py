@@ -219,21 +219,21 @@ rows = st.dictionaries(
     st.sampled_from(["k", "l", "must", "may", "sum", "other"]),
     st.none() | st.integers(0, 3),
     max_size=6,
-).map(lambda row: {"k": 1, "must": 2, **row} if len(row) % 2 else row)
+).map(lambda row: {"k": 1, "l": None, "must": 2, **row} if len(row) % 2 else row)
 
 
 def model_of(row: dict[str, Any], *, is_update: bool, is_aggregate: bool) -> Write | None:
     """The write that a row comes to; None where it is refused."""
     is_known = row.keys() <= {"k", "l", "must", "may", "sum"}
     has_required = row.get("k") is not None and row.get("must") is not None
-    if not is_known or not has_required:
+    if not is_known or not has_required or "l" not in row:
         return None
     written = {}
     for bit, name in enumerate(("must", "may", "sum")):
         is_change = is_aggregate and name == "sum"
         if row.get(name) is not None or not (is_change or (is_update and name not in row)):
             written[bit] = row.get(name)
-    key = encode_key([row["k"], row.get("l")], ["int64", "int64"])
+    key = encode_key([row["k"], row["l"]], ["int64", "int64"])
     return key, sum(1 << bit for bit in written), tuple(written.values())
 
 

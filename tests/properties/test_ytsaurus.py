@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.errors import InvalidRequest
-from dodona_gateway.core.ytsaurus.bodies import count_values, unpacker_of
+from dodona_gateway.core.unpacking import unpacker_of
+from dodona_gateway.core.ytsaurus.bodies import count_values
 from dodona_gateway.core.ytsaurus.errors import HEADER_LENGTH_MAX, error_headers, yt_error
 from dodona_gateway.core.ytsaurus.inside import MISSING, inside, put
 from dodona_gateway.core.ytsaurus.parameters import Parameters, decode_parameters, parse_path

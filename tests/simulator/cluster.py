@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+from msgspec.structs import replace
+
 from dodona._core.messages import Failure
 from dodona._core.mischief import Mischief, behave
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId, TabletId, Timestamp
@@ -31,6 +33,8 @@ FUSE_EFFECTS_MAX = 40
 CLOCKS_APART_US = 1_000_000
 """How far the clocks of two machines may be apart."""
 DAY_MS = 86_400_000
+
+TIDY = {"clean_period_ms": 1_000, "reader_lease_ms_max": 1_000, "reader_renewal_ms_max": 1_000}
 
 Disturb = Callable[[str, str], None]
 """Takes a link's source and target."""
@@ -332,6 +336,15 @@ class Cluster:
         """Tablets that the nodes have forgotten, each since its last start."""
         return sum(node.core.statistics().tablets_dropped for node in self.nodes)
 
+    def compaction_count(self) -> int:
+        """How many compactions ended in the nodes, each since its last start."""
+        return sum(node.core.statistics().compacted for node in self.nodes)
+
+    def timestamps_ahead_us(self) -> int:
+        """For how long timestamps will stand still: the master's clock stepped back from there."""
+        newest_us: int = self.master.core.statistics().newest_us
+        return max(0, newest_us - self.master.clock.now().unix_us)
+
     def disagreements(self) -> list[Violation]:
         """Transactions of which two cells remember different ends."""
         ends: dict[int, tuple[str, Outcome]] = {}
@@ -376,14 +389,24 @@ def _end_of(outcome: Outcome) -> Timestamp | None:
 
 def _limits_of(options: Options) -> CellLimits:
     """Production's, but for runs in which transactions live shortly and are soon forgotten. There
-    the log is cut, too, and stores in memory are let go of before the run ends."""
+    the log is cut, too, and stores in memory are let go of before the run ends. So are old
+    versions and times of locks, where no clock of a client matters: for a late one's sake they
+    are kept as long as it may be late. Memory has production's bound then, and where the master's
+    clock stands still: what is flushed stays in it until time has passed, and writes are refused
+    until then."""
     if options.transaction_life_s_max == CellLimits().transaction_life_s_max:
         return CellLimits()
-    return CellLimits(
+    is_late = options.clock_difference_s_max > options.transaction_life_s_max
+    is_let_go_soon = options.master_clock_rate > 0 and not is_late
+    memory_bytes_max = options.memory_bytes_max if is_let_go_soon else 0
+    limits = CellLimits(
         checkpoint_period_ms=3_000,
         transaction_life_s_max=options.transaction_life_s_max,
+        client_clock_difference_s_max=options.clock_difference_s_max,
         forget_slack_s=1,
+        memory_bytes_max=memory_bytes_max or CellLimits().memory_bytes_max,
         watermark_period_ms=200,
         blocked_wait_ms_max=1_000,
         oracle_wait_ms_max=1_000,
     )
+    return replace(limits, **TIDY) if options.is_tidied else limits

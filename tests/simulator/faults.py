@@ -109,5 +109,14 @@ class Options:
     is_followed: bool = False
     """Whether somebody reads all changes meanwhile. No seed has it so: it is for runs that ask for
     it."""
+    clock_difference_s_max: int = 60
+    """How far a client's clock may be off before its rows without atomicity are refused. No seed
+    draws it: it is production's wherever the workload has such rows."""
+    memory_bytes_max: int = field(default=0, metadata={"calm": 0})
+    """What rows in a node's memory may take, where what is flushed leaves it soon; 0: as much as
+    in production, which no run fills."""
+    is_tidied: bool = False
+    """Whether cells look at what retention lets go every second, and keep nothing for readers who
+    might yet renew. No seed has it so: it is where the workload's rows expire."""
     mischief_rate: float = 0.0
     """How many of the points at which cores may misbehave are active, from 0 to 1."""

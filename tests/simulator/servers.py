@@ -252,7 +252,8 @@ class NodeHost(Host):
         for record in records:
             core.replay(record)
         self._jobs = {}
-        core.open_chunks(self._open_files(core))
+        files = self._open_files(core)
+        core.open_chunks(files, tuple(sorted(self.disk.files.keys() - files.keys())))
         core.start(self.clock.now())
         self.disk.open(self._on_durable, self.stop)
         return core
@@ -292,10 +293,9 @@ class NodeHost(Host):
     # Chunks: a job's result is there after some time, and durable then
 
     def _open_files(self, core: NodeCore) -> dict[int, Chunk]:
-        """What the log names, read anew; whatever else lies there is removed."""
+        """What the log names, read anew."""
         needed = core.chunks_needed()
         files = self.disk.files
-        self.disk.files = {number: files[number] for number in needed}
         return {
             number: Chunk(info, files[number].data, encode_index(files[number].index)[0])
             for number, info in needed.items()

@@ -5,13 +5,13 @@ wrong ends up as a violation; nothing else makes a run fail.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 from dodona._core.context import SessionLimits
 from dodona._core.session import Session
-from dodona._core.steps import Pause, Protocol
+from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionLimits
 from dodona.errors import DodonaError, TableExists, Unavailable
 from dodona_loadtest.checkers.sweep import check
@@ -22,7 +22,7 @@ from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.live.outcomes import Answers, ask_outcomes, check_outcomes
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_tablets.core.node import NodeCore
-from simulator import table_life
+from simulator import expiry, table_life
 from simulator.cluster import Cluster
 from simulator.drawing import draw_options
 from simulator.driver import ClientProcess, Task
@@ -32,6 +32,7 @@ from simulator.host import CoreStopped
 from simulator.mischief import Imp
 from simulator.servers import CoreFactory
 from simulator.thinning import Thinning
+from simulator.waiting import pause, until_it_works, until_true
 from simulator.world import World
 
 SECOND_US: Final = 1_000_000
@@ -50,6 +51,7 @@ RESTART_US_MAX: Final = 10 * SECOND_US
 POLL_US: Final = 100_000
 
 RESHARD_PIVOTS_MAX: Final = 3
+LIFE_S_MAX: Final = 3
 
 
 class NotLive(Exception):
@@ -123,7 +125,8 @@ class Simulation:
         names = sorted(WORKLOADS)
         name = workload or names[seed % len(names)]
         self.world = World(seed)
-        self.options = alter(thinning.thin(options_of(seed, seconds)))
+        self.workload = WORKLOADS[name](self.world.stream("workload"))
+        self.options = self._for_the_workload(alter(thinning.thin(options_of(seed, seconds))))
         self.result = Result(
             seed,
             name,
@@ -137,7 +140,6 @@ class Simulation:
         self.cluster = Cluster(
             self.world, self.options, self.history.acquisitions, make_core, self.mischief
         )
-        self.workload = WORKLOADS[name](self.world.stream("workload"))
         self._random = self.world.stream("sessions")
         self._follower = Follower(self.workload.tables if self.options.is_followed else ())
         self._tasks: list[Task] = []
@@ -153,6 +155,15 @@ class Simulation:
         self._is_ending = False
         self._answers: Answers = []
         self._client_sessions = [self._new_session(client) for client in self.cluster.clients]
+
+    def _for_the_workload(self, options: Options) -> Options:
+        """Where no client's clock stamps rows, nothing is kept for the sake of late ones. Where
+        rows expire, they do so before the run ends."""
+        if self.workload.expiring:
+            options = replace(options, transaction_life_s_max=LIFE_S_MAX, is_tidied=True)
+        if any(table.atomicity == "none" for table in self.workload.tables):
+            return options
+        return replace(options, clock_difference_s_max=options.transaction_life_s_max)
 
     def run(self) -> Result:
         violations = self.result.violations
@@ -202,10 +213,13 @@ class Simulation:
         self._demand(RESOLVE_US_MAX, self.cluster.unresolved)
         # A late copy of an operator's request must not unmount what is mounted from here on.
         self.world.run_until(max(self.world.now_us, storm_over_us))
-        self._run_until_done(self._touch_all(), TOUCH_US_MAX, "writing to every tablet")
+        # Full memory is let go of as timestamps go on: they wait for a clock that stepped back.
+        touch_us_max = TOUCH_US_MAX + self.cluster.timestamps_ahead_us()
+        self._run_until_done(self._touch_all(), touch_us_max, "writing to every tablet")
         self._demand(RESOLVE_US_MAX, self.cluster.unresolved)
         self._demand(DROP_US_MAX, self.cluster.strays)
         self._demand(DROP_US_MAX, self.cluster.stray_files)
+        self.result.violations += expiry.judge(self.world, self.cluster, self.workload.expiring)
         self.world.run_until(self.world.now_us + SECOND_US)  # the last appends become durable
         before = sorted(self.cluster.dump(), key=_version_order)
         kept = self.cluster.kept()
@@ -217,7 +231,7 @@ class Simulation:
         self._demand(RESTART_US_MAX, self.cluster.starting)
         self._run_until_done(self._audit(), TOUCH_US_MAX, "the last audit")
         catch_up = partial(self._follower.catch_up, self._new_session(self.cluster.clients[0]))
-        self._run_until_done(_until_it_works(catch_up), TOUCH_US_MAX, "the end of the feed")
+        self._run_until_done(until_it_works(catch_up), TOUCH_US_MAX, "the end of the feed")
         self._run_until_done(self._ask_outcomes(), TOUCH_US_MAX, "asking for outcomes")
         if sorted(self.cluster.dump(), key=_version_order) != before:
             text = "what the nodes recovered is not what they held"
@@ -286,7 +300,7 @@ class Simulation:
     def _use(self, db: Recorder) -> Protocol[None]:
         """Steps of the workload with pauses between, until the safety phase is over."""
         while not self._is_ending:
-            yield _pause(db, self.options.think_us_mean)
+            yield pause(db, self.options.think_us_mean)
             try:
                 yield from self.workload.step(db)
             except DodonaError:
@@ -297,12 +311,12 @@ class Simulation:
         and unfreezes them, and makes and removes others. What an earlier attempt left halfway is
         put right first."""
         while True:
-            yield _pause(db, self.options.remount_us_mean)
+            yield pause(db, self.options.remount_us_mean)
             if self._is_ending:
                 return
             try:
                 if db.random.random() < 0.6:
-                    path = db.random.choice(self.workload.tables).path
+                    path = db.random.choice(self.workload.all_tables).path
                     yield from self._open(db, path)
                     yield from self._close_for_a_while(db, path)
                     yield from self._open(db, path)
@@ -328,7 +342,7 @@ class Simulation:
         else:
             yield from db.session.catalog.freeze_table(path)
             self._freeze_count += 1
-        yield _pause(db, 20_000)
+        yield pause(db, 20_000)
 
     def _reshard(self, db: Recorder, path: str) -> Protocol[None]:
         """Other tablets, in whatever cells they come to lie, from now on."""
@@ -361,10 +375,10 @@ class Simulation:
 
     def _create_tables(self) -> Protocol[None]:
         _, db = self._recorder(0)
-        for table in self.workload.tables:
-            yield from _until_it_works(partial(self._create, db, table))
+        for table in self.workload.all_tables:
+            yield from until_it_works(partial(self._create, db, table))
         yield from self._mount_all(db)
-        yield from _until_true(partial(self.workload.set_up, db))
+        yield from until_true(partial(self.workload.set_up, db))
 
     def _create(self, db: Recorder, table: TableShape) -> Protocol[None]:
         try:
@@ -379,18 +393,18 @@ class Simulation:
             return  # an earlier attempt's reply was lost
 
     def _mount_all(self, db: Recorder) -> Protocol[None]:
-        for table in self.workload.tables:
-            yield from _until_it_works(partial(self._open, db, table.path))
+        for table in self.workload.all_tables:
+            yield from until_it_works(partial(self._open, db, table.path))
 
     def _touch_all(self) -> Protocol[None]:
         """Every tablet takes writes again, whatever an operator had begun."""
         _, db = self._recorder(0)
         yield from self._mount_all(db)
-        yield from _until_true(lambda: self.workload.touch(db))
+        yield from until_true(lambda: self.workload.touch(db))
 
     def _audit(self) -> Protocol[None]:
         _, db = self._recorder(0)
-        yield from _until_it_works(lambda: self.workload.conclude(db))
+        yield from until_it_works(lambda: self.workload.conclude(db))
 
     def _ask_outcomes(self) -> Protocol[None]:
         """A stranger is told what became of transactions, after a restart of all cells."""
@@ -398,7 +412,7 @@ class Simulation:
         db.session = self._new_session(self.cluster.clients[0])
         asked = self.history.transactions
         for t in self._random.sample(asked, min(len(asked), OUTCOMES_ASKED_MAX)):
-            yield from _until_it_works(partial(self._ask_outcome, db, t))
+            yield from until_it_works(partial(self._ask_outcome, db, t))
 
     def _ask_outcome(self, db: Recorder, t: Transaction) -> Protocol[None]:
         """Until it is final, or forgotten: pending is said as long as a cell is silent, and with a
@@ -466,26 +480,3 @@ class Simulation:
 
 def _version_order(version: Version) -> tuple[RowKey, int]:
     return version.row, version.timestamp
-
-
-def _pause(db: Recorder, mean_us: int) -> Pause:
-    return Pause(1 + int(db.random.expovariate(1 / mean_us) / 1000))
-
-
-def _until_it_works(attempt: Callable[[], Protocol[None]]) -> Protocol[None]:
-    """Repeat what a caller would repeat."""
-    while True:
-        try:
-            return (yield from attempt())
-        except DodonaError:
-            yield Pause(100)
-
-
-def _until_true(attempt: Callable[[], Protocol[bool]]) -> Protocol[None]:
-    while True:
-        try:
-            if (yield from attempt()):
-                return
-        except DodonaError:
-            pass
-        yield Pause(100)

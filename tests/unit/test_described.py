@@ -19,16 +19,16 @@ FOLDERS: Final = ("client", "oracle", "tablets", "loadtest")
 BY_VARIABLE: Final = {
     ("client/dodona/_core/loads/ticket.py", "cls"),
     ("client/dodona/_core/rest.py", "twin"),
+    ("client/dodona/_core/rest.py", "wanted"),
     ("client/dodona_gateway/core/content.py", "wanted"),
     ("client/dodona_gateway/shell/console/asking.py", "kind"),
-    ("client/dodona_gateway/shell/routes.py", "wanted"),
     ("client/dodona_local/status.py", "kind"),
     ("oracle/dodona_oracle/core/records.py", "kind"),
 }
 """Reads whose type a caller says: KINDS below names all of them."""
 
-PLAIN: Final = {"bool", "Values"}
-"""Hold no fields of their own: a truth value, a list of anything."""
+PLAIN: Final = {"bool", "int", "Values"}
+"""Hold no fields of their own: a truth value, a number, a list of anything."""
 
 KINDS: Final = """
 import msgspec

@@ -1,4 +1,4 @@
-"""`make test` in small: both phases run, and the end of the output says what failed in either."""
+"""`make test` in small: all phases run, and the end of the output says what failed in either."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ TESTS = Path(phases.__file__).parent
 SETTINGS = """
 [tool.pytest.ini_options]
 addopts = ["--import-mode=importlib", "--strict-markers"]
-markers = ["alone: by itself", "spark: by itself, too"]
+markers = ["alone: by itself", "spark: by itself, too", "pooled: behind these"]
 """
 SOME = """
 import os
@@ -32,6 +32,30 @@ class TestSome:
 @pytest.mark.parametrize("it", ["a.b"])
 def test_{mark}_fails(it):
     assert it == ""
+"""
+
+SHARED = """
+import os
+import pathlib
+import pytest
+
+@pytest.fixture(scope="session")
+def cluster():
+    yield os.environ["PYTEST_XDIST_WORKER"]
+    pathlib.Path("cluster-ended").touch()
+
+@pytest.mark.parametrize("it", range(3))
+def test_shared(cluster, it):
+    with pathlib.Path("shared-in").open("a") as file:
+        print(cluster, file=file)
+    assert it < 2
+"""
+
+LATER = """
+import pathlib
+
+def test_later():
+    assert pathlib.Path("cluster-ended").exists()
 """
 
 CRASH = """
@@ -68,13 +92,13 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "pyproject.toml").write_text(SETTINGS)
     for name in ("conftest.py", "phases.py"):
         shutil.copy(TESTS / name, folder)
-    for mark, has_company in (("alone", False), ("spark", False), ("usefixtures", True)):
-        text = SOME.format(mark=mark, has_company=has_company)
+    for mark in ("alone", "spark", "pooled", "usefixtures"):
+        text = SOME.format(mark=mark, has_company=mark == "usefixtures")
         (folder / f"test_{mark}.py").write_text(text)
     return tmp_path
 
 
-def run(project: Path, *words: str, phase_count: int = 2) -> tuple[int, list[str]]:
+def run(project: Path, *words: str, phase_count: int = 3) -> tuple[int, list[str]]:
     """→ the exit status, and the lines after both phases."""
     environment = {it: os.environ[it] for it in os.environ if not it.startswith("PYTEST_")}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -95,16 +119,37 @@ def run(project: Path, *words: str, phase_count: int = 2) -> tuple[int, list[str
     return done.returncode, lines[first:]
 
 
-def test_both_phases_run_and_all_that_failed_is_said_at_the_end(project: Path) -> None:
+def test_all_phases_run_and_all_that_failed_is_said_at_the_end(project: Path) -> None:
     status, lines = run(project)
     assert status == 1
     assert lines[0].startswith("shared: 2 tests, 1 failed, ")
     assert lines[1].startswith("alone: 4 tests, 2 failed, ")
-    assert lines[2:] == [
+    assert lines[2].startswith("pooled: 2 tests, 1 failed, ")
+    assert lines[3:] == [
         "FAILED tests/test_usefixtures.py::test_usefixtures_fails[a.b] (shared)",
         "FAILED tests/test_alone.py::test_alone_fails[a.b] (alone)",
         "FAILED tests/test_spark.py::test_spark_fails[a.b] (alone)",
+        "FAILED tests/test_pooled.py::test_pooled_fails[a.b] (pooled)",
     ]
+
+
+def test_tests_that_share_a_cluster_run_in_one_worker(project: Path) -> None:
+    folder = project / "tests" / "integration"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / f"test_shared_{name}.py").write_text(SHARED)
+    _, lines = run(project, "-k", "shared or usefixtures")
+    assert len((project / "shared-in").read_text().split()) == 9
+    assert len(set((project / "shared-in").read_text().split())) == 1
+    assert "FAILED tests/integration/test_shared_b.py::test_shared[2] (shared)" in lines
+
+
+def test_a_cluster_ends_behind_the_last_test_of_its_group(project: Path) -> None:
+    (project / "tests" / "integration").mkdir()
+    (project / "tests" / "integration" / "test_shared.py").write_text(SHARED)
+    (project / "tests" / "test_later.py").write_text(LATER)
+    _, lines = run(project, "-k", "later or shared", "-n", "1")
+    assert lines[0].startswith("shared: 4 tests, 1 failed, ")
 
 
 def test_a_phase_without_tests_is_no_failure_unless_all_are(project: Path) -> None:
@@ -113,6 +158,7 @@ def test_a_phase_without_tests_is_no_failure_unless_all_are(project: Path) -> No
     assert [line.partition(" failed")[0] for line in lines] == [
         "shared: 0 tests, 0",
         "alone: 1 tests, 0",
+        "pooled: 0 tests, 0",
     ]
     assert verdict([5, 0]) == verdict([0, 5]) == verdict([0, 0]) == 0
     assert verdict([5, 5]) == 5
@@ -124,9 +170,9 @@ def test_what_no_test_could_do_ends_the_run(
 ) -> None:
     asked: list[str] = []
 
-    def interrupted(name: str, words: object, report: object) -> Phase:
-        asked.append(name)
-        return Phase(name, pytest.ExitCode.INTERRUPTED, 61.0)
+    def interrupted(names: list[str], words: object, folder: object) -> list[Phase]:
+        asked.extend(names)
+        return [Phase(name, pytest.ExitCode.INTERRUPTED, 61.0) for name in names]
 
     monkeypatch.setattr(phases, "run", interrupted)
     assert phases.main([]) == pytest.ExitCode.INTERRUPTED
@@ -141,7 +187,8 @@ def test_a_worker_that_crashes_is_told_and_ends_its_phase(project: Path) -> None
     assert status == 1
     assert lines[0].startswith("shared: ")
     assert lines[1].startswith("alone: 2 tests, 0 failed, ")
-    assert lines[2:] == ["FAILED tests/test_crash.py::test_crash (shared)"]
+    assert lines[2].startswith("pooled: 1 tests, 0 failed, ")
+    assert lines[3:] == ["FAILED tests/test_crash.py::test_crash (shared)"]
 
 
 def test_an_interruption_from_the_keyboard_ends_all_in_order(project: Path) -> None:

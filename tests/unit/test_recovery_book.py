@@ -11,7 +11,8 @@ from fastapi import FastAPI
 
 from dodona._core.recoveries import Recovery
 from dodona._io import recovery_book
-from dodona._io.recovery_book import FILE_NAME, RecoveryBook, add_recoveries_page
+from dodona._io.recoveries_page import add_recoveries_page
+from dodona._io.recovery_book import FILE_NAME, RecoveryBook
 from dodona._io.statistics_page import add_statistics_page
 from dodona.types import CellId
 from dodona_tablets.shell import recovery_notes

@@ -50,7 +50,7 @@ def batch() -> Summary:
     return summary
 
 
-@pytest.mark.alone  # the batch has a process for each core
+@pytest.mark.pooled  # the batch has a process for each core
 @of_the_batch
 def test_no_seed_finds_a_violation(batch: Summary) -> None:
     found = [f"replay: {it.command}: {it.violations[0]}" for it in batch.failures]
@@ -59,7 +59,7 @@ def test_no_seed_finds_a_violation(batch: Summary) -> None:
     assert batch.virtual_seconds >= len(SEEDS) * SECONDS
 
 
-@pytest.mark.alone
+@pytest.mark.pooled
 @of_the_batch
 def test_one_seed_in_twenty_was_run_twice_and_some_of_them_elsewhere(batch: Summary) -> None:
     """A second history that differs is a violation."""
@@ -67,7 +67,7 @@ def test_one_seed_in_twenty_was_run_twice_and_some_of_them_elsewhere(batch: Summ
     assert batch.again_elsewhere_count == ELSEWHERE_COUNT
 
 
-@pytest.mark.alone
+@pytest.mark.pooled
 @of_the_batch
 def test_the_runs_contain_what_they_are_to_prove(batch: Summary) -> None:
     """Without conflicts, unsure outcomes and recoveries, a run without violations says little."""
@@ -82,7 +82,7 @@ def test_the_runs_contain_what_they_are_to_prove(batch: Summary) -> None:
         assert batch.messages[recovery] > len(SEEDS), recovery
 
 
-@pytest.mark.alone
+@pytest.mark.pooled
 @of_the_batch
 def test_every_kind_of_fault_happens(batch: Summary) -> None:
     happened = {kind.split()[0] for kind in batch.scheduled_faults}
@@ -91,7 +91,7 @@ def test_every_kind_of_fault_happens(batch: Summary) -> None:
     assert set(batch.acknowledgements) == set(get_args(Acknowledgement))
 
 
-@pytest.mark.alone
+@pytest.mark.pooled
 @of_the_batch
 def test_every_point_of_mischief_is_hit(batch: Summary) -> None:
     assert batch.points_never_hit == []

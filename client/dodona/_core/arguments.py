@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona.errors import InvalidRequest
+from dodona.shown import shown
 
 DEPTH_MAX: Final = 32
 INTEGER_MIN: Final = -(1 << 63)
@@ -25,7 +26,7 @@ Row = Mapping[str, Any]
 
 def repeatable(rows: Iterable[Row]) -> Iterable[Row]:
     """The same, to be gone through again. Of what can be gone through but once, as much is kept as
-    was taken."""
+    was taken: copies, since a generator may give one dict again and again."""
     if type(rows) is not list and isinstance(rows, Iterator):  # the second question is slow
         return _Kept(rows)
     return rows
@@ -33,11 +34,15 @@ def repeatable(rows: Iterable[Row]) -> Iterable[Row]:
 
 class _Kept:
     def __init__(self, rows: Iterator[Row]) -> None:
-        self._rows = rows
+        self._rows: Iterator[Row] = map(_kept, rows)
 
     def __iter__(self) -> Iterator[Row]:
         given, self._rows = tee(self._rows)
         return given
+
+
+def _kept(row: Row) -> Row:
+    return row.copy() if type(row) is dict else row
 
 
 def check_path(path: str) -> str:
@@ -63,9 +68,9 @@ def check_flag(value: bool, name: str) -> None:
 def check_number(value: int, name: str, least: int, most: int = INTEGER_MAX) -> None:
     """Raises InvalidRequest."""
     if type(value) is not int or value < least:
-        raise InvalidRequest(f"{name} is a number from {least}, not {value!r}")
+        raise InvalidRequest(f"{name} is a number from {least}, not {shown(value)}")
     if value > most:
-        raise InvalidRequest(f"{name} is a number up to {most}, not {value}")
+        raise InvalidRequest(f"{name} is a number up to {most}, not {shown(value)}")
 
 
 def check_columns(names: Iterable[str] | None) -> list[str] | None:
@@ -114,7 +119,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         return value
     if isinstance(value, Mapping):
         return {
-            _name(key, place): _plain(it, f"{place}[{key!r}]", depth + 1)
+            _name(key, place): _plain(it, f"{place}[{shown(key)}]", depth + 1)
             for key, it in value.items()
         }
     if isinstance(value, list | tuple):
@@ -135,7 +140,7 @@ def _name(key: Any, place: str) -> str:
 def _shown(value: Any) -> str:
     """For an error: what it is, or, if that says nothing to people, of which type."""
     is_plain = isinstance(value, int | float | str | bytes)
-    return repr(value)[:100] if is_plain else f"one {type(value).__name__}"
+    return shown(value) if is_plain else f"one {type(value).__name__}"
 
 
 def _is_unicode(text: str) -> bool:

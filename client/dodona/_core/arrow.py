@@ -6,6 +6,7 @@ pyarrow is imported on first use: the light client works without it.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, cast
 
 import msgspec
@@ -19,6 +20,11 @@ from dodona.values import CHECKS, VALUE_BYTES_MAX
 
 def arrow_type(column: Column) -> Any:
     """The Arrow type of a column."""
+    return _arrow_types()[column.type]
+
+
+@cache
+def _arrow_types() -> dict[str, Any]:
     pyarrow = _pyarrow()
     return {
         "int64": pyarrow.int64(),
@@ -28,7 +34,7 @@ def arrow_type(column: Column) -> Any:
         "string": pyarrow.binary(),
         "utf8": pyarrow.string(),
         "any": pyarrow.binary(),
-    }[column.type]
+    }
 
 
 def arrow_schema(schema: TableSchema, column_mask: int | None = None) -> Any:

@@ -13,7 +13,8 @@ from typing import Any, Final, NoReturn
 
 from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona.keys import NULL_TAG, TAGS, decode_key
-from dodona.schema import KEY_BYTES_MAX, Column, TableSchema
+from dodona.row_rules import KEY_BYTES_MAX
+from dodona.schema import Column, TableSchema
 from dodona.types import Key
 
 KEYS_BYTES_MAX: Final = (1 << 31) - 1

@@ -39,13 +39,13 @@ def write_at_once(
     route = context.routing.find(path)
     if route is None or type(rows) is not list or type(update) is not bool:
         return None
-    if context.may_misbehave and context.mischief(Point.WRITE_THE_LONG_WAY):
-        return None
     writes = _plain_writes(route.schema.code, context.limits.transaction, rows)
     if writes is None:
         return None
     tablet = _tablet_of(route, writes)
     if tablet is None or tablet.cell is None:
+        return None
+    if context.may_misbehave and context.mischief(Point.WRITE_THE_LONG_WAY):
         return None
     packed = route.schema.pack_writes(writes)
     if route.atomicity == "none":

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final
 
 from dodona._core.arguments import INTEGER_MAX, check_number
 from dodona._core.arrow import arrow_schema, check_lengths, stream_of
+from dodona._core.arrow_casting import cast_column
 from dodona._core.arrow_keys import cut_at, encode_keys, in_order
 from dodona._core.committing import check_mode
 from dodona._core.context import Context
@@ -30,7 +31,9 @@ from dodona._core.senders import Sender, StagedBatch, Stager, Writer
 from dodona._core.steps import Protocol
 from dodona._core.writing import NO_TABLET
 from dodona.errors import DodonaError, DuplicateKey, InvalidRequest, SchemaViolation
+from dodona.row_rules import missing_key_column
 from dodona.schema import Column, TableSchema
+from dodona.shown import shown
 from dodona.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -81,7 +84,7 @@ def write_arrow(
     theirs.
     """
     if durability not in ("sync", "async"):
-        raise InvalidRequest(f'Durability must be "sync" or "async", not {durability!r}')
+        raise InvalidRequest(f'Durability must be "sync" or "async", not {shown(durability)}')
     if stamp is not None:
         check_number(stamp, "stamp", MIN_TIMESTAMP, MAX_TIMESTAMP)
 
@@ -193,6 +196,8 @@ def _parts(schema: TableSchema, data: Iterable[Any], pace: _Pace, kind: BatchKin
     gathered: list[Any] = []
     size_bytes, row_count = pace.size_bytes, PART_ROWS_MAX
     for batch in data:
+        if not batch.num_rows:
+            fit(schema, batch, kind)  # it has no rows, and columns all the same
         while batch.num_rows:
             head = _head(schema, batch, size_bytes, row_count, kind)
             gathered.append(head)
@@ -261,7 +266,10 @@ def _batches(data: Any) -> Iterator[Any]:
     if isinstance(data, pyarrow.RecordBatch):
         yield data
     elif isinstance(data, pyarrow.Table):
-        yield from data.to_batches()
+        yield from data.to_batches() or [_empty(data.schema)]
+    elif isinstance(data, pyarrow.RecordBatchReader):
+        yield _empty(data.schema)  # it may have no batch, and columns all the same
+        yield from data
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
         for batch in data:
             if not isinstance(batch, pyarrow.Table | pyarrow.RecordBatch):
@@ -269,6 +277,14 @@ def _batches(data: Any) -> Iterator[Any]:
             yield from _batches(batch)
     else:
         raise _not_arrow(data)
+
+
+def _empty(schema: Any) -> Any:
+    import pyarrow
+
+    return pyarrow.RecordBatch.from_arrays(
+        [pyarrow.nulls(0, it) for it in schema.types], schema=schema
+    )
 
 
 def _not_arrow(data: Any) -> InvalidRequest:
@@ -290,7 +306,8 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
     strangers = sorted(name for name in names if name not in known)
     if strangers:
         raise SchemaViolation("no such column", columns=strangers)
-    is_given = [column.name in names for column in schema.value_columns]
+    places = {name: place for place, name in enumerate(names)}
+    is_given = [column.name in places for column in schema.value_columns]
     if kind != "delete" and not any(is_given):
         raise SchemaViolation("at least one column that is not a key must be given")
     if kind == "delete" and any(is_given):
@@ -298,73 +315,35 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
     columns = [
         it
         for it in schema.columns
-        if kind == "write" or it.sort_order is not None or it.name in names
+        if kind == "write" or it.sort_order is not None or it.name in places
     ]
     fields = arrow_schema(schema)
     wanted = pyarrow.schema([fields.field(column.name) for column in columns])
-    arrays = [_fit_column(column, wanted.field(column.name).type, batch) for column in columns]
+    arrays = [
+        _fit_column(column, field.type, batch, places.get(column.name))
+        for column, field in zip(columns, wanted, strict=True)
+    ]
     return pyarrow.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-def _fit_column(column: Column, wanted: Any, batch: Any) -> Any:
+def _fit_column(column: Column, wanted: Any, batch: Any, place: int | None) -> Any:
+    """`place` is the column's in the batch, if it is there."""
     import pyarrow
 
     name = column.name
-    if name not in batch.schema.names:
+    if place is None:
         if column.sort_order is not None:
-            raise SchemaViolation("missing key column", column=name)
+            raise missing_key_column(name, column.required)
         if column.required:
             raise SchemaViolation("required column is missing", column=name)
         return pyarrow.nulls(batch.num_rows, wanted)
-    array = batch.column(batch.schema.get_field_index(name))
+    array = batch.column(place)
+    if not array.type.equals(wanted):
+        array = cast_column(column, wanted, array)  # dictionaries and runs do not count their nulls
     if column.required and column.sort_order is None and array.null_count:
         raise SchemaViolation("required column is null", column=name)
-    if not array.type.equals(wanted):
-        array = _cast(column, wanted, array)
     check_lengths(column, array)
     return array
-
-
-def _cast(column: Column, wanted: Any, array: Any) -> Any:
-    import pyarrow
-
-    given = array.type
-    if pyarrow.types.is_dictionary(given):
-        array = array.dictionary_decode()
-    if not _may_cast(column.type, array.type):
-        raise SchemaViolation(
-            f"column {column.name!r} is {column.type} and takes Arrow's {wanted}, not {given}",
-            column=column.name,
-        )
-    try:
-        return array.cast(wanted, safe=True)
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
-        raise SchemaViolation(
-            f"a value does not fit in {column.type}: {error}", column=column.name
-        ) from error
-
-
-def _may_cast(wanted: str, given: Any) -> bool:
-    """Only where each value stays what it was."""
-    import pyarrow
-
-    types = pyarrow.types
-    if types.is_null(given):
-        return True
-    is_text = types.is_string(given) or types.is_large_string(given)
-    is_bytes = (
-        types.is_binary(given) or types.is_large_binary(given) or types.is_fixed_size_binary(given)
-    )
-    allowed: dict[str, bool] = {
-        "int64": types.is_integer(given),
-        "uint64": types.is_integer(given),
-        "double": types.is_floating(given) or types.is_integer(given),
-        "boolean": types.is_boolean(given),
-        "string": is_text or is_bytes,
-        "utf8": is_text,
-        "any": is_bytes,
-    }
-    return allowed[wanted]
 
 
 # ---- from batches to messages

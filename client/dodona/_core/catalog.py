@@ -5,11 +5,12 @@ the state that was asked for. Whatever changes a table has its route forgotten, 
 failed: the reply may have been lost.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from dodona._core.arguments import check_flag, check_number, check_path, check_text
-from dodona._core.context import wait_or_raise
+from dodona._core.context import has_time
 from dodona._core.messages import (
     AlterTable,
     Cluster,
@@ -23,6 +24,7 @@ from dodona._core.messages import (
     Table,
     TableLifeRequest,
     TableList,
+    Tablet,
     UnfreezeTable,
     UnmountTable,
 )
@@ -33,9 +35,12 @@ from dodona._core.tables import pivots_of
 from dodona._core.tree import TreeSession
 from dodona.errors import InvalidRequest, Unavailable
 from dodona.schema import Column, TableSchema
+from dodona.shown import shown
 from dodona.types import Atomicity
 
 MOUNT_TIMEOUT_MS: Final = 30_000
+TABLETS_NAMED_MAX: Final = 100
+"""In an error, of those that are not in the state that was asked for."""
 
 
 class CatalogSession(TreeSession):
@@ -190,15 +195,40 @@ class CatalogSession(TreeSession):
         yield from self._alter_life(request, patience)
         first = request.first_tablet or 0
         end = None if request.last_tablet is None else request.last_tablet + 1
+        began_us = context.instant_us()
+        late: Callable[[int], Unavailable] | None = None
         while True:
-            table = yield from context.ask_master_patiently(GetTable(path), Table, patience)
+            try:
+                table = yield from context.ask_master_patiently(GetTable(path), Table, patience)
+            except Unavailable as error:
+                if late is not None and "timeout_ms" in error.attributes:
+                    raise late(context.instant_us() - began_us) from error
+                raise
             context.routing.learn(table)
             waiting = [it for it in table.tablets[first:end] if it.state != state]
             if not waiting:
                 return
-            text = f"{len(waiting)} tablets of {path} are not {state} after {timeout_ms} ms"
-            states = {int(it.tablet): it.state for it in waiting}
-            yield from wait_or_raise(patience, Unavailable(text, table=path, tablets=states))
+            late = partial(_late, table, waiting, state)
+            if not (yield from has_time(patience)):
+                raise late(context.instant_us() - began_us)
+
+
+def _late(table: Table, waiting: Sequence[Tablet], state: str, waited_us: int) -> Unavailable:
+    """Names the cell of the first tablet that is waited for, if it has one."""
+    waited_ms = round(waited_us / 1000)
+    text = f"{len(waiting)} tablets of {table.path} are not {state} after {shown(waited_ms)} ms"
+    states = {int(it.tablet): it.state for it in waiting[:TABLETS_NAMED_MAX]}
+    cell = waiting[0].cell
+    if cell is None:
+        return Unavailable(text, table=table.path, tablets=states)
+    address = table.addresses.get(cell)
+    named: dict[str, Any] = {"cell": int(cell)}
+    if address is None:
+        text = f"{text}: the master waits for cell {cell}"
+    else:
+        text = f"{text}: the master waits for cell {cell} at {address}"
+        named["address"] = address
+    return Unavailable(text, table=table.path, tablets=states, **named)
 
 
 def _check_range(first: int | None, last: int | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
+from dodona._core.altered import error_of_change
 from dodona._core.arguments import check_number
 from dodona._core.arrow import arrow_type, table_of
 from dodona._core.context import Context, expect
@@ -25,7 +26,7 @@ from dodona._core.messages import (
 from dodona._core.reading import Projection, range_of
 from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
-from dodona.errors import InvalidRequest, Unavailable
+from dodona.errors import InvalidRequest, MetadataChanged
 from dodona.schema import TableSchema
 from dodona.types import (
     DELETE_MASK,
@@ -89,9 +90,10 @@ class ChangePages:
         self._since = since
         self._ends = ends
         self._columns = columns
-        self._projection: Projection | None = None
+        self._begun: tuple[TableRoute, Projection] | None = None
         self._lower = self._upper = KEY_MIN
         self._lower_timestamp = NULL_TIMESTAMP
+        self._is_under_way = False
 
     def next(self) -> Protocol[Any]:
         """→ a `pyarrow.Table`, of no rows perhaps. Raises what other reads do, and SnapshotTooOld
@@ -118,7 +120,13 @@ class ChangePages:
                 self._lower_timestamp,
             )
         )
-        yield from fan_out(self._context, [(route, job)])
+        try:
+            yield from fan_out(self._context, [(route, job)])
+        except MetadataChanged:
+            if not self._is_under_way:
+                self._begun = None  # nothing was handed out: the new schema will do
+            raise
+        self._is_under_way = True
         page = job.page
         assert job.resume > self._lower or page.resume_timestamp, "a scan must move on"
         self._lower, self._lower_timestamp = job.resume, page.resume_timestamp
@@ -126,13 +134,16 @@ class ChangePages:
         return changes_of(projection, table_of(page.batch))
 
     def _begin(self, route: TableRoute) -> Projection:
-        """What is asked for; the same for all pages. Raises Unavailable if it can't be any more."""
-        if self._projection is None:
+        """What is asked for; the same for all pages. Raises MetadataChanged if it can't be any
+        more."""
+        if self._begun is None:
             self._lower, self._upper = range_of(route.schema, *self._ends)
-            self._projection = Projection(route.schema, self._columns)
-        elif route.schema != self._projection.schema:
-            raise Unavailable("the table's schema changed meanwhile", table=self._path)
-        return self._projection
+            self._begun = route, Projection(route.schema, self._columns)
+        known, projection = self._begun
+        error = error_of_change(known, route, "this read")
+        if error is not None:
+            raise error
+        return projection
 
 
 class _PageJob:

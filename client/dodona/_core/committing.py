@@ -8,12 +8,14 @@ A time-out is not a refusal. It only makes the client ask.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dodona._core.buffer import TableBuffer
 from dodona._core.context import (
+    NAMING_ATTRIBUTES,
     Context,
-    error_of,
+    has_time,
+    is_recorded,
     not_mounted,
     was_never_sent,
 )
@@ -38,6 +40,7 @@ from dodona._core.steps import Calls, Post, Protocol
 from dodona._core.transaction import TransactionBuffer, check_schema
 from dodona.errors import (
     CommitOutcomeUnknown,
+    DiskFull,
     DodonaError,
     InvalidRequest,
     Overloaded,
@@ -48,6 +51,7 @@ from dodona.errors import (
     TransactionConflict,
     Unavailable,
 )
+from dodona.shown import named
 from dodona.types import Atomicity, CellId, Timestamp, TransactionId, Write
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
@@ -176,7 +180,7 @@ def check_table(route: TableRoute, buffer: TableBuffer, atomicity: Atomicity) ->
 def check_mode(route: TableRoute, atomicity: Atomicity) -> None:
     """Raises InvalidRequest if the table is not written in this mode."""
     if route.atomicity != atomicity:
-        text = f'Invalid atomicity mode: "{atomicity}" instead of "{route.atomicity}"'
+        text = f'Invalid atomicity mode: "{named(atomicity)}" instead of "{route.atomicity}"'
         raise InvalidRequest(text, table=route.path)
 
 
@@ -237,11 +241,16 @@ def _judge(
         return reply.timestamp
     if type(reply) is Failure:
         if reply.kind == TabletMoved.kind or was_never_sent(reply):
-            return error_of(reply)
-        if reply.kind != "unavailable":
-            raise error_of(reply)
+            return context.error_of(reply)
+        if is_recorded(reply):
+            raise context.error_of(reply)
     question = AskOutcome(request.transaction)
-    return (yield from _settle(context, request.transaction, cell, question))
+    try:
+        return (yield from _settle(context, request.transaction, cell, question))
+    except TransactionAborted:
+        if isinstance(reply, Failure) and reply.attributes.get("cause") == DiskFull.kind:
+            raise context.error_of(reply) from None
+        raise
 
 
 def _forget(routes: list[TableRoute]) -> None:
@@ -270,17 +279,18 @@ def _commit_many(
     for reply in replies:
         if type(reply) is Committed:  # rule 11: decided before this answer was made
             return reply.timestamp
-    abort = Decide(transaction, cells, None)
-    refusal = _refusal(transaction, replies)
+    refusal, is_proof = _refusal(context, transaction, replies)
     if refusal is None:
         _forget(routes)  # whoever is silent may be somewhere else by now
-        return (yield from _settle(context, transaction, coordinator, abort))
-    if isinstance(refusal, TabletMoved | Overloaded):  # the cell recorded nothing, so that a late
-        try:  # copy could still be prepared, until the coordinator has said that it is aborted
+        refusal = _silence(context, transaction, replies)
+    if not is_proof:
+        # A late copy could still be prepared, until the coordinator has said that it is aborted.
+        abort = Decide(transaction, cells, None)
+        try:
             return (yield from _settle(context, transaction, coordinator, abort))
         except TransactionAborted:
             raise refusal from None
-    yield Post(((coordinator, abort),))  # rule 17: so that the others let go
+    yield _let_go(transaction, cells, replies)
     raise refusal
 
 
@@ -299,18 +309,42 @@ def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Pr
     return replies
 
 
-def _refusal(transaction: TransactionId, replies: Sequence[Reply]) -> DodonaError | None:
-    """The error to report at once, if these replies prove that the transaction is aborted."""
+def _refusal(
+    context: Context, transaction: TransactionId, replies: Sequence[Reply]
+) -> tuple[DodonaError | None, bool]:
+    """→ the error to report if there is no commit, and whether these replies prove that there is
+    none: a participant is not prepared and never will be."""
     never_sent: DodonaError | None = None
     for reply in replies:
         if type(reply) is Aborted:
-            return _aborted(transaction)
+            return _aborted(transaction), True
         if type(reply) is Failure:
-            if reply.kind != "unavailable":
-                return error_of(reply)
+            if is_recorded(reply):
+                error = context.error_of(reply)
+                return error, not isinstance(error, TabletMoved | Overloaded)
             if was_never_sent(reply):  # nobody else will ever send it: it can't be prepared
-                never_sent = error_of(reply)
-    return never_sent
+                never_sent = context.error_of(reply)
+    return never_sent, never_sent is not None
+
+
+def _silence(context: Context, transaction: TransactionId, replies: Sequence[Reply]) -> DodonaError:
+    """The error of a transaction that was aborted because a cell did not answer in time: it names
+    the cell, if that is known."""
+    for reply in replies:
+        if type(reply) is Failure and reply.attributes.keys() & {*NAMING_ATTRIBUTES}:
+            return context.error_of(reply)
+    return _aborted(transaction)
+
+
+def _let_go(
+    transaction: TransactionId, cells: tuple[CellId, ...], replies: Sequence[Reply]
+) -> Post:
+    """It is aborted: tell the coordinator, so that it and the others let go (rule 17). Where it
+    may be the one that is silent, the others take the client's word."""
+    abort = Decide(transaction, cells, None, is_proved=True)
+    first = replies[0]
+    is_reached = type(first) is not Failure or not {"address", "is_sent"} & first.attributes.keys()
+    return Post(tuple([(cell, abort) for cell in (cells[:1] if is_reached else cells)]))
 
 
 # ---- asking until somebody answers
@@ -325,11 +359,17 @@ def _settle(
         return reply.timestamp
     if type(reply) is Aborted:
         raise _aborted(transaction)
-    reason = reply.message if isinstance(reply, Failure) else "it was forgotten"
+    reason = "it was forgotten"
+    where: dict[str, Any] = {}
+    if isinstance(reply, Failure):
+        error = context.error_of(reply)
+        reason, where = error.message, error.attributes
+    named = {it: where[it] for it in NAMING_ATTRIBUTES if it in where}
     raise CommitOutcomeUnknown(
         f"whether transaction {transaction} was committed could not be found out: {reason}",
         transaction=transaction,
         coordinator=cell,
+        **named,
     )
 
 
@@ -344,10 +384,8 @@ def ask_until_answered(
             reply = LOST
         if type(reply) is not Failure or reply.kind not in ASK_AGAIN_KINDS:
             return reply
-        pause = patience.next_pause()
-        if pause is None:
+        if not (yield from has_time(patience, reply)):
             return reply
-        yield pause
         yield from context.find_cells()
 
 

@@ -5,6 +5,7 @@ A protocol asks the master for a route once, however many of them find it stale 
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
@@ -25,11 +26,25 @@ from dodona._core.messages import (
 from dodona._core.mischief import Mischief, Point, behave
 from dodona._core.reserve import RESERVE_COUNT, Reserve
 from dodona._core.retry import Dice, InstantClock, Patience, backoff_ms
-from dodona._core.routing import REFRESH_MS_MAX, Routing, TableRoute, is_soon_served
+from dodona._core.routing import (
+    REFRESH_MS_MAX,
+    SETTLED_STATES,
+    Routing,
+    TableRoute,
+    is_soon_served,
+)
 from dodona._core.sql.engine import QueryLimits
 from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Protocol
 from dodona._core.transaction import TransactionLimits
-from dodona.errors import DodonaError, InvalidRequest, TableNotMounted, Unavailable, error_from_wire
+from dodona.errors import (
+    DodonaError,
+    InvalidRequest,
+    MetadataChanged,
+    TableNotMounted,
+    Unavailable,
+    error_from_wire,
+)
+from dodona.shown import shown
 from dodona.types import Timestamp, TransactionId
 
 RETRY_MS_MAX: Final = 10_000
@@ -39,6 +54,11 @@ BULK_WAIT_MS_MAX: Final = 45_000
 BULK_PAUSE_MS_MAX: Final = 2_000
 """Each attempt sends all of a message again."""
 POLL_MS_MAX: Final = 100
+UNENDING_MS: Final = 1 << 40
+"""Longer than any server is silent."""
+SILENT_KINDS: Final = ("unavailable", "row_blocked")
+NAMING_ATTRIBUTES: Final = ("cell", "cells", "address", "server", "silent_ms")
+"""By which an error names the server that does not answer."""
 STALE_ROUTE_KINDS: Final = ("tablet_moved", "table_not_mounted")
 
 Wanted = TypeVar("Wanted")
@@ -55,7 +75,7 @@ def check_acknowledgement(value: str) -> None:
     """Raises InvalidRequest."""
     if value not in get_args(Acknowledgement):
         raise InvalidRequest(
-            f"acknowledgement is one of {get_args(Acknowledgement)}, not {value!r}"
+            f"acknowledgement is one of {get_args(Acknowledgement)}, not {shown(value)}"
         )
 
 
@@ -125,14 +145,26 @@ class Context:
         """Bounds for waiting until something is so: short pauses, for as long as the caller says.
         Raises InvalidRequest."""
         if type(duration_ms) is not int or duration_ms <= 0:
-            raise InvalidRequest(f"a time-out is a positive number of ms, not {duration_ms!r}")
+            raise InvalidRequest(f"a time-out is a positive number of ms, not {shown(duration_ms)}")
         return Patience(
             self.instant_us,
             self.dice,
             duration_ms=duration_ms,
             attempts_max=duration_ms,
             pause_ms_max=POLL_MS_MAX,
+            outage_ms_max=duration_ms + UNENDING_MS,
         )
+
+    def error_of(self, failure: Failure) -> DodonaError:
+        """The error that a failure describes. Servers name a silent cell, and this client knows
+        where it is."""
+        error = error_of(failure)
+        cell = error.attributes.get("cell")
+        if failure.kind in SILENT_KINDS and "address" not in error.attributes:
+            address = None if cell is None else self.routing.addresses.get(cell)
+            if address is not None:
+                error.attributes["address"] = address
+        return error
 
     # ---- the oracle
 
@@ -198,7 +230,8 @@ class Context:
                     return (yield from self._refresh(path, patience))
                 finally:
                     self.routing.end_refresh(path)
-            yield Pause(backoff_ms(1, self.dice, 10, 10))
+            if (yield Pause(backoff_ms(1, self.dice, 10, 10))):
+                return (yield from self._refresh(path, patience))  # which fails: no time is left
 
     def _refresh(self, path: str, patience: Patience | None) -> Protocol[TableRoute]:
         table = yield from self.ask_master_patiently(
@@ -222,6 +255,8 @@ class Context:
             if known is None:
                 raise
             yield from self.other_route(known, error)
+        except MetadataChanged:  # of a read nothing was handed out: it begins anew
+            pass
         return (yield from attempt())
 
     def other_route(self, known: TableRoute, error: InvalidRequest) -> Protocol[TableRoute]:
@@ -271,8 +306,16 @@ def expect(reply: Reply, wanted: type[Wanted]) -> Wanted:
 
 
 def error_of(failure: Failure) -> DodonaError:
-    """The error that a failure describes."""
-    return error_from_wire(failure.kind, failure.message, failure.attributes)
+    """The error that a failure describes. It is its catcher's own, though an embedded cell may keep
+    the failure, to give the same answer to a repeated question. Where a full disk left a request
+    without an answer, that is what to say: whoever has to know what came of it has asked."""
+    kind = failure.attributes.get("cause", failure.kind)
+    return error_from_wire(kind, failure.message, deepcopy(failure.attributes))
+
+
+def is_recorded(failure: Failure) -> bool:
+    """Whether the server itself refused, so that nothing comes of the request any more."""
+    return failure.kind != "unavailable" or failure.attributes.get("is_refused") is True
 
 
 def was_never_sent(failure: Failure) -> bool:
@@ -286,12 +329,26 @@ def not_mounted(route: TableRoute, tablet: Tablet, *, is_write: bool) -> TableNo
         text = f'Tablet {number} of table {path} is in "{state}" state'
     else:
         text = f'Cannot read from tablet {number} of table {path} while it is in "{state}" state'
-    return TableNotMounted(text, table=path, tablet=number, state=state)
+    if state in SETTLED_STATES or tablet.cell is None:
+        return TableNotMounted(text, table=path, tablet=number, state=state)
+    text, cell = f"{text}: the master waits for cell {tablet.cell}", int(tablet.cell)
+    return TableNotMounted(text, table=path, tablet=number, state=state, cell=cell)
 
 
 def wait_or_raise(patience: Patience, error: DodonaError) -> Protocol[None]:
     """Pause before the next attempt. Raises `error` when there is to be none."""
+    if not (yield from has_time(patience, error)):
+        raise error
+
+
+def has_time(patience: Patience, failed: DodonaError | Failure | None = None) -> Protocol[bool]:
+    """Pause before the next attempt. → False if there is to be none: the patience, or the time
+    that the caller gave this call, is at its end. Nothing `failed` where only a state is waited
+    for."""
+    silent_ms = None if failed is None else failed.attributes.get("silent_ms")
+    if type(silent_ms) is int:
+        patience.note_silence(silent_ms)
     pause = patience.next_pause()
     if pause is None:
-        raise error
-    yield pause
+        return False
+    return not (yield pause)

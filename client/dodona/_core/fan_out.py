@@ -8,13 +8,14 @@ nothing can have come of the first attempt.
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
-from dodona._core.context import STALE_ROUTE_KINDS, Context, error_of, not_mounted, was_never_sent
+from dodona._core.altered import error_of_change, error_of_columns
+from dodona._core.context import STALE_ROUTE_KINDS, Context, not_mounted, was_never_sent
 from dodona._core.messages import DataRequest, Failure, Reply, Tablet
 from dodona._core.retry import Patience
 from dodona._core.routing import TableRoute, is_served
 from dodona._core.steps import Calls
 from dodona._core.steps import Protocol as Steps
-from dodona.errors import DodonaError, Overloaded, Unavailable
+from dodona.errors import DodonaError, Overloaded, TransactionAborted
 
 READ_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "unavailable", "overloaded"})
 WRITE_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "overloaded"})
@@ -61,13 +62,13 @@ def fan_out(
     can't be waited out: bulk data waits longer for a cell that is full."""
     parts: list[Part] = []
     for route, job in jobs:
-        fresh = yield from _fresh(context, route, None)
+        fresh = yield from _fresh(context, route, job, None, is_bulk=is_bulk)
         parts += _divide(fresh, job)
     patience: Patience | None = None
     patience_with_full: Patience | None = None
     while parts:
         wave = parts[: context.limits.requests_in_flight_max]
-        undone, stale, error = yield from _do_wave(wave)
+        undone, stale, error = yield from _do_wave(context, wave)
         parts = [*undone, *parts[len(wave) :]]
         if error is not None:
             is_write = any(job.is_write for _, _, job in parts)
@@ -77,16 +78,24 @@ def fan_out(
             else:
                 bounds = patience = patience or context.patience()
             yield from context.recover_route(stale, error, bounds, is_write=is_write)
-            parts = yield from _divide_again(context, parts, bounds)
+            parts = yield from _divide_again(context, parts, bounds, is_bulk=is_bulk)
 
 
-def _fresh(context: Context, route: TableRoute, patience: Patience | None) -> Steps[TableRoute]:
-    """The route as it is now. Raises Unavailable if what was made for its schema does not fit."""
+def _fresh(
+    context: Context, route: TableRoute, job: Job, patience: Patience | None, *, is_bulk: bool
+) -> Steps[TableRoute]:
+    """The route as it is now. If what was made for its schema does not fit, or what was read was of
+    another table: raises TransactionAborted where it is a transaction, which is run again, else
+    MetadataChanged."""
     if not route.is_stale:
         return route
     current = yield from context.route(route.path, patience)
-    if route.schema is not current.schema and route.schema != current.schema:
-        raise Unavailable("the table's schema changed meanwhile", table=route.path)
+    compare = error_of_columns if job.is_write else error_of_change
+    error = compare(route, current, "this call")
+    if error is not None and job.is_write and not is_bulk:
+        raise TransactionAborted(error.message, **error.attributes)
+    if error is not None:
+        raise error
     return current
 
 
@@ -94,19 +103,21 @@ def _divide(route: TableRoute, job: Job) -> list[Part]:
     return [(route, tablet, part) for tablet, part in job.divide(route)]
 
 
-def _divide_again(context: Context, parts: list[Part], patience: Patience) -> Steps[list[Part]]:
+def _divide_again(
+    context: Context, parts: list[Part], patience: Patience, *, is_bulk: bool
+) -> Steps[list[Part]]:
     fresh: list[Part] = []
     for route, tablet, job in parts:
         if not route.is_stale:
             fresh.append((route, tablet, job))
             continue
-        current = yield from _fresh(context, route, patience)
+        current = yield from _fresh(context, route, job, patience, is_bulk=is_bulk)
         fresh += _divide(current, job)
     return fresh
 
 
 def _do_wave(
-    wave: list[Part],
+    context: Context, wave: list[Part]
 ) -> Steps[tuple[list[Part], list[TableRoute], DodonaError | None]]:
     """→ what is left of the wave, the routes that seem stale, and the error that says so."""
     for route, tablet, job in wave:
@@ -120,7 +131,7 @@ def _do_wave(
     final: DodonaError | None = None
     for (route, tablet, job), reply in zip(wave, replies, strict=True):
         if isinstance(reply, Failure):
-            error = error_of(reply)
+            error = context.error_of(reply)
             if not job.refuse(reply):
                 final = final or error
             if reply.kind != "overloaded":  # a cell that is busy is where it was

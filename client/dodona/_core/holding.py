@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final
 from weakref import ref
 
+from dodona._core.altered import replaced_error
 from dodona._core.arguments import check_number, check_path
 from dodona._core.context import Context, error_of, not_mounted, wait_or_raise
 from dodona._core.messages import Failure, GetTable, HoldSnapshot, Reply, SnapshotHeld, Table
@@ -21,16 +22,20 @@ from dodona._core.steps import MASTER, Calls, Post, Protocol
 from dodona.errors import (
     DodonaError,
     InvalidRequest,
+    MetadataChanged,
     SnapshotTooOld,
     TableNotFound,
     TableNotMounted,
     TabletMoved,
     Unavailable,
 )
+from dodona.shown import shown
 from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, CellId, ReaderId, TabletId, Timestamp
 
 LEASE_MS: Final = 60_000
 """Unless another is asked for: what cells wait for a renewal of where a tablet was moved to."""
+LEASE_MS_MAX: Final = 3_600_000
+"""Cells allow no longer one, and may be set to allow less."""
 RENEWAL_MS_MAX: Final = LEASE_MS // 4
 """However long the lease is: so a tablet that moves is held where it is before anything goes."""
 ROUNDS_PER_LEASE: Final = 4
@@ -57,6 +62,7 @@ class Hold:
         "lease_ms",
         "reader",
         "routes",
+        "tables",
         "timestamp",
     )
 
@@ -76,6 +82,8 @@ class Hold:
         since their stamps may be ahead of the oracle."""
         self.routes: dict[str, TableRoute | None] = dict.fromkeys(paths)
         """Where its tables were when last looked."""
+        self.tables: dict[str, int] = {}
+        """Their ids, 0 where an older master does not say: another may be at a path later."""
         self.cells: dict[CellId, None] = {}
         """All that were ever asked: they are told when it ends."""
         self.due_us = 0
@@ -98,15 +106,36 @@ class Hold:
         """Something of it may have gone."""
         self._loss = self._loss or reason
 
+    def find(self, route: TableRoute) -> None:
+        """One of its tables is there. Raises MetadataChanged if it is another."""
+        self.check_table(route)
+        self.tables[route.path] = route.table or self.tables.get(route.path, 0)
+        self.routes[route.path] = route
+
+    def check_table(self, route: TableRoute) -> None:
+        """That a path still has the table that is held. Raises MetadataChanged."""
+        if route.is_another(self.tables.get(route.path, 0)):
+            raise replaced_error(route.path, "the snapshot")
+
     def check(self, now_us: int) -> None:
         """That it is held, and was without a break. Raises SnapshotTooOld: from then on always;
         InvalidRequest once it was let go of."""
         if not self.is_open:
             raise InvalidRequest("the snapshot was let go of: its block has ended")
-        self._notice_gap(now_us)
+        self.check_at_end(now_us)
+
+    def check_at_end(self, now_us: int) -> None:
+        """As `check`, until it was let go of, if it was."""
+        if self.is_open:
+            self._notice_gap(now_us)
         if self._loss:
             text = f"the snapshot is not held any more: {self._loss}"
             raise SnapshotTooOld(text, timestamp=self.timestamp)
+
+    def end(self, now_us: int) -> None:
+        """It is let go of."""
+        self._notice_gap(now_us)
+        self.is_open = False
 
     def _notice_gap(self, now_us: int) -> None:
         if self._firm_until_us is not None and now_us > self._firm_until_us:
@@ -179,7 +208,7 @@ def begin_hold(
     """Register with all cells concerned, or renew what another process holds as `reader`. Raises
     SnapshotTooOld, TableNotFound, TableNotMounted, Overloaded, Unavailable, InvalidRequest."""
     checked = _check_paths(paths)
-    check_number(lease_ms, "lease_ms", 1)
+    check_number(lease_ms, "lease_ms", 1, LEASE_MS_MAX)
     if timestamp is not None:
         check_number(timestamp, "timestamp", MIN_TIMESTAMP, MAX_TIMESTAMP)
     if reader is None:
@@ -198,15 +227,15 @@ def begin_hold(
             yield from wait_or_raise(patience, error)
     except DodonaError:
         if reader is None:  # what others hold too is not ours to let go of
-            yield from end_hold(hold)
+            yield from end_hold(hold, context.instant_us())
         raise
     return hold
 
 
-def end_hold(hold: Hold) -> Protocol[None]:
+def end_hold(hold: Hold, now_us: int) -> Protocol[None]:
     """Let go of it. Where that does not arrive the lease ends by itself."""
     if hold.is_open:
-        hold.is_open = False
+        hold.end(now_us)
         request = HoldSnapshot(hold.reader, hold.timestamp, (), 0)
         cells = list(hold.cells)
         if cells:
@@ -215,7 +244,7 @@ def end_hold(hold: Hold) -> Protocol[None]:
 
 def _check_paths(paths: Iterable[str]) -> list[str]:
     if isinstance(paths, str | bytes | Mapping) or not isinstance(paths, Iterable):
-        raise InvalidRequest(f"paths of tables are given as a list, not as {paths!r}")
+        raise InvalidRequest(f"paths of tables are given as a list, not as {shown(paths)}")
     checked = [check_path(path) for path in islice(paths, TABLES_MAX + 1)]
     if not 0 < len(checked) <= TABLES_MAX:
         raise InvalidRequest(f"a snapshot is held of 1 to {TABLES_MAX} tables")
@@ -233,7 +262,7 @@ def _register(context: Context, hold: Hold) -> Protocol[DodonaError | None]:
             for tablet in route.tablets:
                 if not is_soon_served(tablet, is_write=False):
                     raise not_mounted(route, tablet, is_write=False)
-        hold.routes[path] = route
+        hold.find(route)
         a_round.add(route)
     requests = a_round.requests()
     replies = (yield Calls(tuple(requests))) if requests else []
@@ -298,8 +327,13 @@ class Holds:
                     del hold.routes[path]  # with all that there was to hold
             if any(isinstance(it, Failure) and it.kind == Unavailable.kind for it in replies):
                 break
-        for path, known in hold.routes.items():
-            hold.routes[path] = context.routing.find(path) or known
+        for path in list(hold.routes):
+            route = context.routing.find(path)
+            try:
+                if route is not None:
+                    hold.find(route)
+            except MetadataChanged:
+                del hold.routes[path]  # as if it were removed
 
     def _open(self) -> Iterator[Hold]:
         for known in self._holds:

@@ -140,7 +140,7 @@ class Point(enum.Enum):
     LOOK_UP_THE_LONG_WAY = enum.auto()
     """The short way is for what nearly all lookups are, and gives the same rows."""
     WRITE_THE_LONG_WAY = enum.auto()
-    """The short way is for what nearly all writes are, and has the same outcomes."""
+    """The short way is for what nearly all writes are, and asks the same."""
     FORGET_ROUTE_OF_READ = enum.auto()
     """A route is only remembered: the master is asked again."""
     FORGET_ROUTE_OF_COMMIT = enum.auto()

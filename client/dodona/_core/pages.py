@@ -7,18 +7,26 @@ one page is asked for at a time, and kept by nobody here.
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from dodona._core.altered import error_of_change
 from dodona._core.arrow import arrow_schema, table_of
 from dodona._core.context import Context, expect
 from dodona._core.fan_out import fan_out, may_read_again
 from dodona._core.holding import Hold
 from dodona._core.messages import ArrowPage, Failure, Reply, Scan, ScanArrow, ScanPage, Tablet
 from dodona._core.own_writes import overlay_range
-from dodona._core.reading import Projection, ReadAt, ScanQuestion, checked_route, range_of
+from dodona._core.reading import (
+    Projection,
+    ReadAt,
+    ScanQuestion,
+    check_atomicity,
+    checked_route,
+    range_of,
+)
 from dodona._core.routing import TableRoute
 from dodona._core.rows import Rows
 from dodona._core.sizes import write_bytes
 from dodona._core.steps import Protocol
-from dodona.errors import Unavailable
+from dodona.errors import MetadataChanged
 from dodona.types import KEY_MIN, SYNC_LAST_COMMITTED, Key
 
 _KeyedRow = tuple[Key, tuple[Any, ...]]
@@ -41,8 +49,9 @@ class Pages:
         self._path = path
         self._ends = lower, upper
         self._columns = columns
-        self._begun: tuple[Projection, ScanQuestion] | None = None
+        self._begun: tuple[TableRoute, Projection, ScanQuestion] | None = None
         self._lower = self._upper = KEY_MIN
+        self._is_under_way = False
         self.is_over = False
 
     def next(self) -> Protocol[Any]:
@@ -52,22 +61,33 @@ class Pages:
 
     def _next(self) -> Protocol[Any]:
         assert not self.is_over, "a scan that is over has no next page"
+        self._hold.check(self._context.instant_us())
+        try:
+            return (yield from self._read())
+        except MetadataChanged:
+            if not self._is_under_way:
+                self._begun = None  # nothing was handed out: the table as it is now will do
+            raise
+
+    def _read(self) -> Protocol[Any]:
         context = self._context
-        self._hold.check(context.instant_us())
         route = yield from context.route(self._path)
+        self._hold.check_table(route)
         projection, question = self._begin(route)
         found = arrow_schema(route.schema, projection.mask).empty_table()
         if self._lower < self._upper:
             job = _PageJob(question, self._lower, self._upper)
             yield from fan_out(context, [(route, job)])
             assert job.resume > self._lower, "a scan must move on"
+            self._is_under_way = True
             self._lower, found = job.resume, table_of(job.page.batch)
         self._hold.check(context.instant_us())
         self.is_over = self._lower >= self._upper
         return found.select(list(projection.names))
 
     def _begin(self, route: TableRoute) -> tuple[Projection, ScanQuestion]:
-        """What is asked for; the same for all pages. Raises Unavailable if it can't be any more."""
+        """What is asked for; the same for all pages. Raises MetadataChanged if it can't be any
+        more."""
         if self._begun is None:
             self._lower, self._upper = range_of(route.schema, *self._ends)
             projection = Projection(route.schema, self._columns)
@@ -75,10 +95,13 @@ class Pages:
             at = ReadAt(SYNC_LAST_COMMITTED if is_newest else self._hold.timestamp)
             limit = self._context.limits.rows_per_page_max
             question = ScanQuestion(projection.wire_mask, at, limit, ArrowPage)
-            self._begun = projection, question
-        elif route.schema != self._begun[0].schema:
-            raise Unavailable("the table's schema changed meanwhile", table=self._path)
-        return self._begun
+            self._begun = route, projection, question
+        known, projection, question = self._begun
+        error = error_of_change(known, route, "this read")
+        if error is not None:
+            raise error
+        check_atomicity(route, None, question.at)
+        return projection, question
 
 
 class FirstRows(NamedTuple):
@@ -173,9 +196,10 @@ class _FirstScan:
         question = ScanQuestion(self._projection.wire_mask, at, limit, ScanPage)
         job = _PageJob(question, self._place, self._end)
         route = yield from checked_route(context, self._route.path, at)
-        if (route.schema, route.atomicity) != (self._route.schema, self._route.atomicity):
-            text = "the table's schema or atomicity changed meanwhile"
-            raise Unavailable(text, table=route.path)
+        check_atomicity(self._route, route, at)
+        error = error_of_change(self._route, route, "this read")
+        if error is not None:
+            raise error
         yield from fan_out(context, [(route, job)])
         assert job.resume > self._place, "a scan must move on"
         page = list(zip(job.page.keys, job.page.rows, strict=True))

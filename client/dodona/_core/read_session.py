@@ -4,7 +4,7 @@ Owns: the names of these protocols, which `Session` has, and when a scan takes a
 own. How rows are asked for is in the module of each kind of read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -20,7 +20,8 @@ from dodona._core.splitting import split
 from dodona._core.sql import query
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
-from dodona._core.versions import VersionedRow, lookup_versions
+from dodona._core.versions import VersionedRow, lookup_versions, version_range
+from dodona.errors import MetadataChanged
 from dodona.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, ReaderId, Timestamp
 
 Found = TypeVar("Found")
@@ -63,12 +64,15 @@ class ReadSession:
         columns: Sequence[str] | None = None,
         keep_missing: bool = False,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        since: Timestamp = NULL_TIMESTAMP,
+        below: Timestamp | None = None,
+        limit: int | None = None,
     ) -> Protocol[list[VersionedRow]]:
-        """All versions up to a timestamp. Missing rows as in `lookup_rows`."""
+        """The versions up to a timestamp, or some of them. Missing rows as in `lookup_rows`."""
         check_flag(keep_missing, "keep_missing")
-        at = reading.check_timestamp(timestamp)
+        at, asked = reading.check_timestamp(timestamp), version_range(since, below, limit)
         given, context = repeatable(keys), self._context
-        lookup = partial(lookup_versions, context, path, given, columns, at)
+        lookup = partial(lookup_versions, context, path, given, columns, at, asked)
         rows = yield from context.unless_stale(path, lookup)
         return _found(rows, keep_missing)
 
@@ -83,9 +87,9 @@ class ReadSession:
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[Rows]:
         """The rows of lower ≤ key < upper, in key order."""
-        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
-        select = partial(reading.select, self._context, path, lower, upper, columns, at)
-        return (yield from self._context.unless_stale(path, select))
+        select = partial(reading.select, self._context, path, lower, upper, columns)
+        asked = path, timestamp, retention_timestamp, transaction
+        return (yield from self._at_one_state(select, *asked))[0]
 
     def first_rows(
         self,
@@ -101,9 +105,9 @@ class ReadSession:
     ) -> Protocol[tuple[FirstRows, Timestamp]]:
         """As `select`, of at most `count` rows and about `bytes_max`, and the timestamp that they
         were read at: with it the next ones are of the same state."""
-        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
-        read = partial(first_rows, self._context, path, count, bytes_max, lower, upper, columns, at)
-        return (yield from self._context.unless_stale(path, read)), at.timestamp
+        read = partial(first_rows, self._context, path, count, bytes_max, lower, upper, columns)
+        asked = path, timestamp, retention_timestamp, transaction
+        return (yield from self._at_one_state(read, *asked))
 
     def read_arrow(
         self,
@@ -116,9 +120,9 @@ class ReadSession:
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[Any]:
         """As `select`, as a `pyarrow.Table` that never was Python rows here."""
-        at = yield from self._scan_at(path, timestamp, retention_timestamp, transaction)
-        read = partial(reading.read_arrow, self._context, path, lower, upper, columns, at)
-        return (yield from self._context.unless_stale(path, read))
+        read = partial(reading.read_arrow, self._context, path, lower, upper, columns)
+        asked = path, timestamp, retention_timestamp, transaction
+        return (yield from self._at_one_state(read, *asked))[0]
 
     def hold_snapshot(
         self,
@@ -145,9 +149,14 @@ class ReadSession:
         """Raises SnapshotTooOld, InvalidRequest."""
         hold.check(self._context.instant_us())
 
+    def check_hold_at_end(self, hold: Hold) -> None:
+        """Of its block: as `check_hold`, until it was released, if it was. Raises
+        SnapshotTooOld."""
+        hold.check_at_end(self._context.instant_us())
+
     def release_hold(self, hold: Hold) -> Protocol[None]:
         """Repeating it is harmless."""
-        return end_hold(hold)
+        return end_hold(hold, self._context.instant_us())
 
     def read_pages(
         self,
@@ -177,6 +186,24 @@ class ReadSession:
         return prepared.fetch(
             partial(self.read_arrow, retention_timestamp=retention, transaction=transaction)
         )
+
+    def _at_one_state(
+        self,
+        read: Callable[[ReadAt], Protocol[Found]],
+        path: str,
+        timestamp: Timestamp,
+        retention: Timestamp,
+        transaction: TransactionBuffer | None,
+    ) -> Protocol[tuple[Found, Timestamp]]:
+        """What is read, and at which timestamp: chosen anew where the table has got atomicity."""
+        asked = path, timestamp, retention, transaction
+        at = yield from self._scan_at(*asked)
+        try:
+            found = yield from self._context.unless_stale(path, partial(read, at))
+        except MetadataChanged:
+            at = yield from self._scan_at(*asked)
+            found = yield from read(at)
+        return found, at.timestamp
 
     def _scan_at(
         self,

@@ -4,10 +4,11 @@ Owns: how a read is divided among tablets, its pages, and the shape of its resul
 nothing, so each part of it may be repeated; what has been read stays read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
+from dodona._core.altered import altered_error
 from dodona._core.arguments import check_columns, check_prefix
 from dodona._core.arrow import arrow_schema, concatenate, table_of
 from dodona._core.buffer import TableBuffer
@@ -17,13 +18,11 @@ from dodona._core.messages import (
     ArrowPage,
     Failure,
     Lookup,
-    LookupVersions,
     Reply,
     Scan,
     ScanArrow,
     ScanPage,
     Tablet,
-    VersionedRows,
 )
 from dodona._core.messages import (
     Rows as FoundRows,
@@ -34,9 +33,10 @@ from dodona._core.routing import TableRoute, is_served
 from dodona._core.rows import Rows
 from dodona._core.steps import Calls, Protocol
 from dodona._core.transaction import check_schema
-from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation, Unavailable
+from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona.row_code import no_row
 from dodona.schema import TableSchema
+from dodona.shown import shown
 from dodona.types import (
     ASYNC_LAST_COMMITTED,
     KEY_MAX,
@@ -49,6 +49,7 @@ from dodona.types import (
     Timestamp,
     WireMask,
 )
+from dodona.values import own_copies
 
 LOOKUP_KEYS_MAX: Final = 1_000_000
 
@@ -63,7 +64,7 @@ def check_timestamp(timestamp: int) -> Timestamp:
         is_special = timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
         if is_special or MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
             return Timestamp(timestamp)
-    raise InvalidRequest(f"Invalid read timestamp {timestamp!r}{_HINT}")
+    raise InvalidRequest(f"Invalid read timestamp {shown(timestamp)}{_HINT}")
 
 
 def check_retention(retention_timestamp: int, timestamp: Timestamp) -> Timestamp:
@@ -78,7 +79,7 @@ def check_retention(retention_timestamp: int, timestamp: Timestamp) -> Timestamp
                 retention_timestamp=retention_timestamp,
                 timestamp=timestamp,
             )
-    raise InvalidRequest(f"Invalid retention timestamp {retention_timestamp!r}{_HINT}")
+    raise InvalidRequest(f"Invalid retention timestamp {shown(retention_timestamp)}{_HINT}")
 
 
 class ReadAt(NamedTuple):
@@ -112,7 +113,8 @@ class Projection:
         self.names = tuple([column.name for column in self.columns])
 
     def row(self, key: Key, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The wanted columns of one row, in the order of `names`."""
+        """The wanted columns of one row, in the order of `names`. Values of type any are still
+        those that are stored: `Rows` copies them as they are looked at."""
         if not self._key_places:
             return values
         decoded = self.schema.decode_key(key)
@@ -123,8 +125,9 @@ class Projection:
     def dicts(
         self, keys: Sequence[Key], found: Sequence[tuple[Any, ...] | None]
     ) -> list[dict[str, Any] | None]:
-        """The wanted columns of rows by their names, None where no row is."""
-        names, row = self.names, self.row
+        """The wanted columns of rows by their names, None where no row is; for the caller to
+        keep."""
+        names, row = self.names, self._own_row if self.schema.has_any else self.row
         quick = self.schema.code.row_of if len(names) == len(self.schema.columns) else no_row
         return [
             None
@@ -132,6 +135,9 @@ class Projection:
             else quick(key, values) or dict(zip(names, row(key, values), strict=True))
             for key, values in zip(keys, found, strict=True)
         ]
+
+    def _own_row(self, key: Key, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.row(key, own_copies(values))
 
 
 # ---- by key
@@ -214,11 +220,10 @@ def encode_keys(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[Ke
 
 
 class LookupQuestion(NamedTuple):
-    """What is asked of each key: its row at one timestamp, or with `is_versioned` all versions."""
+    """What is asked of each key: its row at one timestamp."""
 
     mask: WireMask
     at: ReadAt
-    is_versioned: bool = False
 
 
 def look_up(
@@ -230,6 +235,19 @@ def look_up(
     job = _LookupJob(keys, range(len(keys)), question, found, limit)
     yield from fan_out(context, [(route, job)])
     return found
+
+
+def places_by_tablet(
+    route: TableRoute, keys: Sequence[Key], places: Iterable[int], count_max: int
+) -> Iterator[tuple[Tablet, list[int]]]:
+    """The tablets that these keys are in, given by their places, in parts of so many."""
+    by_tablet: dict[int, tuple[Tablet, list[int]]] = {}
+    for place in places:
+        tablet = route.tablet_of(keys[place])
+        by_tablet.setdefault(tablet.tablet, (tablet, []))[1].append(place)
+    for tablet, its_places in by_tablet.values():
+        for start in range(0, len(its_places), count_max):
+            yield tablet, its_places[start : start + count_max]
 
 
 class _LookupJob:
@@ -253,32 +271,19 @@ class _LookupJob:
         self._limit = limit
 
     def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
-        by_tablet: dict[int, tuple[Tablet, list[int]]] = {}
-        for place in self._places:
-            tablet = route.tablet_of(self._keys[place])
-            by_tablet.setdefault(tablet.tablet, (tablet, []))[1].append(place)
-        return [
-            (tablet, self._part(places[start : start + self._limit]))
-            for tablet, places in by_tablet.values()
-            for start in range(0, len(places), self._limit)
-        ]
+        parts = places_by_tablet(route, self._keys, self._places, self._limit)
+        return [(tablet, self._part(places)) for tablet, places in parts]
 
     def _part(self, places: list[int]) -> "_LookupJob":
         return _LookupJob(self._keys, places, self._question, self._found, self._limit)
 
-    def request(self, tablet: Tablet) -> Lookup | LookupVersions:
-        mask, at, is_versioned = self._question
+    def request(self, tablet: Tablet) -> Lookup:
+        mask, at = self._question
         keys = tuple([self._keys[place] for place in self._places])
-        if is_versioned:
-            return LookupVersions(tablet.tablet, tablet.revision, at.timestamp, keys, mask)
         return Lookup(tablet.tablet, tablet.revision, at.timestamp, keys, mask, at.retention)
 
     def accept(self, reply: Reply) -> None:
-        rows: Sequence[Any]
-        if self._question.is_versioned:
-            rows = expect(reply, VersionedRows).rows
-        else:
-            rows = expect(reply, FoundRows).rows
+        rows = expect(reply, FoundRows).rows
         for place, row in zip(self._places, rows, strict=True):
             self._found[place] = row
 
@@ -352,18 +357,19 @@ def _scan(
     pages: list[tuple[Key, Page]] = []
     limit = context.limits.rows_per_page_max
     question = ScanQuestion(projection.wire_mask, at, limit, kind)
+    check_atomicity(route, None, at)
     yield from fan_out(context, [(route, _ScanJob(question, first, end, pages))])
-    _check_atomicity(context, route)
+    check_atomicity(route, context.routing.find(route.path), at)
     pages.sort(key=lambda it: it[0])
     return [page for _, page in pages]
 
 
-def _check_atomicity(context: Context, route: TableRoute) -> None:
-    """Without atomicity a scan has no timestamp: its pages are of different moments. Raises
-    Unavailable if they turn out to be of a table that has it by now."""
-    by_now = context.routing.find(route.path)
-    if by_now is not None and by_now.atomicity != route.atomicity:
-        raise Unavailable("the table's atomicity changed meanwhile", table=route.path)
+def check_atomicity(route: TableRoute, by_now: TableRoute | None, at: ReadAt) -> None:
+    """The newest of each page is of another moment: that is no scan of a table with atomicity.
+    Raises MetadataChanged if the table has it by now, though it had none when `at` was chosen."""
+    found = route if by_now is None else by_now
+    if at.timestamp == SYNC_LAST_COMMITTED and "full" in (route.atomicity, found.atomicity):
+        raise altered_error(route.path, route.schema.columns, found.schema.columns, "this read")
 
 
 class ScanQuestion(NamedTuple):

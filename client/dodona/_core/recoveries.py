@@ -49,7 +49,8 @@ class Recovery(msgspec.Struct, frozen=True):
     chunk_count: int = 0
     """Opened, of a cell."""
     orphan_count: int = 0
-    """Chunks of work that a crash ended, which were removed."""
+    """Chunks that the log does not name, most likely of work that a crash ended: removed behind the
+    next checkpoint."""
     served_after_ms: int | None = None
     """From the start to serving, of a cell: the oracle and the master have to answer first."""
     transaction_count: int = 0

@@ -6,8 +6,9 @@ other languages. Whoever sends the bytes is no business of this module: it must 
 library.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -58,6 +59,7 @@ from dodona._core.messages import (
 from dodona._core.twins import from_twin, to_twin, twin_of
 from dodona.described import described
 from dodona.errors import ERRORS_BY_KIND, DodonaError, InvalidRequest, Unavailable
+from dodona.shown import shown
 
 BODY_BYTES_MAX: Final = 8 << 20
 JSON_TYPE: Final = "application/json"
@@ -65,6 +67,9 @@ PROBLEM_TYPE: Final = "application/problem+json"
 
 RestRequest = CatalogRequest | GenerateTimestamps
 RestReply = CatalogReply | TimestampRange
+Query = Sequence[tuple[str, str]]
+"""Names and values, as they come: a name may come again."""
+Wanted = TypeVar("Wanted", bound=msgspec.Struct)
 
 
 class Operation(NamedTuple):
@@ -361,24 +366,39 @@ def _decode_problem(status: int, content: bytes) -> Failure:
 # The server's side
 
 
-def decode_request(operation: Operation, query: Mapping[str, str], content: bytes) -> RestRequest:
+def decode_request(operation: Operation, query: Query, content: bytes) -> RestRequest:
     """The request that came in. Raises InvalidRequest."""
     twin = twin_of(operation.request)
     try:
         if operation.has_body:
             return from_twin(msgspec.json.decode(content, type=twin))  # type: ignore[no-any-return]
-        _check_present(twin, query)
-        return from_twin(msgspec.convert(dict(query), twin, strict=False))  # type: ignore[no-any-return]
+        return from_twin(decode_query(twin, query))  # type: ignore[no-any-return]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        where = "body is" if operation.has_body else "query parameters are"
-        raise InvalidRequest(f"the {where} not as it must be: {error}") from error
+        raise InvalidRequest(f"the body is not as it must be: {error}") from error
 
 
-def _check_present(twin: type[Any], query: Mapping[str, str]) -> None:
-    for field in msgspec.structs.fields(twin):
-        if field.required and field.name not in query:
-            text = f"the query parameter {field.name!r} is missing"
-            raise InvalidRequest(text, parameter=field.name)
+def decode_query(wanted: type[Wanted], query: Query) -> Wanted:
+    """What an address says behind its path: each parameter at most once, and none that is no value.
+    Raises InvalidRequest, which names the parameter."""
+    given = dict(query)
+    if len(given) < len(query):
+        (name, count), *_ = Counter(name for name, _ in query).most_common(1)
+        raise _parameter_error(name, f"is given {count} times")
+    for field in msgspec.structs.fields(wanted):
+        if field.required and field.name not in given:
+            raise _parameter_error(field.name, "is missing")
+    try:
+        found = msgspec.convert(given, wanted, strict=False)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise InvalidRequest(f"the query parameters are not as they must be: {error}") from error
+    for name in given:
+        if getattr(found, name) is None:  # as msgspec understands the word null
+            raise _parameter_error(name, "is null: leave it out instead")
+    return found
+
+
+def _parameter_error(name: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(f"the query parameter {shown(name)} {reason}", parameter=shown(name))
 
 
 def encode_json(message: Message) -> bytes:

@@ -21,22 +21,39 @@ MOUNTED: Final = "mounted"
 FROZEN: Final = "frozen"
 MOUNTING: Final = "mounting"
 UNMOUNTED: Final = "unmounted"
+SETTLED_STATES: Final = frozenset((MOUNTED, FROZEN, UNMOUNTED))
+"""In any other the master waits for a cell."""
 
 
 class TableRoute:
     """One table's schema and tablets at one moment. Only `is_stale` ever changes, and once."""
 
-    __slots__ = ("atomicity", "is_stale", "path", "pivots", "schema", "tablets")
+    __slots__ = (
+        "atomicity",
+        "is_stale",
+        "path",
+        "pivots",
+        "schema",
+        "settings",
+        "table",
+        "tablets",
+    )
 
     def __init__(self, table: Table, schema: TableSchema) -> None:
         self.path = table.path
         self.schema = schema
         self.atomicity: Atomicity = table.atomicity
+        self.settings = table.settings
+        self.table = table.table
         self.tablets: tuple[Tablet, ...] = table.tablets
         self.pivots: list[Key] = [tablet.pivot_key for tablet in table.tablets]
         self.is_stale = False
         assert self.pivots, "a table has at least one tablet"
         assert self.pivots[0] == b"", "the first tablet begins below every key"
+
+    def is_another(self, table: int) -> bool:
+        """Whether the table with this id was at the path before. Unknown ids are 0."""
+        return 0 not in (table, self.table) and table != self.table
 
     def tablet_of(self, key: Key) -> Tablet:
         """The tablet that a key belongs to."""

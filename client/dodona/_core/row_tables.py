@@ -9,6 +9,7 @@ from typing import Any
 
 from dodona._core.arrow import table_of_columns
 from dodona.errors import SchemaViolation
+from dodona.row_rules import missing_key_column
 from dodona.schema import Column, TableSchema
 from dodona.values import CHECKS
 
@@ -16,9 +17,10 @@ from dodona.values import CHECKS
 def table_of_rows(
     schema: TableSchema, rows: Sequence[Mapping[str, Any]], first_row: int, *, is_update: bool
 ) -> Any:
-    """A `pyarrow.Table` of the columns that the rows name, in the table's order; a column that only
-    some of them name is null in the others. In an update that would be a change, so there all rows
-    name the same. `first_row` is the first one's place among all. Raises SchemaViolation."""
+    """A `pyarrow.Table` of the columns that the rows name, in the table's order: all key columns,
+    and others, which are null in the rows that do not name them. In an update that would be a
+    change, so there all rows name the same. `first_row` is the first one's place among all. Raises
+    SchemaViolation."""
     names = dict.fromkeys(name for row in rows for name in row)
     _check_names(schema, rows, names, first_row)
     columns = [it for it in schema.columns if it.name in names]
@@ -39,6 +41,12 @@ def _check_names(
         if name not in known:
             place = next(place for place, row in enumerate(rows) if name in row)
             raise SchemaViolation("no such column", column=name, row_index=first_row + place)
+    for column in schema.key_columns:
+        for place, row in enumerate(rows):
+            if column.name not in row:
+                error = missing_key_column(column.name, column.required)
+                error.attributes["row_index"] = first_row + place
+                raise error
 
 
 def _check_alike(rows: Sequence[Mapping[str, Any]], count: int, first_row: int) -> None:

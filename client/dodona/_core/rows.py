@@ -2,6 +2,8 @@
 
 Owns: the result's shape. Rows are kept as tuples and become dicts as they are looked at. Arrow and
 pandas are imported on first use.
+Invariant: what is looked at is the caller's own. The tuples kept here may hold the stored values of
+type any themselves, and no other look must show what a caller changed: so each look copies these.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,6 +11,7 @@ from typing import Any, Final, overload
 
 from dodona._core.arrow import arrow_of_tuples
 from dodona.schema import Column
+from dodona.values import own_copies
 
 ROWS_SHOWN_MAX: Final = 10
 TEXT_LENGTH_MAX: Final = 32
@@ -19,13 +22,14 @@ Row = dict[str, Any]
 class Rows(Sequence[Row]):
     """Rows in the order they were read in. Equal to any sequence of equal dicts."""
 
-    __slots__ = ("_columns", "_names", "_tuples")
+    __slots__ = ("_columns", "_has_any", "_names", "_tuples")
     __hash__ = None  # type: ignore[assignment]  # it is compared by what it holds
 
     def __init__(self, columns: Sequence[Column], tuples: list[tuple[Any, ...]]) -> None:
         self._columns = tuple(columns)
         self._names = tuple([column.name for column in columns])
         self._tuples = tuples
+        self._has_any = any(column.type == "any" for column in columns)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -33,8 +37,8 @@ class Rows(Sequence[Row]):
         return self._names
 
     def tuples(self) -> list[tuple[Any, ...]]:
-        """The same rows as tuples of the columns' values."""
-        return self._tuples
+        """The same rows as tuples of the columns' values, in a new list."""
+        return [*map(own_copies, self._tuples)] if self._has_any else [*self._tuples]
 
     def __len__(self) -> int:
         return len(self._tuples)
@@ -46,12 +50,13 @@ class Rows(Sequence[Row]):
     def __getitem__(self, place: int | slice) -> "Row | Rows":
         if isinstance(place, slice):
             return Rows(self._columns, self._tuples[place])
-        return dict(zip(self._names, self._tuples[place], strict=True))
+        values = self._tuples[place]
+        return dict(zip(self._names, own_copies(values) if self._has_any else values, strict=True))
 
     def __iter__(self) -> Iterator[Row]:
-        names = self._names
+        names, has_any = self._names, self._has_any
         for values in self._tuples:
-            yield dict(zip(names, values, strict=True))
+            yield dict(zip(names, own_copies(values) if has_any else values, strict=True))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Rows):
@@ -68,7 +73,7 @@ class Rows(Sequence[Row]):
         """A `pandas.DataFrame`."""
         import pandas
 
-        return pandas.DataFrame.from_records(self._tuples, columns=list(self._names))
+        return pandas.DataFrame.from_records(self.tuples(), columns=list(self._names))
 
     def __repr__(self) -> str:
         shown = self._tuples[:ROWS_SHOWN_MAX]

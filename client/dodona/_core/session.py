@@ -325,22 +325,28 @@ class Session(ReadSession, ChangeSession):
 
     # ---- running a function as a transaction until it commits
 
-    def rerun(self, attempts_max: int, deadline_ms: int) -> Rerun:
+    def rerun(
+        self, attempts_max: int | None, deadline_ms: int, timeout_ms: int | None = None
+    ) -> Rerun:
         """The bounds of one `run_in_transaction`."""
-        check_number(attempts_max, "attempts_max", 1)
+        if attempts_max is not None:
+            check_number(attempts_max, "attempts_max", 1)
         check_number(deadline_ms, "deadline_ms", 1)
         return Rerun(
             self._context.instant_us,
             self._context.dice,
             attempts_max=attempts_max,
             deadline_ms=deadline_ms,
+            timeout_ms=timeout_ms,
         )
 
     def after_failure(
         self, rerun: Rerun, transaction: TransactionBuffer | None, error: DodonaError
     ) -> Protocol[bool]:
         """→ whether the attempt was committed after all. False after a pause: run it again.
-        Raises `error` if it must not be run again, or not any more."""
+        Raises `error` if it must not be run again, or not any more; if there was too little time
+        for it, that of the attempt before."""
+        error = rerun.telling(error)
         if isinstance(error, CommitOutcomeUnknown):
             outcome = yield from self._find_out(transaction, error)
             if outcome.state == "committed":
@@ -350,7 +356,8 @@ class Session(ReadSession, ChangeSession):
         pause = rerun.next_pause()
         if pause is None:
             raise error
-        yield pause
+        if (yield pause):
+            raise error  # no time is left for another attempt
         return False
 
     def _find_out(

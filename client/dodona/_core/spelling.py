@@ -1,7 +1,8 @@
 """Values as JSON and CSV spell them, so that whatever a table holds comes back as it was. Pure.
 
-Owns: the spelling. Who reads a value knows its column's type, which says most; what JSON has no
-word for is an object with one reserved name:
+Owns: the one spelling, by which files, the command line, REST, the console, and SQL over columns of
+type any go: what is two values in a table is two texts everywhere. Who reads a value knows its
+column's type, which says most; what JSON has no word for is an object with one reserved name:
 
 - bytes: in columns of type string they are text, if they are UTF-8; {"$base64": …} otherwise,
   and always inside `any`, where text and bytes are two things
@@ -23,6 +24,7 @@ import msgspec
 
 from dodona.errors import SchemaViolation
 from dodona.schema import Column
+from dodona.shown import shown
 from dodona.values import CHECKS, NESTING_DEPTH_MAX, check_key_double
 
 BASE64: Final = "$base64"
@@ -153,7 +155,7 @@ def _decoded(text: Any, column: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (ValueError, TypeError) as error:
-        raise SchemaViolation(f"what is to be base64 is none: {error}", column=column) from error
+        raise SchemaViolation(f"{shown(text)} is not base64: {error}", column=column) from error
 
 
 def may_be_marked(content: bytes) -> bool:
@@ -182,6 +184,22 @@ def unmarked(value: Any, column: str, depth: int = 0) -> Any:
     return {name: unmarked(it, column, depth + 1) for name, it in value.items()}
 
 
+def place_of_misread(value: Any) -> list[Any]:
+    """Where the first thing is that `unmarked` refuses in a JSON value: names and places, from the
+    outermost on."""
+    inner: Any = ()
+    if isinstance(value, list):
+        inner = enumerate(value)
+    elif isinstance(value, dict) and not _is_reserved(value):
+        inner = value.items()
+    for name, held in inner:
+        try:
+            unmarked(held, "")
+        except SchemaViolation:
+            return [name, *place_of_misread(held)]
+    return []
+
+
 # ---- text: CSV, and words of a command
 
 
@@ -199,10 +217,26 @@ def spell_any_as_text(value: Any) -> str:
     return msgspec.json.encode(spell_any(value)).decode()
 
 
+_MAY_BE_SPELLED: Final = re.compile(
+    rb"[\xc4-\xc6\xca]|\xcb[\x7f\xff][\xf0-\xff]|\$(?:base64|double|dict)"
+)
+"""In MessagePack: the heads of bytes and of short floats, doubles that are no number, names that
+are reserved. A text may have such bytes, too: then it takes the long way for nothing."""
+
+
+def spell_packed_as_text(packed: bytes) -> str:
+    """`spell_any_as_text` of a value that is packed. Nearly all values are as JSON has them."""
+    value = msgspec.msgpack.decode(packed)
+    spelled = value if _MAY_BE_SPELLED.search(packed) is None else spell_any(value)
+    return msgspec.json.encode(spelled).decode()
+
+
 def bytes_of_text(raw: bytes, column: str) -> bytes:
     """The inverse of `spell_bytes_as_text`. Raises SchemaViolation."""
     prefix = CSV_BASE64.encode()
-    return _decoded(raw[len(prefix) :], column) if raw.startswith(prefix) else raw
+    if not raw.startswith(prefix):
+        return raw
+    return _decoded(raw[len(prefix) :].decode("utf-8", "replace"), column)
 
 
 def value_of_text(column: Column, text: str) -> Any:

@@ -26,6 +26,9 @@ class Calls(msgspec.Struct, frozen=True, gc=False):
     is_over_at_refusal: bool = False
     """A driver may resume at the first `Failure` of another kind than `unavailable`; requests that
     are unanswered by then get a `Failure` of kind `unavailable`, and may have arrived."""
+    timeout_ms: int | None = None
+    """A driver resumes by then; requests that are unanswered get a `Failure` that names the target,
+    and says if the request never left."""
 
 
 class Post(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +38,7 @@ class Post(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """Resume after this long with no replies."""
+    """Resume after this long with no replies; with one if the caller's time is up (`deadline`)."""
 
     duration_ms: int
 

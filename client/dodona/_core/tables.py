@@ -13,6 +13,7 @@ from dodona._core.messages import Table, Tablet
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona.keys import decode_key, encode_key
 from dodona.schema import Column, TableSchema
+from dodona.shown import shown
 from dodona.types import Atomicity, CellId, Key, Revision, TableSettings, TabletId
 
 TABLETS_MAX: Final = 10_000
@@ -89,7 +90,7 @@ def pivots_of(
     if tablet_count is None:
         return (Key(b""),)
     if type(tablet_count) is not int or not 0 < tablet_count <= TABLETS_MAX:
-        raise InvalidRequest(f"a table has 1 to {TABLETS_MAX} tablets, not {tablet_count!r}")
+        raise InvalidRequest(f"a table has 1 to {TABLETS_MAX} tablets, not {shown(tablet_count)}")
     return _even_pivots(schema.key_columns[0], tablet_count)
 
 

@@ -27,6 +27,7 @@ from dodona.errors import (
     TransactionClosed,
 )
 from dodona.schema import TableSchema
+from dodona.shown import named, shown
 from dodona.types import (
     DELETE_MASK,
     SYNC_LAST_COMMITTED,
@@ -68,9 +69,9 @@ class TransactionLimits(msgspec.Struct, frozen=True):
 def check_modes(atomicity: str, durability: str) -> None:
     """Raises InvalidRequest for modes that do not exist or do not go together."""
     if atomicity not in ("full", "none"):
-        raise InvalidRequest(f'Atomicity must be "full" or "none", not {atomicity!r}')
+        raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}')
     if durability not in ("sync", "async"):
-        raise InvalidRequest(f'Durability must be "sync" or "async", not {durability!r}')
+        raise InvalidRequest(f'Durability must be "sync" or "async", not {shown(durability)}')
     if atomicity == "full" and durability == "async":
         raise InvalidRequest(
             'Durability must be "sync" for tablet transactions with "full" atomicity'
@@ -227,7 +228,7 @@ class TransactionBuffer:
 
     def _check_lock_type(self, lock_type: str, known: Sequence[str], use: str) -> None:
         if lock_type not in known:
-            raise InvalidRequest(f'Inappropriate lock type "{lock_type}" given for {use}')
+            raise InvalidRequest(f'Inappropriate lock type "{named(lock_type)}" given for {use}')
         if self.atomicity == "none":
             raise InvalidRequest("a non-atomic transaction takes no locks", lock_type=lock_type)
 

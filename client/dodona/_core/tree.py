@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, get_args
 import msgspec
 
 from dodona._core.arguments import check_flag, check_path, check_text, pack_map, pack_value
-from dodona._core.context import Context, error_of
+from dodona._core.context import NAMING_ATTRIBUTES, Context, error_of
 from dodona._core.master_transaction import TIMEOUT_MS, Lease
 from dodona._core.messages import (
     AbortTreeTransaction,
@@ -51,6 +51,7 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.schema import Column, TableSchema
+from dodona.shown import shown
 from dodona.types import NO_TREE_TRANSACTION, Atomicity, TreeTransactionId
 
 LOCK_MODES: Final = get_args(LockMode)
@@ -87,7 +88,7 @@ class TreeSession:
             )
         parsed = TableSchema.parse(schema)
         if atomicity not in ("full", "none"):
-            raise InvalidRequest(f'Atomicity must be "full" or "none", not {atomicity!r}')
+            raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}')
         pivots = pivots_of(parsed, pivot_keys, tablet_count)
         packed = pack_map(attributes, "attributes")
         request = CreateTable(path, parsed.columns, atomicity, pivots, packed, self._id())
@@ -180,7 +181,7 @@ class TreeSession:
     ) -> Protocol["MasterTransactionSession"]:
         """Begin one: nested, if this is under one already. Raises Unavailable, InvalidRequest."""
         if type(timeout_ms) is not int or timeout_ms <= 0:
-            raise InvalidRequest(f"a time-out is a positive number of ms, not {timeout_ms!r}")
+            raise InvalidRequest(f"a time-out is a positive number of ms, not {shown(timeout_ms)}")
         check_text(title, "title")
         request = BeginTreeTransaction(timeout_ms, self._id(), title)
         began_us = self._context.instant_us()
@@ -246,7 +247,9 @@ class MasterTransactionSession(TreeSession):
     ) -> Protocol[int]:
         """→ the id of the node. Raises NodeNotFound, NodeLocked, InvalidRequest."""
         if mode not in LOCK_MODES:
-            raise InvalidRequest(f"a lock's mode is one of {', '.join(LOCK_MODES)}, not {mode!r}")
+            raise InvalidRequest(
+                f"a lock's mode is one of {', '.join(LOCK_MODES)}, not {shown(mode)}"
+            )
         if child is not None:
             check_text(child, "child")
         if attribute is not None:
@@ -295,10 +298,12 @@ class MasterTransactionSession(TreeSession):
     def _uncommitted(self, error: DodonaError, is_in_doubt: bool) -> DodonaError:
         is_lost = isinstance(error, TransactionNotFound)
         if is_in_doubt and not is_lost:  # what was sent first may still come
+            named = {it: error.attributes[it] for it in NAMING_ATTRIBUTES if it in error.attributes}
             return CommitOutcomeUnknown(
                 f"whether master transaction {self.lease.id} was committed is not known: commit it "
                 f"again to find out. {error.message}",
                 transaction=self.lease.id,
+                **named,
             )
         self.lease.state = TransactionState.ACTIVE
         if not is_lost:

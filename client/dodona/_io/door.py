@@ -13,16 +13,15 @@ import errno
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self
 
-from starlette.responses import Response
-
+from dodona._io.answers import AnswerLike, failure_of, problem_answer, status_answer
 from dodona._io.life import HEALTH
-from dodona._io.pages import failure_of, problem_response, status_response
 from dodona.errors import DodonaError, InvalidRequest, Unavailable
 
 BACKLOG: Final = 2048
@@ -31,13 +30,13 @@ REQUEST_BYTES_MAX: Final = 64 << 10
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _starting: Final = Unavailable("the server is starting, which may take as long as its log is: wait")
 
-Refusal = Callable[[str, DodonaError], Response]
+Refusal = Callable[[str, DodonaError], AnswerLike]
 """The answer to whoever asks for a path, in the words of those who ask there."""
 
 
-def problem(_: str, error: DodonaError) -> Response:
+def problem(_: str, error: DodonaError) -> AnswerLike:
     """An error as Dodona's own clients know it."""
-    return problem_response(failure_of(error))
+    return problem_answer(failure_of(error))
 
 
 class Door:
@@ -93,9 +92,9 @@ class Door:
                     with suppress(OSError):  # whoever came has gone, or takes too long
                         answer(listening.accept()[0], self._respond)
 
-    def _respond(self, path: str) -> Response:
+    def _respond(self, path: str) -> AnswerLike:
         if path == HEALTH:
-            return status_response("ok")
+            return status_answer("ok")
         return self._refusal(path, _starting)
 
 
@@ -141,24 +140,29 @@ def _listener(made: socket.socket, address: object) -> socket.socket:
     return made
 
 
-def answer(connection: socket.socket, respond: Callable[[str], Response]) -> None:
+def answer(connection: socket.socket, respond: Callable[[str], AnswerLike]) -> None:
     """Tell whoever has connected what `respond` says to the path, and take leave. Raises OSError
     if it has gone, or takes too long."""
     with connection:
-        connection.settimeout(TALK_SECONDS_MAX)
+        deadline = time.monotonic() + TALK_SECONDS_MAX
         request = b""
         while b"\r\n\r\n" not in request and len(request) < REQUEST_BYTES_MAX:
+            left = deadline - time.monotonic()
+            if left <= 0:  # who sends a byte now and then would keep everybody else waiting
+                return
+            connection.settimeout(left)
             part = connection.recv(REQUEST_BYTES_MAX)
             if not part:
                 return
             request += part
+        connection.settimeout(TALK_SECONDS_MAX)
         target = b"".join(request.split(b" ", 2)[1:2]).partition(b"?")[0].decode("latin-1")
         connection.sendall(_encoded(respond(target)))
         connection.shutdown(socket.SHUT_WR)
         connection.recv(REQUEST_BYTES_MAX)  # so that what was unread does not reset the answer
 
 
-def _encoded(response: Response) -> bytes:
+def _encoded(response: AnswerLike) -> bytes:
     lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode()]
     lines += [name + b": " + value for name, value in response.raw_headers]
     return b"\r\n".join([*lines, b"connection: close", b"", bytes(response.body)])

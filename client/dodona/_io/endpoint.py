@@ -38,12 +38,14 @@ from dodona._core.codec import (
     decode_requests,
     encode_frame,
     goodbye,
+    known_requests,
 )
 from dodona._core.messages import Failure, Reply
-from dodona._io.cluster_key import ClusterKey
+from dodona._io.callers import Header, check_program
+from dodona._io.cluster_key import Admission
 from dodona._io.logs import tell
 from dodona._io.runtime import Replier, Runtime
-from dodona.errors import InvalidRequest
+from dodona.errors import Forbidden, InvalidRequest
 from dodona.types import CellId
 
 RPC_PATH: Final = "/rpc"
@@ -60,6 +62,12 @@ UVICORN_OPTIONS: Final[dict[str, Any]] = {
     "log_level": "warning",
 }
 """What `uvicorn.Config` needs besides `ws=endpoint.protocol`."""
+
+UNKNOWN_MESSAGE: Final = Failure(
+    InvalidRequest.kind,
+    "this server does not know such a message: it is of an older release than its caller, so"
+    " upgrade it first",
+)
 
 _BINARY: Final = WSMsgType.BINARY
 _CONTINUATION: Final = WSMsgType.CONTINUATION
@@ -93,13 +101,13 @@ class Endpoint:
         *,
         cell: CellId | None = None,
         limits: EndpointLimits | None = None,
-        key: ClusterKey | None = None,
+        admission: Admission | None = None,
         tracing: "FrameTracing | None" = None,
     ) -> None:
         self._tracing = tracing
         self._runtime = runtime
         self._cell = cell
-        self._key = key
+        self._admission = admission or Admission()
         self._limits = limits or EndpointLimits()
         self._connections: set[_Connection] = set()
 
@@ -114,8 +122,7 @@ class Endpoint:
 
     def answer_handshake(self, request: WSUpgradeRequest) -> Any:
         """Who listens to a new connection, or the HTTP answer that refuses it."""
-        shown = request.headers.get("authorization")
-        refusal = self._refusal(request.path.decode("latin-1"), shown)
+        refusal = self._refusal(request.path.decode("latin-1"), request.headers.get)
         if refusal is None:
             tracing = self._tracing
             made = _Connection(self._runtime, self._limits, self._connections, tracing)
@@ -127,8 +134,12 @@ class Endpoint:
         response = WSUpgradeResponse.create_error_response(status, reason.encode())
         return WSUpgradeResponseWithListener(response, None)
 
-    def _refusal(self, target: str, shown: str | None) -> tuple[HTTPStatus, str] | None:
-        if self._key is not None and not self._key.admits(shown):
+    def _refusal(self, target: str, header: Header) -> tuple[HTTPStatus, str] | None:
+        try:
+            check_program(header, is_open=self._admission.is_open)
+        except Forbidden as error:
+            return HTTPStatus.FORBIDDEN, error.message
+        if not self._admission.admits(header("authorization")):
             return HTTPStatus.UNAUTHORIZED, "this is not the cluster's key"
         parts = urlsplit(target)
         if parts.path != RPC_PATH:
@@ -257,7 +268,7 @@ class _Connection(WSListener):
 
     def _take(self, payload: bytes | memoryview) -> None:
         try:
-            envelopes = decode_requests(payload)
+            envelopes = self._envelopes(payload)
         except InvalidRequest as error:
             self._close(WSCloseCode.INVALID_TEXT, error.message)
             return
@@ -269,6 +280,20 @@ class _Connection(WSListener):
         if self._tracing is not None:
             replier, envelopes = self._tracing.open(self, envelopes)
         self._runtime.handle_frame(replier, envelopes, len(payload))
+
+    def _envelopes(self, payload: bytes | memoryview) -> list[RequestEnvelope]:
+        """Those that this release knows; the others are refused one by one. Raises InvalidRequest
+        of a garbled frame."""
+        try:
+            return decode_requests(payload)
+        except InvalidRequest as error:
+            try:
+                known, strange = known_requests(payload)
+            except InvalidRequest:
+                raise error from None
+        for request_id in strange:
+            self.reply(request_id, UNKNOWN_MESSAGE)
+        return known
 
     def _take_fragment(self, frame: WSFrame) -> None:
         self._fragments += frame.get_payload_as_memoryview()

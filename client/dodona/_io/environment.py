@@ -18,7 +18,8 @@ from typing import Any, Final
 import lmdb
 from lmdb.verify import VerifyError, verify
 
-from dodona._io.folder import make_whole
+from dodona._io.disk_space import disk_full, is_no_space
+from dodona._io.folder import FILE_MODE, make_whole
 from dodona.errors import DataCorrupted, InvalidRequest
 
 # A page's header, then magic, version, address, size, both trees, the last page, the transaction.
@@ -45,7 +46,7 @@ def open_environment(
     With late heads a commit is durable but for its head, which becomes so with the next commit: its
     owner has to find the last ones without (see `log_tail` of the tablets).
 
-    Raises DataCorrupted, InvalidRequest (the disk does not let it be used).
+    Raises DataCorrupted, DiskFull, InvalidRequest (the disk does not let it be used).
     """
     try:
         make_whole(path, lambda unfinished: _open(unfinished).close())
@@ -56,8 +57,12 @@ def open_environment(
         environment = _open(path, create=False, map_size=map_bytes, **options)
         _make_durable(environment)
     except OSError as error:
+        if is_no_space(error):
+            raise disk_full(path.parent) from error
         raise InvalidRequest(f"{path} can't be opened: {error}", path=str(path)) from error
     except lmdb.Error as error:
+        if is_no_space(error):
+            raise disk_full(path.parent) from error
         is_disks = getattr(error, "code", None) in _DISK_ERRORS
         kind = InvalidRequest if is_disks else DataCorrupted
         raise kind(f"{path} can't be opened: {error}", path=str(path)) from error
@@ -66,7 +71,14 @@ def open_environment(
 
 def _open(path: Path, **options: Any) -> lmdb.Environment:
     """Without LMDB's own lock: shared memory, with survivors of killed processes."""
-    return lmdb.open(str(path), subdir=False, lock=False, lib_version=_LMDB_FORMAT, **options)
+    return lmdb.open(
+        str(path),
+        subdir=False,
+        lock=False,
+        lib_version=_LMDB_FORMAT,
+        mode=FILE_MODE,
+        **options,
+    )
 
 
 def _make_durable(environment: lmdb.Environment) -> None:

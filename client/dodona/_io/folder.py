@@ -1,22 +1,30 @@
 """Data folders: one process at a time, and files that survive a crash of the machine.
 
-Owns: the exclusive lock on a folder, and that what is made is still there after a power cut: a new
-name is durable when the folder that it is in was synced, not when its file was. The lock is the
-kernel's (flock): it ends with its process however that ends, and a stale lock file means nothing.
+Owns: the exclusive lock on a folder, who may read what is made in it, and that this is still there
+after a power cut: a new name is durable when the folder that it is in was synced, not when its file
+was. The lock is the kernel's (flock): it ends with its process however that ends, and a stale lock
+file means nothing.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
-from dodona.errors import FolderInUse, InvalidRequest
+from dodona.errors import DiskFull, FolderInUse, InvalidRequest
 
 LOCK_NAME: Final = "dodona.lock"
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+"""Of what is made here: data are for their owner alone, whatever others are let into the folder."""
 UNFINISHED_NAME: Final = "unfinished"
 """Of what is being made. What a crash left under it goes when the next is made."""
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk says that has no space, or gives us no more."""
+HOLDER_BYTES: Final = 16
 
 
 class LockedFolder:
@@ -36,11 +44,12 @@ def lock_folder(path: str | Path) -> LockedFolder:
     folder = Path(path).absolute()
     try:
         _make(folder)
-        lock = (folder / LOCK_NAME).open("a+", encoding="ascii")
+        lock = os.fdopen(os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, FILE_MODE), "r+")
     except OSError as error:
-        raise InvalidRequest(
-            f"can't use {folder} as a data folder: {error.strerror}", path=str(folder)
-        ) from error
+        if error.errno in NO_SPACE:
+            text = f"the disk of {folder} is full: make room"
+            raise DiskFull(text, path=str(folder)) from error
+        raise _unusable(folder, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -51,20 +60,47 @@ def lock_folder(path: str | Path) -> LockedFolder:
             f"another process (id {holder}) has {folder} open; stop it or use another folder",
             path=str(folder),
         ) from error
-    lock.seek(0)
-    lock.truncate()
-    lock.write(f"{os.getpid()}\n")
-    lock.flush()
+    try:
+        note_holder(lock.fileno())
+    except OSError as error:
+        lock.close()
+        raise _unusable(folder, error) from error
     return LockedFolder(folder, lock)
+
+
+def _unusable(folder: Path, error: OSError) -> InvalidRequest:
+    text = f"can't use {folder} as a data folder: {error.strerror}"
+    return InvalidRequest(text, path=str(folder))
+
+
+def note_holder(lock: int) -> None:
+    """Write down who holds the lock, in the place of who did: a full disk has space for that, or
+    else it is not written down. It is only for people to read, but a disk that errs is no disk to
+    start on. Raises OSError."""
+    try:
+        os.pwrite(lock, f"{os.getpid()}\n".encode().rjust(HOLDER_BYTES), 0)
+        os.ftruncate(lock, HOLDER_BYTES)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
 
 
 def _make(folder: Path) -> None:
     """What an earlier process made may not be durable yet either, unless it was somebody else's."""
     missing = [it for it in folder.parents if not it.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     for made in (folder, *missing):
         with suppress(PermissionError):
             sync_folder(made.parent)
+
+
+def private_file(path: Path, mode: str) -> Any:
+    """As `open`. If that makes the file, it is for its owner alone."""
+    return open(path, mode, opener=_open_private)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def make_whole(path: Path, make: Callable[[Path], None], *, is_anew: bool = False) -> None:

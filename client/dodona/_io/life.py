@@ -51,6 +51,8 @@ class Life:
         self._failure = failure
         self.finish = finish
         self.standing_us = standing_us
+        self.starting: str | None = None
+        """What there is still to do before it serves, though the data plane may be up already."""
         self.is_draining = False
         """From the signal to stop on."""
 
@@ -60,4 +62,6 @@ class Life:
 
     def why_not_ready(self) -> str | None:
         """Why nothing should be sent here now, or None."""
-        return "the server is about to stop" if self.is_draining else self._why_not_ready()
+        if self.is_draining:
+            return "the server is about to stop"
+        return self.starting or self._why_not_ready()

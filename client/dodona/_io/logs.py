@@ -17,6 +17,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from dodona.shown import shown
+
 LogFormat = Literal["text", "json"]
 TEXT_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 TALKATIVE: Final = ("httpx", "httpcore", "picows", "uvicorn", "uvicorn.error", "uvicorn.access")
@@ -86,7 +88,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
         shown = [(name, value) for name, value in _fields(record).items() if name != "event"]
-        fields = " ".join(f"{name}={_quoted(str(value))}" for name, value in shown)
+        fields = " ".join(f"{name}={_quoted(_text(value))}" for name, value in shown)
         return f"{line} ({fields})" if fields else line
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
@@ -95,6 +97,14 @@ class TextLines(logging.Formatter):
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """Further in than a line begins: an error's text may be a caller's, too."""
         return "\n".join(f"  {_visible(it)}" for it in super().formatException(ei).split("\n"))
+
+
+def _text(value: Any) -> str:
+    """As `str`, which raises ValueError for integers of more than 4,300 digits."""
+    try:
+        return str(value)
+    except ValueError:
+        return shown(value)
 
 
 def _quoted(text: str) -> str:
@@ -135,13 +145,14 @@ class JsonLines(logging.Formatter):
 def _encode(line: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(line, enc_hook=str).decode()
-    except UnicodeEncodeError:
-        # Half a character, as in the name of a file that is no UTF-8: spelt out, and not lost.
+    except ValueError:
+        # Half a character, as in the name of a file that is no UTF-8: spelt out, and not lost. Or
+        # an integer that has no text.
         spelt = {name: _spelt(value) for name, value in line.items()}
         return msgspec.json.encode(spelt).decode()
 
 
 def _spelt(value: Any) -> Any:
-    if isinstance(value, int | float | None):
+    if isinstance(value, float | None) or (isinstance(value, int) and value.bit_length() <= 64):
         return value
-    return str(value).encode("utf-8", "backslashreplace").decode()
+    return _text(value).encode("utf-8", "backslashreplace").decode()

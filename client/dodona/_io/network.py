@@ -25,14 +25,16 @@ from dodona._core.messages import (
     Request,
     TimestampRange,
 )
-from dodona._core.rest import JSON_TYPE, decode_reply, encode_call
+from dodona._core.rest import JSON_TYPE, HttpCall, decode_reply, encode_call
 from dodona._core.routing import Routing
 from dodona._core.steps import MASTER, ORACLE, Calls, Post, Target
 from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.oracle import OracleClient
 from dodona._io.peer import Peer, rpc_url
+from dodona._io.roles import wrong_server
 from dodona._io.sessions import hide_password
-from dodona.errors import DodonaError, InvalidRequest, Unavailable
+from dodona._io.silence import BRIEF_SECONDS, Silence
+from dodona.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
 from dodona.types import CellId, Timestamp
 
 MASTER_TIMEOUT_SECONDS: Final = 10.0
@@ -91,6 +93,8 @@ class Network:
             limits=httpx.Limits(keepalive_expiry=KEEPALIVE_SECONDS),
             verify=self._master_url.startswith("https"),  # loading certificates takes 50 ms
         )
+        place = hide_password(self._master_url)
+        self._silence = Silence(f"the master at {place}", {"server": "master", "address": place})
         self._proxies: tuple[str, ...] = ()
         self._oracle: OracleClient | None = None
 
@@ -110,6 +114,23 @@ class Network:
         self._tasks.add(asking)
         asking.add_done_callback(self._tasks.discard)
         return asking
+
+    def call_later(
+        self, delay_ms: int, then: Callable[..., None], *given: Any
+    ) -> asyncio.TimerHandle:
+        """Call back in this network's loop."""
+        return self._loop.call_later(delay_ms / 1000, then, *given)
+
+    def give_up(self, target: Target, call: "asyncio.Future[Reply]", waited_ms: int) -> Failure:
+        """In place of an answer that did not come in its caller's time. It names the server."""
+        if target >= 0:
+            known = self._cells.get(CellId(target))
+            return _nowhere(target) if known is None else known[1].give_up(call, waited_ms)
+        silence = self._silence
+        if target == ORACLE and self._oracle is not None:
+            silence = self._oracle.silence
+        text = f"no answer from {silence.name} in {waited_ms} ms"
+        return silence.failure(text, self._loop.time(), is_sent=True)
 
     def post(self, step: Post) -> None:
         """Send to cells what nobody waits for."""
@@ -132,8 +153,15 @@ class Network:
         try:
             first = await (self._oracle or self._start_oracle()).generate_range(body.count)
         except DodonaError as error:
+            self._note_master(error)
             return Failure(error.kind, error.message, error.attributes)
         return TimestampRange(first, body.count)
+
+    def _note_master(self, error: DodonaError) -> None:
+        """A proxy finds the master silent: so does whoever asks it for anything else."""
+        silent_ms = error.attributes.get("silent_ms")
+        if type(silent_ms) is int and error.attributes.get("server") == "master":
+            self._silence.begin(self._loop.time() - silent_ms / 1000)
 
     async def close(self) -> None:
         """Fail what is pending and let all connections go. Repeating it is harmless."""
@@ -163,7 +191,8 @@ class Network:
             closing = self._loop.create_task(known[1].close())
             self._tasks.add(closing)
             closing.add_done_callback(self._tasks.discard)
-        peer = self._peer_type(rpc_url(address, cell), key=self._key)
+        silence = Silence(f"cell {cell} at {address}", {"cell": cell, "address": address})
+        peer = self._peer_type(rpc_url(address, cell), key=self._key, silence=silence)
         self._cells[cell] = (address, peer)
         return peer
 
@@ -179,28 +208,62 @@ class Network:
             call = encode_call(request)
         except DodonaError as error:
             return Failure(error.kind, error.message, error.attributes)
-        headers = {"content-type": JSON_TYPE} if call.content is not None else {}
+        asked_at = self._loop.time()
         try:
-            response = await self._http.request(
-                call.method, call.target, content=call.content, headers=headers
-            )
+            response = await self._send_to_master(call)
         except httpx.HTTPError as error:
+            self._silence.begin(asked_at)
             return self._unreachable(error)
+        except TimeoutError:
+            text = f"no answer from {self._silence.name} in {BRIEF_SECONDS:g} s"
+            return self._silence.failure(text, self._loop.time(), is_sent=True)
         except asyncio.CancelledError:
             if self._is_closed:
                 return Failure("unavailable", "the client was closed meanwhile")
             raise
+        wrong = wrong_server(self._silence.name, response.headers)
+        if wrong is not None:
+            return wrong
         reply = decode_reply(type(request), response.status_code, response.content)
+        if isinstance(reply, Failure) and self._finds_key(reply):
+            return await self._ask_master(request)
         if isinstance(reply, Cluster):
             self._proxies = reply.proxies
         assert not isinstance(reply, TimestampRange)
         return reply
 
+    async def _send_to_master(self, call: HttpCall) -> httpx.Response:
+        """Raises httpx.HTTPError; TimeoutError soon if the master is dead: its answer is awaited
+        all the same, by nobody, to learn that it is back."""
+        if not self._silence.is_dead(self._loop.time()):
+            return await self._request(call)
+        sending = self._loop.create_task(self._request(call))
+        self._tasks.add(sending)
+        sending.add_done_callback(self._tasks.discard)
+        sending.add_done_callback(_retrieve)
+        return await asyncio.wait_for(asyncio.shield(sending), BRIEF_SECONDS)
+
+    async def _request(self, call: HttpCall) -> httpx.Response:
+        headers = {"content-type": JSON_TYPE} if call.content is not None else {}
+        response = await self._http.request(
+            call.method, call.target, content=call.content, headers=headers
+        )
+        self._silence.end(self._loop.time())
+        return response
+
+    def _finds_key(self, refusal: Failure) -> bool:
+        """Whether it has a key now that it lacked: one that a master on this machine named."""
+        if refusal.kind != Unauthenticated.kind or self._key is not None:
+            return False
+        self._key = ClusterKey.announced(self._master_url, refusal.attributes)
+        self._http.headers.update(key_headers(self._key))
+        return self._key is not None
+
     def _unreachable(self, error: Exception) -> Failure:
         reason = str(error) or type(error).__name__
-        text = f"the master at {hide_password(self._master_url)} can't be reached: {reason}"
+        text = f"{self._silence.name} can't be reached: {reason}"
         was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-        return Failure("unavailable", text, {} if was_sent else {"is_sent": False})
+        return self._silence.failure(text, self._loop.time(), is_sent=was_sent)
 
     def _start_oracle(self) -> OracleClient:
         self._oracle = OracleClient(
@@ -224,6 +287,11 @@ class Network:
         return addresses or [self._master_url]
 
 
+def _retrieve(task: "asyncio.Task[Any]") -> None:
+    if not task.cancelled():
+        task.exception()  # else it is logged as lost
+
+
 def _nowhere(target: Target) -> Failure:
     text = f"where cell {target} is, the master has not said"
     return Failure("unavailable", text, {"cell": target, "is_sent": False})
@@ -233,7 +301,7 @@ class Gathering:
     """The replies to one `Calls` step, in order. `on_done` is called once, when they are all there,
     or earlier where the step allows it."""
 
-    __slots__ = ("_is_over_at_refusal", "_left_count", "_on_done", "replies")
+    __slots__ = ("_is_over_at_refusal", "_left_count", "_on_done", "_timer", "replies")
 
     def __init__(self, network: Network, step: Calls, on_done: Callable[[], None]) -> None:
         requests = step.requests
@@ -242,8 +310,12 @@ class Gathering:
         self._left_count = len(requests)
         self._is_over_at_refusal = step.is_over_at_refusal
         self._on_done = on_done
-        for place, (target, body) in enumerate(requests):
-            network.call(target, body).add_done_callback(partial(self._take, place))
+        self._timer: asyncio.TimerHandle | None = None
+        calls = [network.call(target, body) for target, body in requests]
+        for place, call in enumerate(calls):
+            call.add_done_callback(partial(self._take, place))
+        if step.timeout_ms is not None:
+            self._timer = network.call_later(step.timeout_ms, self._give_up, network, step, calls)
 
     def _take(self, place: int, future: "asyncio.Future[Reply]") -> None:
         if self._left_count == 0:
@@ -254,4 +326,23 @@ class Gathering:
         if is_refusal and self._is_over_at_refusal:
             self._left_count = 0
         if self._left_count == 0:
-            self._on_done()
+            self._end()
+
+    def _give_up(self, network: Network, step: Calls, calls: "list[asyncio.Future[Reply]]") -> None:
+        """The caller's time is up."""
+        assert step.timeout_ms is not None
+        if self._left_count == 0:
+            return
+        self._left_count = 0
+        for place, call in enumerate(calls):
+            if call.done():
+                self.replies[place] = call.result()
+            else:
+                target = step.requests[place][0]
+                self.replies[place] = network.give_up(target, call, step.timeout_ms)
+        self._end()
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_done()

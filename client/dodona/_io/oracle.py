@@ -21,6 +21,8 @@ from dodona._core.batcher import Batcher
 from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
 from dodona._io.cluster_key import ClusterKey
 from dodona._io.peer import Peer, rpc_url
+from dodona._io.sessions import hide_password
+from dodona._io.silence import BRIEF_SECONDS, DEAD_AFTER_SECONDS, Silence
 from dodona.errors import DataCorrupted, DodonaError, InvalidRequest, Overloaded, error_from_wire
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp
 
@@ -34,6 +36,9 @@ PROXY_TIMEOUT_MS: Final = 4_000
 """How long one proxy may take: a little longer than it lets the master take."""
 BACKOFF_MS_FIRST: Final = 20
 BACKOFF_MS_MAX: Final = 500
+BACKOFF_MS_STARTING: Final = 50
+STARTING_ROUNDS_MAX: Final = 40
+"""So often the pauses stay short, as the server is probably just being started again."""
 
 _log = logging.getLogger(__name__)
 
@@ -110,6 +115,11 @@ class OracleClient:
     @property
     def addresses(self) -> tuple[str, ...]:
         return tuple(self._peers)
+
+    @property
+    def silence(self) -> Silence:
+        """Of the server that is asked now."""
+        return self._peers[self._address].silence
 
     async def generate(self) -> Timestamp:
         """A fresh timestamp. Raises Unavailable, or Overloaded when about a million callers wait
@@ -217,6 +227,9 @@ class OracleClient:
         if self._attempt_count % len(addresses):
             self._ask()
         else:
+            if failure.attributes.get("silent_ms", 0) >= DEAD_AFTER_SECONDS * 1000:
+                brief = self._loop.time() + BRIEF_SECONDS  # it was waited for before
+                self._batch_deadline = min(self._batch_deadline, brief)
             self._searching = self._loop.create_task(self._search())
             self._searching.add_done_callback(partial(self._end_search, failure))
 
@@ -231,7 +244,8 @@ class OracleClient:
         """Nobody answered: find out who could, and leave them a moment. Raises TimeoutError at the
         end of the batch's time, whatever hangs."""
         rounds = self._attempt_count // len(self._peers)
-        longest_ms = min(BACKOFF_MS_MAX, BACKOFF_MS_FIRST << min(rounds - 1, 16))
+        bound_ms = BACKOFF_MS_MAX if rounds > STARTING_ROUNDS_MAX else BACKOFF_MS_STARTING
+        longest_ms = min(bound_ms, BACKOFF_MS_FIRST << min(rounds - 1, 16))
         async with asyncio.timeout_at(self._batch_deadline):
             await asyncio.sleep(longest_ms * random.uniform(0.5, 1) / 1000)
             found = () if self._discover is None else await self._discover()
@@ -265,7 +279,10 @@ class OracleClient:
         self._ask()
 
     def _peer(self, address: str) -> Peer:
-        return Peer(rpc_url(address), timeout_ms=self._proxy_timeout_ms, key=self._key)
+        place = hide_password(address)
+        silence = Silence(f"the oracle at {place}", {"server": "oracle", "address": place})
+        timeout_ms = self._proxy_timeout_ms
+        return Peer(rpc_url(address), timeout_ms=timeout_ms, key=self._key, silence=silence)
 
 
 def _hand_out(shares: list[tuple[_Group, Timestamp, int]]) -> None:

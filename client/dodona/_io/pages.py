@@ -22,21 +22,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dodona._core.messages import Failure
 from dodona._core.rest import (
     BODY_BYTES_MAX,
-    JSON_TYPE,
     PROBLEM_TYPE,
     Problem,
     encode_problem,
     problem_of,
 )
-from dodona._io.cluster_key import ClusterKey, MetricsKey
+from dodona._io.answers import Answer, failure_of, health_answer, problem_answer
+from dodona._io.callers import Header, check_body, check_program
+from dodona._io.cluster_key import Admission
+from dodona._io.exposition import Metrics
 from dodona._io.life import HEALTH, HEALTH_PATHS, METRICS, READINESS, STARTUP, Life
-from dodona._io.metrics import Metrics
 from dodona.errors import (
     DodonaError,
     InvalidRequest,
     LimitExceeded,
     RequestTimedOut,
-    Unauthenticated,
+    UnsupportedMediaType,
 )
 
 BODY_SECONDS_MAX: Final = 30
@@ -48,43 +49,35 @@ _logger: Final = logging.getLogger("dodona.rest")
 
 def create_application(
     title: str,
-    lifespan: Lifespan,
+    lifespan: Lifespan | None,
     life: Life,
-    key: ClusterKey | None = None,
-    metrics_key: MetricsKey | None = None,
+    admission: Admission | None = None,
 ) -> FastAPI:
-    """An application with health checks and problem answers, and no other route yet. With a `key`
-    all but the health checks are for those who show it; a `metrics_key` opens the metrics, too."""
+    """An application with health checks and problem answers, and no other route yet. All but the
+    health checks are for those who are let in; all may ask if others see to that."""
     application = FastAPI(title=title, lifespan=lifespan, docs_url=None, redoc_url=None)
-    if key is not None or metrics_key is not None:
-        application.add_middleware(_KeyGuard, key=key, metrics_key=metrics_key)
+    if admission is not None:
+        application.add_middleware(_Guard, admission=admission)
     application.add_exception_handler(HTTPException, _answer_http_exception)
     application.add_exception_handler(Exception, _answer_surprise)
 
     @application.get(HEALTH, operation_id="get_health", summary="The process is well.")
     async def get_health() -> Response:
-        return _status(life.why_not_well(), "ok")
+        return _response(health_answer(life.why_not_well(), "ok"))
 
     @application.get(READINESS, operation_id="get_readiness", summary="The process serves.")
     async def get_readiness() -> Response:
-        return _status(life.why_not_ready(), "ready")
+        return _response(health_answer(life.why_not_ready(), "ready"))
 
     @application.get(STARTUP, operation_id="get_startup", summary="The process has started.")
     async def get_startup() -> Response:
-        return _status(None, "started")
+        return _response(health_answer(None, "started"))
 
     return application
 
 
-def _status(reason: str | None, status: str) -> Response:
-    if reason is not None:
-        return problem_response(Failure("unavailable", reason))
-    return status_response(status)
-
-
-def status_response(status: str) -> Response:
-    """What a health page says if all is well."""
-    return Response(b'{"status":"%s"}' % status.encode(), media_type=JSON_TYPE)
+def _response(answer: Answer) -> Response:
+    return Response(answer.body, answer.status_code, media_type=answer.content_type)
 
 
 def add_metrics(application: FastAPI, metrics: Metrics) -> None:
@@ -101,44 +94,33 @@ def metrics_response(metrics: Metrics, request: Request) -> Response:
     return Response(content, headers={"content-type": content_type})
 
 
-class _KeyGuard:
-    """Refuses what does not show the cluster's key, or to scrapers that of the metrics."""
+class _Guard:
+    """Refuses pages of browsers, and what does not show the key that it takes."""
 
-    def __init__(
-        self, app: ASGIApp, key: ClusterKey | None, metrics_key: MetricsKey | None
-    ) -> None:
+    def __init__(self, app: ASGIApp, admission: Admission) -> None:
         self._app = app
-        self._key = key
-        self._metrics_key = metrics_key
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] != "http"
-            or scope["path"] in HEALTH_PATHS
-            or self._admits(scope["path"], Headers(scope=scope).get("authorization"))
-        ):
-            await self._app(scope, receive, send)
-        else:
-            refused = Unauthenticated("this is not the cluster's key")
-            await problem_response(failure_of(refused))(scope, receive, send)
+        if scope["type"] == "http" and scope["path"] not in HEALTH_PATHS:
+            try:
+                self._check(scope["method"], scope["path"], Headers(scope=scope).get)
+            except DodonaError as error:
+                await problem_response(failure_of(error))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
-    def _admits(self, path: str, shown: str | None) -> bool:
-        if self._key is not None and self._key.admits(shown):
-            return True
-        if path == METRICS:
-            return self._metrics_key is not None and self._metrics_key.admits(shown)
-        return self._key is None
+    def _check(self, method: str, path: str, header: Header) -> None:
+        check_program(header, is_open=self._admission.is_open)
+        is_scrape = path == METRICS and self._admission.metrics_key is not None
+        if not self._admission.admits(header("authorization"), is_scrape=is_scrape):
+            raise self._admission.refusal(header("host"))
+        check_body(method, header)
 
 
 def problem_response(failure: Failure) -> Response:
     """A Failure as an HTTP response."""
-    problem = problem_of(failure)
-    return Response(encode_problem(problem), status_code=problem.status, media_type=PROBLEM_TYPE)
-
-
-def failure_of(error: DodonaError) -> Failure:
-    """What an error says, as it travels."""
-    return Failure(error.kind, error.message, error.attributes)
+    return _response(problem_answer(failure))
 
 
 async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
@@ -153,7 +135,11 @@ async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
 
 async def collect_body(request: Request, bytes_max: int) -> bytes:
     """The body, if it is short, for those who bound its time themselves. Raises LimitExceeded,
-    InvalidRequest."""
+    InvalidRequest, UnsupportedMediaType."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        text = f"a body is sent as it is, without Content-Encoding, not as {encoding[:40]}"
+        raise UnsupportedMediaType(text)
     parts: list[bytes] = []
     size_bytes = 0
     try:

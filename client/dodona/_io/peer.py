@@ -4,7 +4,7 @@ Owns: request ids, the joining of envelopes into frames, reconnecting, and time-
 Invariants: every call's future gets exactly one reply; a call that was lost, timed out or could not
 be sent gets a `Failure` of kind `unavailable`, whose attribute `is_sent` is False where the request
 certainly never left this process, or its server says that it never looked at it. Ids rise, so the
-oldest calls come first in `_pending`.
+oldest calls come first in `_pending`. Calls to a server that is dead fail soon (see `silence`).
 Bounded: calls in flight and waiting, the length of a frame, the time to connect, and the back-off.
 Belongs to one event loop; must not be used from another thread.
 """
@@ -31,6 +31,7 @@ from dodona._core.codec import (
 )
 from dodona._core.messages import CellMessage, DataRequest, Failure, Reply, Rows, WriteArrow
 from dodona._io.cluster_key import ClusterKey, key_headers
+from dodona._io.silence import BRIEF_SECONDS, Silence
 from dodona.errors import InvalidRequest
 from dodona.types import CellId
 
@@ -42,6 +43,8 @@ PING_AFTER_SECONDS: Final = 5.0
 """Of silence; and as long again for the answer, before the connection is given up."""
 BACKOFF_MS_FIRST: Final = 10
 BACKOFF_MS_MAX: Final = 500
+BACKOFF_MS_STARTING: Final = 50
+"""As long as the server is probably just being started again."""
 SWEEPS_PER_TIMEOUT: Final = 8
 REPLIES_PER_TURN: Final = 32
 """Callers who get their replies in one iteration of the loop. What the first of them ask next is
@@ -92,10 +95,19 @@ class Peer:
     """A connection that opens when it is needed and again after it is lost."""
 
     def __init__(
-        self, url: str, *, timeout_ms: int = TIMEOUT_MS, key: ClusterKey | None = None
+        self,
+        url: str,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        key: ClusterKey | None = None,
+        silence: Silence | None = None,
     ) -> None:
-        """Nothing is sent yet. `timeout_ms` holds for each call, give or take an eighth."""
+        """Nothing is sent yet. `timeout_ms` holds for each call, give or take an eighth. `silence`
+        says how failures name the server."""
         assert timeout_ms > 0
+        self.silence = silence or Silence(url, {})
+        """How long the server has been silent, and its name."""
+        self._brief: asyncio.TimerHandle | None = None
         self.url = url
         self._headers = key_headers(key)
         self._loop = asyncio.get_running_loop()
@@ -109,6 +121,7 @@ class Peer:
         self._transport: WSTransport | None = None
         self._is_paused = False
         self._connecting: asyncio.Task[None] | None = None
+        self._connecting_since = 0.0
         self._failure_count = 0
         self._retry_at = 0.0
         self._retry_reason = ""
@@ -142,7 +155,8 @@ class Peer:
             waiter.set_result(Failure("unavailable", _CLOSED, {"is_sent": False}))
             return False
         if len(self._pending) >= CALLS_MAX:
-            waiter.set_result(Failure("overloaded", f"{CALLS_MAX} calls to {self.url} are pending"))
+            text = f"{CALLS_MAX} calls to {self.silence.name} are pending"
+            waiter.set_result(Failure("overloaded", text))
             return False
         self._last_id += 1
         self._pending[self._last_id] = waiter
@@ -151,7 +165,20 @@ class Peer:
             self._is_bulk_outgoing = True
         if self._sweeper is None:
             self._sweep_later(self._timeout / SWEEPS_PER_TIMEOUT)
+        if self.silence.since is not None:
+            self._be_brief()
         return True
+
+    def give_up(self, call: asyncio.Future[Reply], waited_ms: int) -> Failure:
+        """Why a call has no answer that its caller does not await any longer. A request that has
+        not left does not leave any more."""
+        ids = [it for it, waiter in self._pending.items() if waiter is call]
+        unsent = {request_id for request_id, _ in self._outgoing}.intersection(ids)
+        self._outgoing = [it for it in self._outgoing if it[0] not in unsent]
+        for request_id in ids:
+            del self._pending[request_id]
+        text = f"no answer from {self.silence.name} in {waited_ms} ms"
+        return self._failure(text, is_sent=not unsent)
 
     def post(self, body: DataRequest | CellMessage) -> None:
         """Send a one-way message; it is dropped if the server can't be reached."""
@@ -168,6 +195,8 @@ class Peer:
         self._fail_all(_CLOSED)
         if self._sweeper is not None:
             self._sweeper.cancel()
+        if self._brief is not None:
+            self._brief.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
@@ -233,6 +262,7 @@ class Peer:
                 self._connecting.add_done_callback(self._end_connecting)
 
     async def _connect(self) -> None:
+        self._connecting_since = self._loop.time()
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             await ws_connect(
                 lambda: _Connection(self),
@@ -259,13 +289,17 @@ class Peer:
         if not isinstance(error, OSError | WebSocketError | TimeoutError):
             _log.error("connecting to %s failed in an unexpected way", self.url, exc_info=error)
         self._failure_count += 1
+        self.silence.begin(self._connecting_since)
         self._retry_at = self._loop.time() + self._backoff_seconds()
-        self._retry_reason = f"{self.url} can't be reached: {str(error) or type(error).__name__}"
+        reason = str(error) or type(error).__name__
+        self._retry_reason = f"{self.silence.name} can't be reached: {reason}"
         _log.info("%s", self._retry_reason)
         self._fail_all(self._retry_reason)
 
     def _backoff_seconds(self) -> float:
-        longest_ms = min(BACKOFF_MS_MAX, BACKOFF_MS_FIRST << min(self._failure_count - 1, 16))
+        is_dead = self.silence.is_dead(self._loop.time())
+        bound_ms = BACKOFF_MS_MAX if is_dead else BACKOFF_MS_STARTING
+        longest_ms = min(bound_ms, BACKOFF_MS_FIRST << min(self._failure_count - 1, 16))
         return longest_ms * random.uniform(0.5, 1) / 1000
 
     # ---- called by the connection
@@ -273,20 +307,28 @@ class Peer:
     def _opened(self, transport: WSTransport) -> None:
         self._transport = transport
         self._is_paused = False
+        self._hear()
         self._flush()
 
+    def _hear(self) -> None:
+        self.silence.end(self._loop.time())
+
     def _lost(self, transport: WSTransport, reason: str, newest_id: int | None) -> None:
-        """`newest_id`: the other end said that it never looked at later requests."""
+        """`newest_id`: the other end said that it never looked at later requests. No reason: it
+        said nothing."""
         if self._transport is not transport:
             return
         self._transport = None
+        if not reason:
+            self.silence.begin(self.silence.heard_at)
+            reason = "it ended without a word"
         unsent = {request_id for request_id, _ in self._outgoing}
         sent = [request_id for request_id in self._pending if request_id not in unsent]
-        text = f"the connection to {self.url} was lost: {reason}"
+        text = f"the connection to {self.silence.name} was lost: {reason}"
         if newest_id is not None:
-            unheard = Failure("unavailable", text, {"is_sent": False})
+            unheard = self._failure(text, is_sent=False)
             self._settle([it for it in sent if it > newest_id], unheard)
-        self._settle(sent, Failure("unavailable", text))
+        self._settle(sent, self._failure(text))
         self._reach()  # the rest is sent over a new connection
 
     def _pause(self, is_paused: bool) -> None:
@@ -298,6 +340,7 @@ class Peer:
     def _receive(self, payload: bytes | memoryview) -> None:
         is_handing_out = bool(self._arrived)
         replies = decode_replies(payload)
+        self._hear()
         self._arrived.extend(replies)
         if not is_handing_out:
             self._per_turn = REPLIES_PER_TURN
@@ -323,8 +366,11 @@ class Peer:
     def _fail_all(self, reason: str) -> None:
         envelopes, self._outgoing = self._outgoing, []
         unsent = [request_id for request_id, _ in envelopes if request_id != ONE_WAY]
-        self._settle(unsent, Failure("unavailable", reason, {"is_sent": False}))
-        self._settle(list(self._pending), Failure("unavailable", reason))
+        self._settle(unsent, self._failure(reason, is_sent=False))
+        self._settle(list(self._pending), self._failure(reason))
+
+    def _failure(self, text: str, *, is_sent: bool = True) -> Failure:
+        return self.silence.failure(text, self._loop.time(), is_sent=is_sent)
 
     def _settle(self, request_ids: Iterable[int], failure: Failure) -> None:
         self._hand_out(len(self._arrived))  # who has a reply did not fail
@@ -348,14 +394,29 @@ class Peer:
             return
         self._marks.append(_Mark(now, self._last_id))
         while self._marks and self._marks[0].instant <= now - self._timeout:
-            self._expire(self._marks.popleft().last_id)
+            mark = self._marks.popleft()
+            self._expire(mark.last_id, self._timeout, mark.instant)
         if self._pending:
             self._sweep_later(interval)
         else:
             self._sweeper = None
             self._marks.clear()
 
-    def _expire(self, last_id: int) -> None:
+    def _be_brief(self) -> None:
+        """The server was silent when this was called: if it is dead, wait a moment only."""
+        if self._brief is None and self.silence.is_dead(self._loop.time()):
+            self._brief = self._loop.call_later(BRIEF_SECONDS, self._end_brief, self._last_id)
+
+    def _end_brief(self, last_id: int) -> None:
+        self._brief = None
+        if self.silence.since is not None:
+            self._expire(last_id, BRIEF_SECONDS, self.silence.since)
+            if self._pending:
+                self._be_brief()
+
+    def _expire(self, last_id: int, waited_seconds: float, since: float) -> None:
+        """Fail all calls up to this one. They had been made at `since`: if nothing at all was
+        heard after that, the server is silent."""
         expired = []
         for request_id in self._pending:
             if request_id > last_id:
@@ -365,10 +426,15 @@ class Peer:
             return
         unsent = {request_id for request_id, _ in self._outgoing}
         self._outgoing = [it for it in self._outgoing if not ONE_WAY < it[0] <= last_id]
-        text = f"no answer from {self.url} in {self._timeout:g} s"
-        never_sent = Failure("unavailable", text, {"is_sent": False})
-        self._settle([it for it in expired if it in unsent], never_sent)
-        self._settle(expired, Failure("unavailable", text))
+        is_silent = self.silence.heard_at <= since
+        if is_silent:
+            self.silence.begin(since)
+        text = f"no answer from {self.silence.name} in {waited_seconds:g} s"
+        self._settle([it for it in expired if it in unsent], self._failure(text, is_sent=False))
+        self._settle(expired, self._failure(text))
+        is_long = waited_seconds >= 2 * PING_AFTER_SECONDS
+        if is_silent and is_long and self._transport is not None:
+            self._transport.disconnect(graceful=False)  # another would be answered, if it lives
 
 
 class _Connection(WSListener):
@@ -382,6 +448,10 @@ class _Connection(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._peer._opened(transport)
+
+    def is_user_specific_pong(self, frame: WSFrame) -> bool:
+        self._peer._hear()
+        return bool(frame.msg_type is WSMsgType.PONG)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind = frame.msg_type
@@ -416,8 +486,7 @@ class _Connection(WSListener):
         transport.disconnect()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        reason = self._reason or "it ended without a word"
-        self._peer._lost(transport, reason, self._newest_id)
+        self._peer._lost(transport, self._reason, self._newest_id)
 
     def pause_writing(self) -> None:
         self._peer._pause(True)

@@ -2,13 +2,20 @@
 
 Owns: the thread. It is there while there is something to do, and ends with the client. What is
 done, and when, is the chores' business: pings of master transactions, renewals of held snapshots.
+
+Callers may be interrupted between any two steps, and finalizers may call in at any: so nothing is
+locked. They leave items in a queue. Who does the chores is settled by the threads that are begun
+for it, among themselves.
 """
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dodona._core import steps
+from dodona._io.threads import begin_thread
 
 CLOSE_SECONDS_MAX: Final = 5.0
 
@@ -35,42 +42,54 @@ class Pinger(Generic[Item]):
         """`run` is the driver's."""
         self._run = run
         self._chores = chores
-        self._news = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._is_running = False  # or about to end: the thread is kept, for who waits for its end
+        self._news: SimpleQueue[Item | None] = SimpleQueue()  # None: look whether it is closed
+        self._doers: dict[int, int] = {}  # at 0 the thread that does them, if there is one
+        self._thread: threading.Thread | None = None  # the last one that was begun
         self._is_closed = False
 
     def watch(self, item: Item) -> None:
         """Do what is due for it from now on."""
-        with self._news:
-            self._chores.add(item)
-            if not self._is_running:
-                self._is_running = True
-                self._thread = threading.Thread(
-                    target=self._do_all, name="dodona-pinger", daemon=True
-                )
-                self._thread.start()
-            self._news.notify()
+        self._news.put(item)
+        if not self._doers:
+            self._thread = begin_thread(self._do_all, "dodona-pinger")
 
     def close(self) -> None:
         """Do nothing any more. The driver is closed already, so that no answer is waited for."""
-        with self._news:
-            self._is_closed = True
-            self._news.notify()
-            thread = self._thread
-        if thread is not None:
+        self._is_closed = True
+        self._news.put(None)
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
             thread.join(CLOSE_SECONDS_MAX)
 
+    # ---- in a thread of its own
+
     def _do_all(self) -> None:
-        while self._wait():
-            self._run(self._chores.do_due())
+        """One thread at a time. What comes while it is about to end is seen by it, or by the next
+        one, which is begun then."""
+        me = threading.get_ident()
+        while self._doers.setdefault(0, me) == me:
+            try:
+                while self._wait():
+                    self._run(self._chores.do_due())
+            finally:
+                del self._doers[0]
+            if self._is_closed or self._news.empty():
+                return
 
     def _wait(self) -> bool:
         """Until something is due. → False once nothing will be."""
-        with self._news:
-            while not self._is_closed and (wait_ms := self._chores.wait_ms()) is not None:
-                if wait_ms == 0:
-                    return True
-                self._news.wait(wait_ms / 1000)
-            self._is_running = False
-            return False
+        self._take(0)
+        while not self._is_closed and (wait_ms := self._chores.wait_ms()) is not None:
+            if wait_ms == 0:
+                return True
+            self._take(wait_ms / 1000)
+        return False
+
+    def _take(self, wait_s: float) -> None:
+        """What is new: if nothing is there, wait for it so long."""
+        with suppress(Empty):
+            item = self._news.get(wait_s > 0, wait_s)
+            while True:
+                if item is not None:
+                    self._chores.add(item)
+                item = self._news.get_nowait()

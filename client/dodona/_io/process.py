@@ -7,9 +7,11 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import sys
 import time
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Final, NoReturn
 
 from dodona._io.logs import tell
@@ -58,12 +60,20 @@ def prepare_process() -> None:
     Raises SystemExit when assertions are switched off: invariants would be broken in silence.
     """
     require_assertions()
+    _allow_connections()
     # A flush gives up the GIL several times and must win it back from a busy event loop each time:
     # the default of 5 ms would be added to every commit under load.
     sys.setswitchinterval(0.000_05)
     # Messages are invisible to the collector, what is left is long-lived: look rarely.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def _allow_connections() -> None:
+    """As many files as the system lets it have: shells start programs with too few of them."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def require_assertions() -> None:

@@ -1,4 +1,4 @@
-"""The book of a server's starts: a small file in its data folder, and the REST page that tells it.
+"""The book of a server's starts: a small file in its data folder (`recoveries_page` serves it).
 
 Owns: the file, which has the last starts and is replaced as a whole, and how a start finds out how
 the one before it ended: a stop in order is written down, a crash is not. Nothing depends on the
@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI, Response
 
 from dodona._core.recoveries import Recovery, RecoveryCause, RecoveryPage
-from dodona._core.rest import JSON_TYPE
-from dodona._io.folder import sync_folder
+from dodona._io.folder import private_file, sync_folder
 
 FILE_NAME: Final = "recoveries.json"
 KEPT_MAX: Final = 32
@@ -73,7 +71,7 @@ class RecoveryBook:
         content = msgspec.json.encode(RecoveryPage(self._recoveries))
         beside = self._path.with_name(f"{FILE_NAME}.unfinished")
         try:
-            with beside.open("wb") as file:
+            with private_file(beside, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -81,14 +79,3 @@ class RecoveryBook:
             sync_folder(self._path.parent)
         except OSError as error:
             _logger.warning("the book of starts can't be written: %s", error)
-
-
-def add_recoveries_page(pages: FastAPI, book: RecoveryBook) -> None:
-    """Serve it."""
-
-    @pages.get("/v1/recoveries", operation_id="list_recoveries")
-    async def list_recoveries() -> Response:
-        """The last starts of this server: how the one before had ended, how long replay took, and
-        what became of the transactions that were undecided then."""
-        page = RecoveryPage(book.recoveries)
-        return Response(msgspec.json.encode(page), media_type=JSON_TYPE)

@@ -1,37 +1,117 @@
-"""What the blocking client does in several steps that are no protocol: what users hand it to run.
+"""What the clients do in several steps that are no protocol: what users hand them to run.
 
 Owns: the order of a query's movements, in the caller's thread, and the refusal of functions that
-only began to run.
+only begin to run when they are called. What these would write comes after the commit, or never.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from threading import Event
+from typing import Any, Final, TypeVar
 
 from dodona._core import steps
 from dodona._core.session import Session
 from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer
-from dodona.errors import InvalidRequest
+from dodona._io.bounds import Run, Until
+from dodona._io.threads import begin_thread
+from dodona.errors import InvalidRequest, Unavailable
+from dodona.shown import shown
 
 Result = TypeVar("Result")
+INTERRUPT_SECONDS: Final = 0.05
+
+
+def check_function(function: object, *, is_async: bool = False) -> None:
+    """That it can be run as a transaction, as far as can be seen before. Raises InvalidRequest."""
+    if not callable(function):
+        raise InvalidRequest(f"function is called, which {shown(function)} can't be")
+    for called in (function, getattr(function, "func", None), type(function).__call__):
+        if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+            raise InvalidRequest(
+                f"{_named(function)} is a generator function: a call of it only makes a generator, "
+                "and runs nothing. Remove `yield`, and return a list"
+            )
+        if inspect.iscoroutinefunction(called) and not is_async:
+            raise InvalidRequest(
+                f"{_named(function)} is async: it runs in the transactions of `dodona.aio` only"
+            )
 
 
 def finished(result: Result) -> Result:
-    """What a function returned, unless it only began. Raises InvalidRequest."""
-    if isinstance(result, Coroutine):
+    """What a function returned, or came to, unless it only began. Raises InvalidRequest."""
+    is_begun = isinstance(result, Coroutine | AsyncGenerator) or (
+        isinstance(result, Generator) and inspect.getgeneratorstate(result) == inspect.GEN_CREATED
+    )
+    if isinstance(result, Coroutine | Generator):
         result.close()
-        raise InvalidRequest("an async function runs in the transactions of `dodona.aio` only")
+    if is_begun:
+        raise InvalidRequest(
+            f"the function returned {type(result).__name__} {_named(result)}, which has not run: "
+            "what it writes would come after the commit. Await or exhaust it in the function"
+        )
+    if isinstance(result, Awaitable):
+        raise InvalidRequest("the function returned what is to be awaited: await it within")
     return result
 
 
+async def finished_async(result: Awaitable[Result]) -> Result:
+    """What an async function comes to. Raises InvalidRequest if it is none."""
+    if not isinstance(result, Awaitable):
+        raise InvalidRequest(
+            f"the function is an async one: its result is awaited, not {shown(result)}"
+        )
+    return finished(await result)
+
+
+def _named(it: object) -> str:
+    inner = getattr(it, "func", it)
+    return str(getattr(inner, "__qualname__", type(inner).__qualname__))
+
+
 def answer(
-    run: Callable[[steps.Protocol[Any]], Any],
+    run: Run,
     session: Session,
     begin: steps.Protocol[Query],
-    buffer: TransactionBuffer | None = None,
+    buffer: TransactionBuffer | None,
+    timeout_ms: int | None,
 ) -> Any:
-    """The movements of a query, of which two compute and two ask."""
-    query = run(begin)
-    query.plan()
-    run(session.fetch_query(query, buffer))
-    return query.answer()
+    """The movements of a query, of which two compute and two ask, in `timeout_ms` together."""
+    until = None if timeout_ms is None else Until(run, timeout_ms)
+    ask = until or run
+    query = ask(begin)
+    _in_time(query.plan, query, until)
+    if until is not None and until.is_over:
+        raise too_long(until.timeout_ms)
+    ask(session.fetch_query(query, buffer))
+    return _in_time(query.answer, query, until)
+
+
+def _in_time(function: Callable[[], Result], query: Query, until: Until | None) -> Result:
+    """What a query computes. Raises Unavailable if that takes too long."""
+    if until is None:
+        return function()
+    done, interrupted = Event(), Event()
+
+    def watch() -> None:
+        pause_s = until.left_ms() / 1000
+        while not done.wait(pause_s):
+            interrupted.set()
+            query.interrupt()  # again and again: before it computes an interruption is lost
+            pause_s = INTERRUPT_SECONDS
+
+    begin_thread(watch, "dodona-query")
+    try:
+        return function()
+    except InvalidRequest as error:
+        if interrupted.is_set():
+            raise too_long(until.timeout_ms) from error
+        raise
+    finally:
+        done.set()
+
+
+def too_long(timeout_ms: int) -> Unavailable:
+    """Of a query whose time was up."""
+    text = f"the query was not computed in the {timeout_ms} ms of this call: give it more time"
+    return Unavailable(text, timeout_ms=timeout_ms)

@@ -7,7 +7,7 @@ error that was said in words, 70 after a surprise.
 After the signal to stop `/readyz` says no at once. For `drain_ms` all goes on, so that load
 balancers notice. Then what is new is refused, with errors that say that it may be repeated, and
 what is under way ends, for at most `finish_ms_max`. Then connections close, and the log.
-Only servers import this: it needs uvicorn and FastAPI.
+Only servers import this: it needs uvicorn. Must not import a web framework (see `front`).
 """
 
 import asyncio
@@ -24,19 +24,20 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import uvicorn
-from fastapi import FastAPI
 
+from dodona._io.answers import Application
 from dodona._io.door import Door
 from dodona._io.endpoint import UVICORN_OPTIONS, Endpoint
+from dodona._io.http import IDLE_SECONDS_MAX, bounded_http
 from dodona._io.life import Life
 from dodona._io.logs import prepare_logging, tell
 from dodona._io.process import prepare_process, require_assertions
+from dodona._io.roles import role_headers
 from dodona._io.settings import ProcessSettings, ServerSettings, Settings, parse_settings
 from dodona._io.stand_in import StandIn
 from dodona.errors import DodonaError, FolderInUse
 
 GRACE_SECONDS: Final = 5
-REQUESTS_AT_A_TIME_MAX: Final = 8192
 
 _logger: Final = logging.getLogger("dodona.process")
 
@@ -66,7 +67,7 @@ def run_process(
 class Served(NamedTuple):
     """A server that is ready to be run."""
 
-    pages: FastAPI
+    pages: Application
     endpoint: Endpoint
     life: Life
 
@@ -94,9 +95,11 @@ def serve_pages(
     chosen: dict[str, Any] = {
         **UVICORN_OPTIONS,
         "log_config": None,
-        "headers": [("Server", f"dodona/{version('dodona')}")],
+        "headers": [("Server", f"dodona/{version('dodona')}"), *role_headers(settings)],
         "timeout_graceful_shutdown": GRACE_SECONDS,
-        "limit_concurrency": REQUESTS_AT_A_TIME_MAX,
+        "limit_concurrency": None,  # uvicorn's own refusal is no problem, in JSON, even of health
+        "http": bounded_http(),
+        "timeout_keep_alive": IDLE_SECONDS_MAX,
         **options,
     }
     config = uvicorn.Config(pages, host=settings.host, port=door.port, **chosen)

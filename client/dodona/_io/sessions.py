@@ -24,14 +24,15 @@ def new_session(acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT) -> S
     """A session that nobody else uses. Raises InvalidRequest."""
     check_acknowledgement(acknowledgement)
     return Session(
-        instant_us=_instant_us,
+        instant_us=instant_us,
         unix_us=_unix_us,
         dice=random.random,
         acknowledgement=acknowledgement,
     )
 
 
-def _instant_us() -> int:
+def instant_us() -> int:
+    """Monotonic microseconds."""
     return time.monotonic_ns() // 1000
 
 

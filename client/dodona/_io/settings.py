@@ -5,8 +5,10 @@ from the environment, then from defaults, and are checked at the start. Only ser
 needs pydantic, which the light client does not have.
 """
 
-import ipaddress
+import os
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
@@ -15,9 +17,12 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from dodona._io.cluster_key import ClusterKey, MetricsKey
+from dodona._core.attribute_names import nearest
+from dodona._io.addresses import is_loopback
+from dodona._io.cluster_key import KEY_FILE, Admission, ClusterKey, MetricsKey
 
 USAGE_STATUS: Final = 2
+_SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT.*|PORT_\d+_.*)$")
 
 
 def _check_url(url: str) -> str:
@@ -32,16 +37,6 @@ Port = Annotated[int, Ge(1), Le(65_535)]
 Milliseconds = Annotated[int, Ge(1), Le(3_600_000)]
 Seconds = Annotated[int, Ge(1), Le(86_400)]
 Count = Annotated[int, Ge(1)]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches that address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class ProcessSettings(BaseSettings):
@@ -123,6 +118,17 @@ class ServerSettings(ProcessSettings):
         description="answers that one slow connection may leave unread before it is closed, MiB",
     )
 
+    @property
+    def admission(self) -> Admission:
+        """Who is let in. Raises InvalidRequest."""
+        is_here = is_loopback(self.host)
+        file = self.cluster_key_file
+        announced = None
+        if file is not None and is_here and file.name == KEY_FILE:
+            announced = str(file.absolute())
+        is_open = file is None and is_here
+        return Admission(self.cluster_key, self.metrics_key, is_open=is_open, announced=announced)
+
     @model_validator(mode="after")
     def _check_key(self) -> Self:
         if self.cluster_key_file is None and not self.insecure and not is_loopback(self.host):
@@ -137,13 +143,30 @@ Settings = TypeVar("Settings", bound=ProcessSettings)
 
 
 def parse_settings(kind: type[Settings], program: str, arguments: list[str]) -> Settings:
-    """The settings of a process. Prints help and exits where asked to; SystemExit(2) if wrong."""
+    """The settings of a process. Prints help and exits where asked to; SystemExit(2) if wrong, and
+    if a variable of the environment is a misspelled setting."""
+    if wrong := _misspelled(kind, os.environ):
+        sys.stderr.write("\n".join([f"{program}: wrong settings (see --help)", *wrong, ""]))
+        raise SystemExit(USAGE_STATUS)
     options: dict[str, Any] = {"_cli_parse_args": arguments, "_cli_prog_name": program}
     try:
         return kind(**options)
     except ValidationError as error:
         sys.stderr.write(_explain(program, error))
         raise SystemExit(USAGE_STATUS) from error
+
+
+def _misspelled(kind: type[ProcessSettings], environment: Mapping[str, str]) -> list[str]:
+    """Variables that nobody reads, and that are near to one that is read. (Others of that prefix
+    may be made by the machine: Kubernetes names Services so.)"""
+    prefix = kind.model_config.get("env_prefix", "")
+    known = [f"{prefix}{name}".upper() for name in kind.model_fields]
+    unread = [it for it in environment if prefix and it.startswith(prefix) and it not in known]
+    return [
+        f"  there is no setting {name}: did you mean {near}?"
+        for name in sorted(unread)
+        if (near := nearest(name, known)) is not None and _SERVICE_LINK.search(name) is None
+    ]
 
 
 def _explain(program: str, error: ValidationError) -> str:

@@ -17,11 +17,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from starlette.responses import Response
-
+from dodona._io.answers import AnswerLike, status_answer
 from dodona._io.door import answer, problem
 from dodona._io.life import HEALTH, STARTUP
-from dodona._io.pages import status_response
 from dodona.errors import Unavailable
 
 STANDING_US_MIN: Final = 300_000
@@ -73,10 +71,10 @@ class StandIn:
                     with suppress(OSError):  # whoever came has gone, or takes too long
                         answer(key.fileobj.accept()[0], self._respond)
 
-    def _respond(self, path: str) -> Response:
+    def _respond(self, path: str) -> AnswerLike:
         if path == HEALTH:
-            return status_response("ok")
+            return status_answer("ok")
         if path == STARTUP:
-            return status_response("started")
+            return status_answer("started")
         duration_ms = self._standing_us() // 1000
         return problem(path, Unavailable(f"the disk has not answered for {duration_ms} ms"))

@@ -169,8 +169,8 @@ class TracedAsyncioDriver(AsyncioDriver):
         super().__init__(master_url, routing, key)
         self._spans = spans
 
-    async def run(self, protocol: Protocol[Result]) -> Result:
-        return await super().run(traced(protocol, self._spans))
+    async def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
+        return await super().run(traced(protocol, self._spans), timeout_ms)
 
 
 class TracedBlockingDriver(BlockingDriver):
@@ -182,5 +182,5 @@ class TracedBlockingDriver(BlockingDriver):
         super().__init__(master_url, routing)
         self._spans = spans
 
-    def run(self, protocol: Protocol[Result]) -> Result:
-        return super().run(traced(protocol, self._spans))
+    def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
+        return super().run(traced(protocol, self._spans), timeout_ms)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dodona._core.routing import Routing
 from dodona._io.cluster_key import ClusterKey
-from dodona._io.drivers import AsyncioDriver, BlockingDriver
 from dodona.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from dodona._io.drivers import AsyncioDriver, BlockingDriver
     from dodona._io.spans import Spans
     from dodona._io.traced_requests import RequestTracing
     from dodona._io.traced_server import ServerTracing
@@ -84,8 +84,10 @@ def _shared(
     return _make("client", url, ratio, {})
 
 
-def blocking_driver(url: str, routing: Routing) -> BlockingDriver:
+def blocking_driver(url: str, routing: Routing) -> "BlockingDriver":
     """Of a client's calls. Raises InvalidRequest."""
+    from dodona._io.drivers import BlockingDriver
+
     spans = client_spans()
     if spans is None:
         return BlockingDriver(url, routing)
@@ -96,8 +98,10 @@ def blocking_driver(url: str, routing: Routing) -> BlockingDriver:
 
 def asyncio_driver(
     url: str, routing: Routing, key: ClusterKey | None = None, spans: "Spans | None" = None
-) -> AsyncioDriver:
+) -> "AsyncioDriver":
     """Of a client's calls; a server says whose `spans` they are. Raises InvalidRequest."""
+    from dodona._io.drivers import AsyncioDriver
+
     spans = spans or client_spans()
     if spans is None:
         return AsyncioDriver(url, routing, key)

@@ -24,8 +24,10 @@ class Timestamps(Answer, frozen=True):
     count: int
 
 
-class Done(Answer, frozen=True):
-    """It is done, and there is no more to say."""
+class Done(Answer, frozen=True, omit_defaults=True):
+    """It is done. `warnings` say what of it is of no use, if anything is."""
+
+    warnings: list[str] = []
 
 
 class TabletView(Answer, frozen=True):
@@ -38,8 +40,9 @@ class TabletView(Answer, frozen=True):
     revision: Revision
 
 
-class TableView(Answer, frozen=True):
-    """A table, as the master knew it at one moment."""
+class TableView(Answer, frozen=True, omit_defaults=True):
+    """A table, as the master knew it at one moment. `warnings` say which of the attributes that it
+    was made with are of no use, if any are."""
 
     path: str
     schema: list[Row]
@@ -47,6 +50,7 @@ class TableView(Answer, frozen=True):
     tablets: list[TabletView]
     settings: TableSettings
     is_mounted: bool
+    warnings: list[str] = []
 
 
 class Paths(Answer, frozen=True):

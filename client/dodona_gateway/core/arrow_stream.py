@@ -3,7 +3,8 @@
 Owns: where its messages begin and end (Arrow's "encapsulated message format"), and their bounds. A
 message is looked at only once it is there whole, and pyarrow reads nothing else, so that what a
 length promises is never made room for. What could be far longer than what came of it is refused:
-compressed messages, dictionaries, and more rows than a batch has bytes for. Batches are checked
+compressed messages, dictionaries, runs, views that show one text many times, and more rows than a
+batch has bytes for. Batches are checked
 whole: an offset that leads astray would end the process, and not only the request. pyarrow is
 imported on first use.
 """
@@ -21,6 +22,8 @@ _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _HEADER_TYPE_FIELD, _HEADER_FIELD, _BODY_LENGTH_FIELD = 1, 2, 3
 _COMPRESSION_FIELD: Final = 3
 _DICTIONARIES: Final = "the Arrow stream has dictionaries: send the columns as plain values"
+_RUNS: Final = "the Arrow stream has columns of runs: send them as plain values"
+_VIEW_BYTES: Final = 16
 END: Final = CONTINUATION.to_bytes(4, "little") + bytes(4)
 
 
@@ -54,6 +57,13 @@ class ArrowStream:
         Raises InvalidRequest."""
         if self._rest or self._schema is None:
             raise InvalidRequest("the Arrow stream ends within a message, or has none")
+
+    def empty_batch(self) -> Any:
+        """A batch of no rows. Only after `finish`."""
+        import pyarrow
+
+        arrays = [pyarrow.nulls(0, kind) for kind in self._schema.types]
+        return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _cut(self, size_bytes: int) -> bytearray:
         """The first bytes of the rest, which they leave. A long message is not copied."""
@@ -145,12 +155,15 @@ def _read_schema(message: bytearray) -> Any:
 
     try:
         schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(message))
-        fields = zip(schema.names, schema.types, strict=True)  # names may be no text
+        fields = [*zip(schema.names, schema.types, strict=True)]  # names may be no text
         coded = [name for name, kind in fields if pyarrow.types.is_dictionary(kind)]
+        runs = [name for name, kind in fields if pyarrow.types.is_run_end_encoded(kind)]
     except (pyarrow.ArrowException, OSError, ValueError, EOFError) as error:
         raise InvalidRequest(f"the schema of the Arrow stream can't be read: {error}") from error
     if coded:
         raise InvalidRequest(_DICTIONARIES, columns=coded)
+    if runs:
+        raise InvalidRequest(_RUNS, columns=runs)
     return schema
 
 
@@ -163,9 +176,27 @@ def _read_batch(message: bytearray, schema: Any) -> Any:
             text = f"a batch of an Arrow stream has at most {BATCH_ROWS_MAX} rows"
             raise LimitExceeded(f"{text}: send smaller ones", rows_max=BATCH_ROWS_MAX)
         batch.validate(full=True)
+        _check_views(batch, len(message))
     except (pyarrow.ArrowException, OSError, ValueError, EOFError) as error:
         raise InvalidRequest(f"a batch of the Arrow stream can't be read: {error}") from error
     return batch
+
+
+def _check_views(batch: Any, size_bytes: int) -> None:
+    """Views of a text may overlap: together they are not to be longer than what came."""
+    import numpy
+    import pyarrow
+
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if isinstance(column, pyarrow.ExtensionArray):
+            column = column.storage
+        kind = column.type
+        if pyarrow.types.is_string_view(kind) or pyarrow.types.is_binary_view(kind):
+            views = numpy.frombuffer(column.buffers()[1], "<i4").reshape(-1, _VIEW_BYTES // 4)
+            first = column.offset
+            if int(views[first : first + len(column), 0].sum(dtype="i8")) > size_bytes:
+                text = "views in an Arrow stream show more than it has: send plain values"
+                raise LimitExceeded(text, column=name, bytes_max=size_bytes)
 
 
 def _too_long(bytes_max: int) -> LimitExceeded:

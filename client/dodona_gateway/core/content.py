@@ -9,8 +9,13 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from dodona._core.rest import JSON_TYPE
-from dodona._core.spelling import may_be_marked, unmarked
-from dodona.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
+from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
+from dodona.errors import (
+    InvalidRequest,
+    NotAcceptable,
+    SchemaViolation,
+    UnsupportedMediaType,
+)
 
 MSGPACK_TYPE: Final = "application/msgpack"
 NDJSON_TYPE: Final = "application/x-ndjson"
@@ -35,6 +40,8 @@ TYPES: Final[dict[Form, str]] = {
 
 Wanted = TypeVar("Wanted")
 
+ROW_FIELDS: Final = ("rows", "keys")
+"""Of a body: lists of objects from column to value."""
 VALUE_FORMS: Final[tuple[Form, ...]] = ("json", "msgpack")
 """Of what is one value."""
 STREAM_FORMS: Final[tuple[Form, ...]] = ("arrow", "msgpack", "ndjson")
@@ -91,10 +98,21 @@ def decode_body(content: bytes, form: Form, wanted: type[Wanted]) -> Wanted:
         if form == "msgpack":
             return msgspec.msgpack.decode(content, type=wanted)
         if may_be_marked(content):
-            return msgspec.convert(unmarked(msgspec.json.decode(content), "body"), wanted)
+            return msgspec.convert(_unmarked(msgspec.json.decode(content)), wanted)
         return msgspec.json.decode(content, type=wanted)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise InvalidRequest(f"the body is not as it must be: {error}") from error
+
+
+def _unmarked(body: Any) -> Any:
+    """Raises SchemaViolation, which names the row and the column, where it is in one."""
+    try:
+        return unmarked(body, "body")
+    except SchemaViolation as error:
+        field, *place = [*place_of_misread(body), None]
+        if field in ROW_FIELDS and len(place) > 2:
+            error.attributes.update(row_index=place[0], column=place[1])
+        raise
 
 
 def encode_body(value: Any, form: Form) -> bytes:

@@ -107,6 +107,7 @@ EXAMPLES: Final[dict[str, Example]] = {
                     "values": {
                         "balance": [{"timestamp": COMMIT, "value": 100, "aggregate": False}]
                     },
+                    "more_below": None,
                 }
             ]
         },

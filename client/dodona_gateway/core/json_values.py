@@ -12,6 +12,7 @@ import msgspec
 from dodona._core.spelling import SPELLERS, spell_any, spell_bytes
 from dodona._core.versions import VersionedRow, VersionedValue
 from dodona.schema import Column
+from dodona.shown import INTEGER_BITS_MAX, shown
 
 Convert = Callable[[Any], Any]
 
@@ -63,7 +64,12 @@ def _shown(value: Any) -> Any:
         return {str(name): _shown(it) for name, it in value.items()}
     if isinstance(value, list | tuple):
         return [_shown(it) for it in value]
+    if isinstance(value, int) and value.bit_length() > INTEGER_BITS_MAX:
+        return shown(value)
     if value is None or isinstance(value, str | int | float):
         return spell_any(value)
-    text = str(value)
+    try:
+        text = str(value)
+    except Exception:  # noqa: BLE001 - a class may raise anything
+        text = shown(value)
     return f"one {type(value).__name__}" if " object at 0x" in text else text

@@ -40,7 +40,14 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of all: a field that is not known is refused."""
 
 
-class GenerateTimestamps(Body, frozen=True):
+class Timed(Body, frozen=True, kw_only=True):
+    """Base of calls whose time a caller may bound. When it is up they are answered with
+    Unavailable, or CommitOutcomeUnknown if a commit was sent."""
+
+    timeout_ms: Wait | None = None
+
+
+class GenerateTimestamps(Timed, frozen=True):
     """So many timestamps in a row."""
 
     count: Count = 1
@@ -146,7 +153,7 @@ class Nothing(Body, frozen=True):
 # Rows
 
 
-class InsertRows(Body, frozen=True):
+class InsertRows(Timed, frozen=True):
     """With `update` columns that a row lacks keep their values, with `aggregate` values of
     aggregate columns are changes."""
 
@@ -157,7 +164,7 @@ class InsertRows(Body, frozen=True):
     durability: Durability = "sync"
 
 
-class DeleteRows(Body, frozen=True):
+class DeleteRows(Timed, frozen=True):
     """The rows of these keys."""
 
     table: str
@@ -165,7 +172,7 @@ class DeleteRows(Body, frozen=True):
     durability: Durability = "sync"
 
 
-class LookupRows(Body, frozen=True):
+class LookupRows(Timed, frozen=True):
     """Rows that are not there are left out, or null with `keep_missing`."""
 
     table: str
@@ -176,17 +183,21 @@ class LookupRows(Body, frozen=True):
     retention_timestamp: Timestamp = NULL_TIMESTAMP
 
 
-class LookupVersions(Body, frozen=True):
-    """All versions of the rows of these keys, up to a timestamp."""
+class LookupVersions(Timed, frozen=True):
+    """All versions of the rows of these keys, up to a timestamp; or of each the newest `limit` of
+    since < timestamp < below. The next page is below the row's `more_below`."""
 
     table: str
     keys: list[Row]
     columns: list[str] | None = None
     keep_missing: bool = False
     timestamp: Timestamp = SYNC_LAST_COMMITTED
+    since: Timestamp = NULL_TIMESTAMP
+    below: Timestamp | None = None
+    limit: Limit | None = None
 
 
-class SelectRows(Body, frozen=True):
+class SelectRows(Timed, frozen=True):
     """The first `limit` rows of lower ≤ key < upper, which are leading key column values. The
     answer's `next` is where to go on: the next call's `lower`, at the answer's `timestamp`."""
 
@@ -199,7 +210,7 @@ class SelectRows(Body, frozen=True):
     retention_timestamp: Timestamp = NULL_TIMESTAMP
 
 
-class Query(Body, frozen=True):
+class Query(Timed, frozen=True):
     """DuckDB's SQL over tables named as `[//path]`, all at one timestamp."""
 
     sql: str
@@ -210,7 +221,7 @@ class Query(Body, frozen=True):
 # Transactions
 
 
-class BeginTransaction(Body, frozen=True):
+class BeginTransaction(Timed, frozen=True):
     """A transaction that the gateway holds. It is given up when none of its calls came for
     `lease_ms`; with full atomicity it lives 60 s at most."""
 
@@ -220,7 +231,7 @@ class BeginTransaction(Body, frozen=True):
     lease_ms: Lease = LEASE_MS
 
 
-class InsertInTransaction(Body, frozen=True):
+class InsertInTransaction(Timed, frozen=True):
     """As `InsertRows`, at the transaction's commit."""
 
     table: str
@@ -230,14 +241,14 @@ class InsertInTransaction(Body, frozen=True):
     lock_type: LockType = "exclusive"
 
 
-class DeleteInTransaction(Body, frozen=True):
+class DeleteInTransaction(Timed, frozen=True):
     """As `DeleteRows`, at the transaction's commit."""
 
     table: str
     keys: list[Row]
 
 
-class LockRows(Body, frozen=True):
+class LockRows(Timed, frozen=True):
     """Lock groups of rows, by name; the main lock unless given."""
 
     table: str
@@ -246,7 +257,7 @@ class LockRows(Body, frozen=True):
     lock_type: LockType = "shared_strong"
 
 
-class LookupInTransaction(Body, frozen=True):
+class LookupInTransaction(Timed, frozen=True):
     """As `LookupRows`, at the transaction's start."""
 
     table: str
@@ -255,7 +266,19 @@ class LookupInTransaction(Body, frozen=True):
     keep_missing: bool = False
 
 
-class SelectInTransaction(Body, frozen=True):
+class LookupVersionsInTransaction(Timed, frozen=True):
+    """As `LookupVersions`, up to the transaction's start."""
+
+    table: str
+    keys: list[Row]
+    columns: list[str] | None = None
+    keep_missing: bool = False
+    since: Timestamp = NULL_TIMESTAMP
+    below: Timestamp | None = None
+    limit: Limit | None = None
+
+
+class SelectInTransaction(Timed, frozen=True):
     """As `SelectRows`, at the transaction's start."""
 
     table: str
@@ -265,13 +288,17 @@ class SelectInTransaction(Body, frozen=True):
     limit: Limit = SELECT_ROWS
 
 
-class QueryInTransaction(Body, frozen=True):
+class QueryInTransaction(Timed, frozen=True):
     """As `Query`, at the transaction's start."""
 
     sql: str
 
 
-class FindOutcome(Body, frozen=True):
+class CommitTransaction(Timed, frozen=True):
+    """The bound of its time, or no field."""
+
+
+class FindOutcome(Timed, frozen=True):
     """With `settle` it is decided now, so that it will not be committed later."""
 
     settle: bool = False
@@ -280,7 +307,7 @@ class FindOutcome(Body, frozen=True):
 # Bulk
 
 
-class BulkWrite(Body, frozen=True):
+class BulkWrite(Timed, frozen=True):
     """`mode` says what is asked of rows that are there already; it goes with atomicity, as do
     `application` and `version`: a version that was written before is not written again."""
 
@@ -291,7 +318,7 @@ class BulkWrite(Body, frozen=True):
     version: Index | None = None
 
 
-class BulkRead(Body, frozen=True):
+class BulkRead(Timed, frozen=True):
     """A table, or the rows of lower ≤ key < upper (lists in JSON), as of a timestamp, a fresh one
     unless given. `columns` are names with commas between."""
 

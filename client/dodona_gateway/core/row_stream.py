@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 import msgpack
 import msgspec
 
-from dodona._core.spelling import may_be_marked, unmarked
-from dodona.errors import InvalidRequest, LimitExceeded
+from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
+from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona_gateway.core.arrow_stream import ArrowStream
 from dodona_gateway.core.content import Form
 
@@ -129,8 +129,12 @@ class LinesOfJson:
     def _unmarked(self, row: Row) -> Row:
         try:
             found = unmarked(row, "row")
-        except InvalidRequest as error:
-            raise InvalidRequest(error.message, row_index=self._count) from error
+        except SchemaViolation as error:
+            error.attributes["row_index"] = self._count
+            error.attributes.pop("column", None)  # of no value, if it is the row itself
+            for column in place_of_misread(row)[:1]:
+                error.attributes["column"] = column
+            raise
         if type(found) is not dict:
             text = f"a row is a map from column to value, not {type(found).__name__}"
             raise InvalidRequest(text, row_index=self._count)
@@ -138,17 +142,21 @@ class LinesOfJson:
 
 
 class _ArrowBatches:
-    """As `ArrowStream`, with an end as the others have."""
+    """As `ArrowStream`, with an end as the others have. A stream without rows has columns all the
+    same: it ends with a batch of none."""
 
     def __init__(self) -> None:
         self._stream = ArrowStream()
+        self._is_empty = True
 
     def feed(self, part: bytes) -> list[Any]:
-        return self._stream.feed(part)
+        batches = self._stream.feed(part)
+        self._is_empty = self._is_empty and not batches
+        return batches
 
     def finish(self) -> list[Any]:
         self._stream.finish()
-        return []
+        return [self._stream.empty_batch()] if self._is_empty else []
 
 
 def reader_of(form: Form) -> BatchReader:

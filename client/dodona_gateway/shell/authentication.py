@@ -23,6 +23,10 @@ from dodona_gateway.core.access.tokens import Token, TokenId, accept, parse_auth
 
 LOOKUP_MS_MAX: Final = 1_500
 """For so long one lookup is waited for."""
+NAMED_MS_MAX: Final = 1_200
+"""For so long it may ask the cells: what it then raises names the silent one."""
+TOLD: Final = ("cell", "cells", "server", "silent_ms")
+"""What a caller is told of a silent server. He is nobody yet: no addresses."""
 IDS_PER_LOOKUP_MAX: Final = 1_000
 UNKNOWN_WAITING_MAX: Final = 2_000
 """Ids that nobody is known to have, and that wait to be looked up."""
@@ -70,7 +74,9 @@ class _Line:
         answer = await asyncio.shield(question.answer)
         if answer.error is not None:
             text = "the table //sys/tokens can't be read, so nobody new is let in: repeat the call"
-            raise Unavailable(text) from answer.error
+            known = answer.error.attributes
+            told = {name: known[name] for name in TOLD if name in known}
+            raise Unavailable(text, **told) from answer.error
         return answer.token
 
     async def close(self) -> None:

@@ -15,17 +15,17 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dodona._io.callers import check_name, check_own_page
 from dodona._io.life import HEALTH_PATHS, METRICS, READINESS, Life
-from dodona._io.settings import is_loopback
-from dodona.errors import DodonaError, Forbidden, Overloaded, RequestTimedOut, Unavailable
+from dodona.errors import DodonaError, Overloaded, RequestTimedOut, Unavailable
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console import visit
 from dodona_gateway.core.traffic import NO_ANSWER, Traffic, route_of
+from dodona_gateway.shell.bodies import TAKE_BODY
 
 TRACEPARENT: Final = b"traceparent"
 REQUEST_ID: Final = b"x-request-id"
@@ -34,7 +34,7 @@ OPEN_PATHS: Final = frozenset(
         *HEALTH_PATHS,
         METRICS,  # which has a key of its own
         "/openapi.json",
-        *("/api", "/api/v4", "/hosts", "/version", "/ping"),
+        *("/api", "/api/v4", "/api/v4/discover_proxies", "/hosts", "/version", "/ping"),
         *visit.OPEN_PATHS,
     )
 )
@@ -114,7 +114,7 @@ class Edge:
         life: Life | None = None,
         tracing: RequestTracing | None = None,
     ) -> None:
-        """`is_local`: whoever calls by a name of this machine is let in (see `_check_local`).
+        """`is_local`: whoever calls by a name of this machine is let in (see `callers`).
         `admit_watcher` tells who asks for pages that only show the cluster's state, if that is
         another question."""
         self.life = life or Life()
@@ -190,29 +190,15 @@ class Edge:
     async def _admit(self, request: "_Request") -> None:
         scope = request.scope
         if self._is_local:
-            _check_local(request.header(b"host"), request.header(b"origin"))
+            check_name(request.text(b"host"))
+            is_page = visit.is_console(scope["path"])
+            check_own_page(lambda name: request.text(name.encode()), is_page=is_page)
         if scope["path"] not in OPEN_PATHS:
             shown = visit.authorization_of(scope["path"], scope["headers"])
             is_watching = visit.is_watching(scope["method"], scope["path"])
             admit = self._admit_watcher if is_watching else self._authenticate
             scope["state"]["principal"] = await admit(shown)
         await self._application(scope, request.receive, request.send)
-
-
-def _check_local(host: bytes | None, origin: bytes | None) -> None:
-    """Without tokens, a page in a browser on this machine is to be kept out: it says where it comes
-    from, or, if its own name was made to lead here, calls by that name. Raises Forbidden."""
-    place = (host or b"").decode("latin-1").lower()
-    try:
-        name = urlsplit(f"//{place}").hostname
-    except ValueError:  # a bracket is missing
-        name = None
-    if name is None or not is_loopback(name):
-        raise Forbidden("without tokens the gateway answers to names of this machine only")
-    if origin is None:
-        return
-    if origin.decode("latin-1").lower() not in (f"http://{place}", f"https://{place}"):
-        raise Forbidden("without tokens the gateway answers no pages of other servers")
 
 
 class _Budget:
@@ -277,6 +263,7 @@ class _Request:
         self.id = given if is_fit and given is not None else secrets.token_hex(8).encode()
         state = scope.setdefault("state", {})
         state["request_id"] = self.id.decode()
+        state[TAKE_BODY] = self._take_body
 
     def header(self, name: bytes) -> bytes | None:
         for known, value in self.scope["headers"]:
@@ -284,6 +271,11 @@ class _Request:
                 found: bytes = value
                 return found
         return None
+
+    def text(self, name: bytes) -> str | None:
+        """The value of a header, as text."""
+        value = self.header(name)
+        return None if value is None else value.decode("latin-1")
 
     def _is_probe(self) -> bool:
         """Whether somebody asks again and again when the gateway will be ready."""

@@ -57,6 +57,8 @@ def _drafted(path: Path, text: str) -> Iterator[Path]:
         try:
             with open(descriptor, "w") as file:
                 file.write(f"{text}\n")
+                file.flush()
+                os.fsync(file.fileno())
             yield draft
         finally:
             draft.unlink(missing_ok=True)

@@ -15,8 +15,10 @@ from starlette.types import Scope
 
 from dodona._io.beside import running_beside
 from dodona._io.door import Door
+from dodona._io.exposition import Metrics
+from dodona._io.http import Connections, bounded_http
 from dodona._io.life import METRICS, Life, wait_until
-from dodona._io.metrics import Metrics, ServerReport
+from dodona._io.metrics import ServerReport
 from dodona._io.pages import create_application, metrics_response
 from dodona._io.serving import serve_pages
 from dodona._io.tracing import request_tracing, server_spans
@@ -24,11 +26,11 @@ from dodona.errors import DodonaError
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.visit import is_console
 from dodona_gateway.core.traffic import TrafficStatistics
+from dodona_gateway.core.ytsaurus.errors import error_headers, yt_error
 from dodona_gateway.shell.certificate import Certificate
 from dodona_gateway.shell.console import visits
 from dodona_gateway.shell.console.console import Console
 from dodona_gateway.shell.edge import Edge, Refusal
-from dodona_gateway.shell.http import Connections, bounded_http
 from dodona_gateway.shell.metrics import GATEWAY_METRICS
 from dodona_gateway.shell.openapi import describe
 from dodona_gateway.shell.rest import bulk, nodes, rows, tables, tokens, transactions
@@ -52,11 +54,11 @@ YTSAURUS_PREFIXES: Final = ("/api/", "/auth/", "/hosts")
 
 def run_gateway(settings: GatewaySettings) -> None:
     """Serve until a signal comes. Raises SystemExit, InvalidRequest."""
-    http = bounded_http(settings.http_bounds)
+    # Who asks is not known: YTsaurus's clients know an error by these headers.
+    http = bounded_http(settings.http_bounds, lambda error: error_headers(yt_error(error)))
     options: dict[str, Any] = {
         "ws": "none",
         "http": http,
-        "limit_concurrency": None,  # uvicorn's own refusal is no problem, in JSON
     }
     certificate = None
     if settings.tls_certificate is not None and settings.tls_key is not None:

@@ -12,11 +12,11 @@ from fastapi import FastAPI, Request, Response
 from starlette.routing import Route as ServedRoute
 from starlette.types import Receive, Scope, Send
 
-from dodona._core.rest import PROBLEM_TYPE, encode_problem, problem_of
+from dodona._core.rest import PROBLEM_TYPE, decode_query, encode_problem, problem_of
 from dodona._core.versions import VersionedRow
-from dodona._io.pages import collect_body, failure_of
+from dodona._io.answers import failure_of
 from dodona.described import described
-from dodona.errors import DodonaError, InvalidRequest
+from dodona.errors import DodonaError
 from dodona_gateway.core.access.grants import Role
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.answers import Answer
@@ -36,6 +36,7 @@ from dodona_gateway.core.json_values import (
     shown_attributes,
 )
 from dodona_gateway.core.requests import Body
+from dodona_gateway.shell.bodies import whole_body
 from dodona_gateway.shell.edge import BROKEN_OFF
 from dodona_gateway.shell.service import Service
 
@@ -210,21 +211,13 @@ async def _carry_out(route: Route, call: Call, body: Any, request: Request) -> A
 
 async def _body(route: Route, service: Service, request: Request) -> Any:
     if route.is_query:
-        return decode_parameters(route.request, dict(request.query_params))
-    content = await collect_body(request, service.settings.body_mib_max << 20)
+        return decode_query(route.request, request.query_params.multi_items())
+    content = await whole_body(request, service.settings.body_mib_max << 20)
     if not content and not any(it.required for it in msgspec.structs.fields(route.request)):
         return route.request()
     return decode_body(
         content, form_of(request.headers.get("content-type"), VALUE_FORMS), route.request
     )
-
-
-def decode_parameters(wanted: type[Body], given: dict[str, str]) -> Body:
-    """What an address says behind its path. Raises InvalidRequest."""
-    try:
-        return msgspec.convert(given, wanted, strict=False)
-    except (msgspec.ValidationError, OverflowError) as error:
-        raise InvalidRequest(f"the query parameters are not as they must be: {error}") from error
 
 
 def problem(error: DodonaError) -> Response:

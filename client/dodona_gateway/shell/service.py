@@ -7,77 +7,51 @@ import asyncio
 import hashlib
 import logging
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dodona._core.session import Session
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
 from dodona._io.beside import running_beside
+from dodona._io.bounds import AsyncRun, AsyncUntil
 from dodona._io.logs import tell
 from dodona._io.process import read_clock
+from dodona._io.running import INTERRUPT_SECONDS, too_long
 from dodona._io.sessions import new_session
 from dodona._io.tracing import asyncio_driver
 from dodona.aio import AsyncClient, AsyncTransaction
-from dodona.aio_snapshot import AsyncRun
-from dodona.errors import DodonaError, Overloaded
+from dodona.errors import DodonaError, Unavailable
 from dodona.schema import TableSchema
+from dodona.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 from dodona_gateway.core.access.principal import ANYBODY, Principal
 from dodona_gateway.core.access.tokens import Token
-from dodona_gateway.core.answer_budget import too_much, within_budget
+from dodona_gateway.core.answer_budget import within_budget
+from dodona_gateway.core.query_work import Shape
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
 from dodona_gateway.shell.audit import AuditedCall, AuditLog, UnauditedCall
-from dodona_gateway.shell.authentication import Authenticator
+from dodona_gateway.shell.authentication import NAMED_MS_MAX, Authenticator
 from dodona_gateway.shell.first_token import FirstToken
 from dodona_gateway.shell.master_transactions import MasterTransactions
 from dodona_gateway.shell.mutations import Mutations
+from dodona_gateway.shell.queries import Queries
 from dodona_gateway.shell.settings import GatewaySettings
+from dodona_gateway.shell.slots import Slots, Turns
 from dodona_gateway.shell.tokens import TokenStore
-from dodona_gateway.shell.transactions import Transactions
+from dodona_gateway.shell.transactions import Transactions, buffer_of
 
 CLUSTER_POLL_SECONDS: Final = 1.0
 CLUSTER_TIMEOUT_MS: Final = 3_000
-WAITING_PER_SLOT_MAX: Final = 16
+SELECTS_MAX: Final = 8
+"""Of one table, at a time: each may be megabytes, and calls of a row come between them."""
 
 if TYPE_CHECKING:
     from dodona._io.spans import Spans
 
 Result = TypeVar("Result")
 _logger: Final = logging.getLogger("dodona.gateway")
-
-
-class Slots:
-    """So many at a time, and a bounded number that wait for their turn."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self._name = name
-        self._count = count
-        self._free = asyncio.Semaphore(count)
-        self._waiting_count = self._running_count = 0
-
-    def statistics(self) -> dict[str, int]:
-        """How many are taken, and how many wait."""
-        waiting_count = self._waiting_count
-        return {"running": self._running_count, "waiting": waiting_count}
-
-    @asynccontextmanager
-    async def take(self) -> AsyncIterator[None]:
-        """Raises Overloaded if too many wait already."""
-        if self._waiting_count >= self._count * WAITING_PER_SLOT_MAX:
-            text = f"the gateway works at {self._count} {self._name} at a time, and many wait"
-            raise Overloaded(text)
-        self._waiting_count += 1
-        try:
-            await self._free.acquire()
-        finally:
-            self._waiting_count -= 1
-        self._running_count += 1
-        try:
-            yield
-        finally:
-            self._running_count -= 1
-            self._free.release()
 
 
 class Service:
@@ -95,11 +69,14 @@ class Service:
         self.number = gateway_number(settings)
         self.transactions = Transactions(client, self.number, settings.holding_limits)
         self.tokens = TokenStore(client)
-        self.authenticator = Authenticator(self.tokens.find_many)
+        find_many = partial(self.tokens.find_many, timeout_ms=NAMED_MS_MAX)
+        self.authenticator = Authenticator(find_many)
         self.audit = _audit(settings)
         self.master_transactions = MasterTransactions(self.number)
         self.mutations = Mutations()
         self.queries = Slots("queries", settings.query_count_max)
+        self.query_processes = Queries(settings.query_bounds)
+        self.selects = Turns(SELECTS_MAX)
         self.streams = Slots("bulk streams", settings.stream_count_max)
         self.reason: str | None = "the cluster was not reached yet"
         """Why it does not serve, or None if it does."""
@@ -129,29 +106,60 @@ class Service:
         known = self.session.routing.find(path)
         return known.schema if known is not None else (await self.client.get_table(path)).schema
 
-    async def look_up(self, lookup: Protocol[Result]) -> Result:
+    async def look_up(self, lookup: Protocol[Result], timeout_ms: int | None = None) -> Result:
         """A lookup of rows. Raises LimitExceeded if they are more than one answer may have."""
-        return await self.run(within_budget(lookup, self.settings.answer_bytes_max))
+        return await self.run(within_budget(lookup, self.settings.answer_bytes_max), timeout_ms)
 
     async def query(
         self,
         principal: Principal,
         sql: str,
+        shape: Shape,
         transaction: AsyncTransaction | None = None,
-        **options: Any,
-    ) -> Any:
-        """A query's result, a `pyarrow.Table`, for somebody who may read all of its tables."""
+        *,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        rows_max: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> bytes:
+        """A query's result in that shape, for somebody who may read all of its tables. It is
+        computed in another process. `rows_max`: so many of its rows are enough."""
         paths, _ = find_tables(sql)
         for path in paths:
             principal.check("read", path)
-        async with self.queries.take():
-            if transaction is not None:
-                table = await transaction.query(sql)
-            else:
-                table = await self.client.query(sql, **options)
-        if table.nbytes > self.settings.answer_bytes_max:
-            raise too_much(self.settings.answer_bytes_max)
-        return table
+        buffer = None if transaction is None else buffer_of(transaction)
+        at = timestamp if buffer is None else buffer.read_timestamp()
+        begin = self.session.prepare_query(sql, at, retention_timestamp)
+        async with self._within(timeout_ms, too_long) as ask, self.queries.take():
+            query = await ask(begin)
+            run = self.query_processes.run
+            return await run(ask, self.session, query, shape, buffer, rows_max)
+
+    @asynccontextmanager
+    async def turn_to_select(self, table: str, timeout_ms: int | None) -> AsyncIterator[AsyncRun]:
+        """What runs a select of the table, once it is its turn. Raises Unavailable in time."""
+
+        def too_late(timeout_ms: int) -> Unavailable:
+            text = f"others read the table: no rows were read in the {timeout_ms} ms of this call"
+            return Unavailable(text, table=table, timeout_ms=timeout_ms)
+
+        async with self._within(timeout_ms, too_late) as ask, self.selects.take(table):
+            yield ask
+
+    @asynccontextmanager
+    async def _within(
+        self, timeout_ms: int | None, failure: Callable[[int], Unavailable]
+    ) -> AsyncIterator[AsyncRun]:
+        """What runs protocols, and a bound on all that is waited for meanwhile."""
+        if timeout_ms is None:
+            yield self.run
+            return
+        seconds = timeout_ms / 1000 + INTERRUPT_SECONDS
+        try:  # who is silent is said before the seconds are over
+            async with asyncio.timeout(seconds):
+                yield AsyncUntil(self.run, timeout_ms)
+        except TimeoutError as error:
+            raise failure(timeout_ms) from error
 
     async def watch_cluster(self) -> None:
         """Keep `reason` true, until cancelled."""
@@ -200,9 +208,14 @@ async def open_service(
     if service.audit is not None:  # so that the operator may move the file away
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.audit.reopen)
     try:
-        async with running_beside(service.transactions.run(), service.watch_cluster()):
+        async with running_beside(
+            service.transactions.run(),
+            service.watch_cluster(),
+            service.query_processes.stay_warm(),
+        ):
             yield service
     finally:
+        await service.query_processes.close()
         await service.authenticator.close()
         if service.audit is not None:
             await service.audit.close()

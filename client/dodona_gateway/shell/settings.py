@@ -10,18 +10,20 @@ from annotated_types import Ge, Le
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from dodona._core.sql.engine import QueryLimits
+from dodona._io.addresses import is_loopback
+from dodona._io.http import HttpBounds
 from dodona._io.settings import (
     Count,
     Port,
     Seconds,
     TracedSettings,
     Url,
-    is_loopback,
     public_address,
 )
 from dodona_gateway.core.holdings import HoldingLimits
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
-from dodona_gateway.shell.http import HttpBounds
+from dodona_gateway.shell.queries import QueryBounds
 
 
 class GatewaySettings(TracedSettings):
@@ -78,7 +80,10 @@ class GatewaySettings(TracedSettings):
     answers_mib_max: Count = Field(
         256, description="of answers that are not taken yet, of all such requests, MiB"
     )
-    query_count_max: Count = Field(4, description="queries that compute at a time")
+    query_count_max: Count = Field(
+        4, description="queries that compute at a time, each in a process of its own"
+    )
+    query_cpu_seconds_max: Seconds = Field(30, description="processor time of one query, s")
     stream_count_max: Count = Field(16, description="bulk streams at a time")
     transaction_count_max: Count = Field(10_000, description="transactions held at a time")
     transactions_mib_max: Count = Field(512, description="of rows in held transactions, MiB")
@@ -120,6 +125,12 @@ class GatewaySettings(TracedSettings):
             connection_count_max=self.connection_count_max,
             headers_bytes_max=self.headers_mib_max << 20,
         )
+
+    @property
+    def query_bounds(self) -> QueryBounds:
+        """Of each query."""
+        memory_mib_max = QueryLimits().memory_mib_max
+        return QueryBounds(self.answer_bytes_max, self.query_cpu_seconds_max, memory_mib_max)
 
     @property
     def holding_limits(self) -> HoldingLimits:

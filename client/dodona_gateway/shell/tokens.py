@@ -95,11 +95,15 @@ class TokenStore:
         """Raises DodonaError if the table can't be read."""
         return (await self.find_many([id])).get(id)
 
-    async def find_many(self, ids: Iterable[TokenId]) -> dict[TokenId, Token]:
-        """Those that are there, by id. A row that is no token is nobody's. Raises DodonaError if
-        the table can't be read."""
+    async def find_many(
+        self, ids: Iterable[TokenId], timeout_ms: int | None = None
+    ) -> dict[TokenId, Token]:
+        """Those that are there, by id, within a time. A row that is no token is nobody's. Raises
+        DodonaError if the table can't be read."""
         keys = [{"id": id} for id in ids]
-        rows = await self._read(lambda: self._client.lookup_rows(TOKENS, keys))
+        rows = await self._read(
+            lambda: self._client.lookup_rows(TOKENS, keys, timeout_ms=timeout_ms)
+        )
         found: dict[TokenId, Token] = {}
         for row in rows:
             try:

@@ -107,16 +107,19 @@ class Transactions:
         durability: Durability,
         read_own_writes: bool,
         lease_ms: int,
+        timeout_ms: int | None = None,
     ) -> tuple[str, AsyncTransaction]:
         """→ its id, and it. Raises Overloaded, InvalidRequest, Unavailable."""
         if self.is_closed:
             raise Unavailable("the gateway is about to stop: begin at another")
         check_lease(lease_ms)
         self._holdings.check_room(owner)
-        begun = await self._client.begin(atomicity, durability, read_own_writes)
+        begun = await self._client.begin(
+            atomicity, durability, read_own_writes, timeout_ms=timeout_ms
+        )
         name = begun.start_timestamp
         if name is None:
-            name = await self._client.generate_timestamp()
+            name = await self._client.generate_timestamp(timeout_ms=timeout_ms)
         self._holdings.check_room(owner)  # others may have begun meanwhile
         its_id = HeldId(name, atomicity, self._gateway, secrets.randbits(32))
         self._holdings.add(its_id, owner, Held(begun), lease_ms, _now_us())
@@ -141,10 +144,15 @@ class Transactions:
             self._holdings.note_size(holding, buffer_of(held.transaction).size_bytes)
 
     async def commit(
-        self, text: str, owner: str, *, is_repeatable: bool = True
+        self,
+        text: str,
+        owner: str,
+        *,
+        is_repeatable: bool = True,
+        timeout_ms: int | None = None,
     ) -> Timestamp | None:
         """→ the commit timestamp, None if there was nothing to commit. May be repeated, unless the
-        caller wants to know of that."""
+        caller wants to know of that. The first call bounds its time."""
         try:
             found = self._holdings.find(text, owner, _now_us())
         except TransactionNotFound as error:
@@ -156,7 +164,7 @@ class Transactions:
                 raise TransactionClosed("the transaction has ended", transaction=text)
             return await self._end_again(text, found)
         if found.held.commit is None:
-            found.held.commit = asyncio.create_task(self._commit(found))
+            found.held.commit = asyncio.create_task(self._commit(found, timeout_ms))
             found.held.commit.add_done_callback(_note_failure)
         return await asyncio.shield(found.held.commit)
 
@@ -173,16 +181,18 @@ class Transactions:
         error = TransactionAborted("the transaction was aborted by its owner", transaction=text)
         self._holdings.end(found, _now_us(), error=error, outcome="aborted")
 
-    async def outcome(self, text: str, owner: str, *, settle: bool) -> Outcome:
+    async def outcome(
+        self, text: str, owner: str, *, settle: bool, timeout_ms: int | None = None
+    ) -> Outcome:
         """What became of it, by whichever gateway it was held."""
         try:
             found = self._holdings.find(text, owner, _now_us())
         except TransactionNotFound as error:
-            return await self._ask_cells(text, error, settle=settle)
+            return await self._ask_cells(text, error, settle=settle, timeout_ms=timeout_ms)
         if isinstance(found, Holding):
             return Outcome("active" if found.held.commit is None else "committing")
         if isinstance(found.error, CommitOutcomeUnknown):
-            return await self._ask_cells(text, found.error, settle=settle)
+            return await self._ask_cells(text, found.error, settle=settle, timeout_ms=timeout_ms)
         if found.error is not None:
             return Outcome("aborted")
         return Outcome("committed", found.timestamp)
@@ -198,11 +208,11 @@ class Transactions:
         what = "committed" if found.error is None else "aborted"
         raise TransactionClosed(f"the transaction is {what}", transaction=text)
 
-    async def _commit(self, holding: Holding[Held]) -> Timestamp | None:
+    async def _commit(self, holding: Holding[Held], timeout_ms: int | None) -> Timestamp | None:
         with _InUse(self._holdings, holding):
             async with holding.held.lock:
                 try:
-                    timestamp = await holding.held.transaction.commit()
+                    timestamp = await holding.held.transaction.commit(timeout_ms=timeout_ms)
                 except Exception as error:
                     self._holdings.end(holding, _now_us(), error=_end_of(error, str(holding.id)))
                     raise
@@ -227,12 +237,16 @@ class Transactions:
             raise TransactionAborted("the transaction was not committed", transaction=text)
         raise _again(error)
 
-    async def _ask_cells(self, text: str, error: DodonaError, *, settle: bool) -> Outcome:
+    async def _ask_cells(
+        self, text: str, error: DodonaError, *, settle: bool, timeout_ms: int | None = None
+    ) -> Outcome:
         its_id = parse_held_id(text)
         if its_id.atomicity != "full":  # cells don't know it by any name
             raise _again(error)
         coordinator = error.attributes.get("coordinator")
-        found = await self._client.outcome(TransactionId(its_id.name), coordinator, settle)
+        found = await self._client.outcome(
+            TransactionId(its_id.name), coordinator, settle, timeout_ms=timeout_ms
+        )
         return Outcome(found.state, found.timestamp)
 
 

@@ -17,9 +17,11 @@ from msgspec.structs import replace
 
 from dodona._core.arrow import arrow_schema
 from dodona._core.tables import TableInfo
-from dodona._io.folder import sync_folder
+from dodona._io.disk_space import is_no_space
+from dodona._io.folder import FOLDER_MODE, sync_folder
 from dodona.client import Client
-from dodona.errors import InvalidRequest, TableNotMounted, Unavailable
+from dodona.errors import DiskFull, InvalidRequest, MetadataChanged, TableNotMounted
+from dodona.shown import shown
 from dodona.snapshot import Snapshot
 from dodona.timestamps import datetime_from_timestamp
 from dodona.types import Timestamp
@@ -51,19 +53,22 @@ def back_up(
     *,
     source: str = "",
     progress: Progress | None = None,
+    skip: Callable[[str], None] | None = None,
 ) -> Manifest:
     """Save these tables, or all, and the directories that they are in, or all, as of one timestamp:
     a fresh one unless given. → what the backup has.
 
     The folder is made, or empty. Tables of atomicity none have no snapshots: without a timestamp
-    of yours their newest rows are saved. `source` is told to whoever reads the manifest.
+    of yours their newest rows are saved. `source` is told to whoever reads the manifest. Without
+    `skip` it is an error if a table is not mounted; with it such tables are left out, and it is
+    called with the path of each.
 
     Raises InvalidRequest if the folder is taken; TableNotFound, TableNotMounted, SnapshotTooOld
-    (the timestamp is too old, or the snapshot could not be kept until the end), Unavailable: then
-    there is no backup.
+    (the timestamp is too old, or the snapshot could not be kept until the end), DiskFull,
+    Unavailable: then there is no backup.
     """
     place = Path(folder)
-    tables = _describe_tables(db, paths)
+    tables = _describe_tables(db, paths, skip)
     directories = _describe_directories(db, tables, everything=paths is None)
     is_made = _claim(place)
     try:
@@ -80,8 +85,11 @@ def back_up(
             tuple([_dated(it, moment, is_given=timestamp is not None) for it in saved]),
         )
         return write_manifest(place, manifest)
-    except BaseException:
+    except BaseException as error:
         _clear(place, is_made=is_made)
+        if is_no_space(error):
+            text = f"the disk of {place} is full: there is no backup. Make room, and back up again"
+            raise DiskFull(text, path=str(place)) from error
         raise
 
 
@@ -89,13 +97,13 @@ def _claim(folder: Path) -> bool:
     """Take an empty folder. → whether it was made. Raises InvalidRequest."""
     try:
         is_made = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         if any(folder.iterdir()):
             what = "a backup that was interrupted" if is_unfinished(folder) else "something else"
             raise InvalidRequest(
                 f"{folder} is not empty, it has {what} in it: a backup gets a folder of its own"
             )
-        (folder / PARTS_NAME).mkdir()
+        (folder / PARTS_NAME).mkdir(FOLDER_MODE)
     except OSError as error:
         raise InvalidRequest(f"{folder} can't be made a backup: {error.strerror}") from error
     return is_made
@@ -118,22 +126,29 @@ class _Described(NamedTuple):
     attributes: dict[str, Any]
 
 
-def _describe_tables(db: Client, paths: Sequence[str] | None) -> list[_Described]:
+def _describe_tables(
+    db: Client, paths: Sequence[str] | None, skip: Callable[[str], None] | None
+) -> list[_Described]:
     """Raises InvalidRequest, TableNotFound, TableNotMounted."""
     if isinstance(paths, str):
-        raise InvalidRequest(f"paths of tables are given as a list, not as {paths!r}")
+        raise InvalidRequest(f"paths of tables are given as a list, not as {shown(paths)}")
     if paths is None:
         paths = [it for it in db.list_tables() if it != TOKENS]
-    wanted = list(dict.fromkeys(paths))
-    if not wanted:
-        raise InvalidRequest("there is no table to back up")
-    tables = [_Described(db.get_table(path), _own_attributes(db, path, "table")) for path in wanted]
-    closed = [it.info.path for it in tables if not _is_readable(it.info)]
-    if closed:
+    wanted = [db.get_table(path) for path in dict.fromkeys(paths)]
+    closed = [it.path for it in wanted if not _is_readable(it)]
+    if closed and skip is None:
         raise TableNotMounted(
-            f"{', '.join(closed)} can't be read: mount them (frozen is enough), or name the tables "
-            "to be backed up"
+            f"tables that are not mounted can't be read: {', '.join(closed)}. Mount or freeze "
+            "them, name the tables to back up, or leave them out with --skip-unmounted"
         )
+    tables = [_Described(it, _own_attributes(db, it.path, "table")) for it in wanted]
+    tables = [it for it in tables if it.info.path not in closed]
+    if not tables:
+        text = "there is no table to back up"
+        raise InvalidRequest(f"{text}: none is mounted" if closed else text)
+    if skip is not None:
+        for path in closed:
+            skip(path)
     return tables
 
 
@@ -184,7 +199,7 @@ def _save(
 ) -> list[SavedTable]:
     jobs = []
     for number, table in enumerate(tables):
-        (folder / PARTS_NAME / f"{number:05}").mkdir()
+        (folder / PARTS_NAME / f"{number:05}").mkdir(FOLDER_MODE)
         pivots = [tablet.pivot_key for tablet in table.info.tablets]
         jobs += [_Range(number, at, *ends) for at, ends in enumerate(ranges_of(pivots))]
     progress.begin("saving", None, "rows")
@@ -216,7 +231,7 @@ def _batches(
     for batch in snapshot.read_batches(path, job.lower, job.upper):
         stop.check()
         if not batch.schema.equals(schema):
-            raise Unavailable("the table's schema changed meanwhile", table=path)
+            raise MetadataChanged("the table was altered meanwhile: begin anew", table=path)
         yield batch
         advance(batch.num_rows)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from dodona._io.folder import sync_folder
+from dodona._io.folder import private_file, sync_folder
 from dodona.described import described
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona.schema import Column
@@ -112,7 +112,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
     """Make a backup of what is in the folder: from here on, and not by halves."""
     signed = replace(manifest, checksum=_checksum(manifest))
     unfinished = folder / f"{MANIFEST_NAME}.unfinished"
-    with unfinished.open("wb") as file:
+    with private_file(unfinished, "wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(signed), indent=2) + b"\n")
         file.flush()
         os.fsync(file.fileno())

@@ -8,11 +8,12 @@ import io
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow
 import pyarrow.ipc
 
+from dodona._io.folder import private_file
 from dodona.errors import DataCorrupted
 from dodona_local.backup.manifest import PARTS_NAME, Part
 
@@ -25,7 +26,7 @@ class _Hashed(io.RawIOBase):
     """A new file that knows its checksum."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("xb")
+        self._file: BinaryIO = private_file(path, "xb")
         self._digest = hashlib.sha256()
         self.size_bytes = 0
 

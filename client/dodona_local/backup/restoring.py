@@ -9,11 +9,12 @@ leaves at most that one directory behind. Nothing that is there is ever overwrit
 Rows are new rows: their timestamps are of the restore, and there is no history below it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dodona._core.attribute_names import OWN_PREFIX, meant
 from dodona._core.tables import decode_prefix
 from dodona.catalog import MasterTransaction
 from dodona.client import Client
@@ -26,6 +27,7 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.schema import TableSchema
+from dodona.shown import shown
 from dodona.types import Key
 from dodona_local.backup.manifest import (
     Manifest,
@@ -63,7 +65,7 @@ def restore(
     """
     place, watcher = Path(folder), progress or Progress()
     if isinstance(paths, str):
-        raise InvalidRequest(f"paths of tables are given as a list, not as {paths!r}")
+        raise InvalidRequest(f"paths of tables are given as a list, not as {shown(paths)}")
     manifest = read_manifest(place)
     if paths is not None:
         manifest = manifest.only(paths)
@@ -148,9 +150,18 @@ def _make(db: Client, staging: str, tables: Sequence[_Staged], folder: Path) -> 
             table.schema,
             atomicity="none",
             pivot_keys=table.pivot_keys,
-            attributes=table.saved.attributes,
+            attributes=_accepted(table.saved.attributes),
             mount=True,
         )
+
+
+def _accepted(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's own attributes. Older versions of Dodona took misspelled settings for such: these
+    get the prefix that says so."""
+    return {
+        name if meant(name) is None else f"{OWN_PREFIX}{name}": it
+        for name, it in attributes.items()
+    }
 
 
 def _load(db: Client, folder: Path, tables: Sequence[_Staged], progress: Progress) -> None:
@@ -226,7 +237,7 @@ def _finish(db: Client, tables: Sequence[_Staged]) -> None:
     for table in tables:
         db.unmount_table(table.path)
         saved = table.saved
-        wanted = {**saved.attributes, **saved.settings, "atomicity": saved.atomicity}
+        wanted = {**_accepted(saved.attributes), **saved.settings, "atomicity": saved.atomicity}
         db.set(f"{table.path}/@", wanted)
 
 

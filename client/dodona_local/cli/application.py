@@ -13,6 +13,7 @@ except ModuleNotFoundError:  # the base install is the light client, which has n
 
 from dodona_local.cli import (
     cluster,
+    histories,
     loads,
     rows,
     saving,
@@ -23,7 +24,8 @@ from dodona_local.cli import (
     transactions,
     tree,
 )
-from dodona_local.cli.running import EXIT_CODES, Group
+from dodona_local.cli.options import CALL_TIMEOUT_MS_MAX
+from dodona_local.cli.running import EXIT_CODES, Group, bound_calls
 
 application = typer.Typer(
     cls=Group,
@@ -54,11 +56,22 @@ def options(
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
+    timeout_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=CALL_TIMEOUT_MS_MAX,
+            envvar="DODONA_TIMEOUT_MS",
+            help="Longest time of each call to the cluster, in ms. None, unless given.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Options that come before any command. Its presence keeps commands named, however few."""
+    bound_calls(timeout_ms)
 
 
-for topic in (servers, tables, tree, rows, saving):
+for topic in (servers, tables, tree, rows, histories, saving):
     application.add_typer(topic.commands)
 for name, commands in {
     "timestamp": timestamps.commands,

@@ -5,10 +5,13 @@ application, which is a `Group`, says it on standard error and leaves with the c
 """
 
 import os
+import shutil
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -39,11 +42,15 @@ CODES_BY_ACTION: Final = {
     "fix": FAILED,
     "stop": FAILED,
     "rerun": RUN_AGAIN,
+    "look": FAILED,
     "begin_again": RUN_AGAIN,
     "repeat": RUN_AGAIN,
     "ask": NOT_KNOWN,
 }
 """What the caller of an API does next about an error → what the caller of a command is told."""
+
+_call_timeout_ms: ContextVar[int | None] = ContextVar("call_timeout_ms", default=None)
+"""A variable of ours: `click.get_current_context` knows nothing of Typer's own copy of Click."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -51,7 +58,12 @@ class Terminated(KeyboardInterrupt):
 
 
 class Group(TyperGroup):
-    """Commands whose errors are one sentence. Ctrl-C and a closed pipe need no words."""
+    """Commands whose errors are one sentence, and whose help is shown as it is written. Ctrl-C and
+    a closed pipe need no words."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """As any group; what looks like markup in texts of help, such as [//path], is text."""
+        return _escaped(super().get_command(ctx, cmd_name))
 
     def invoke(self, ctx: Any) -> Any:
         """As any group, but that no error of Dodona's gets out."""
@@ -71,14 +83,35 @@ class Group(TyperGroup):
             raise typer.Exit(PIPE_CLOSED) from None
 
 
+def _escaped(command: Any) -> Any:
+    """The command, and all within it, with texts that are escaped once."""
+    if command is None or getattr(command, "is_escaped", False):
+        return command
+    command.is_escaped = True
+    for part in (command, *command.params):
+        text = getattr(part, "help", None)
+        if text and "[" in text:
+            from rich.markup import escape
+
+            part.help = escape(text)
+    for inner in getattr(command, "commands", {}).values():
+        _escaped(inner)
+    return command
+
+
 @contextmanager
 def errors_in_one_sentence(code: int | None = None) -> Iterator[None]:
     """Raises typer.Exit, with this code or the one of the error's action, for a DodonaError."""
     try:
         yield
     except Exception as error:
+        from dodona._io.disk_space import is_no_space
         from dodona.errors import DodonaError
 
+        if isinstance(error, OSError) and is_no_space(error):
+            place = f"the disk of {error.filename}" if error.filename else "the disk"
+            warn(f"dodona: {place} is full: make room, then run the command again")
+            raise typer.Exit(RUN_AGAIN if code is None else code) from None
         if not isinstance(error, DodonaError):
             raise
         warn(f"dodona: {error}")
@@ -89,15 +122,90 @@ def errors_in_one_sentence(code: int | None = None) -> Iterator[None]:
 def client_of(
     url: str, data_dir: Path | None, *, is_made: bool = False
 ) -> Iterator["dodona.Client"]:
-    """Of an embedded database, if a folder is named, which may be made. SIGTERM ends what is done
-    there in order. Raises InvalidRequest, Unavailable, FolderInUse."""
+    """Of an embedded database, if a folder is named, which may be made. A command that fails leaves
+    no empty database where none was. SIGTERM ends what is done there in order. Raises
+    InvalidRequest, Unavailable, FolderInUse."""
     import dodona
 
     if data_dir is not None and not is_made and not data_dir.is_dir():
         raise dodona.InvalidRequest(f"there is no embedded database in {data_dir}")
     signal.signal(signal.SIGTERM, _terminate)
-    with dodona.connect(url) if data_dir is None else dodona.open(data_dir) as db:
+    with (
+        _warnings_in_one_line(dodona.DodonaWarning),
+        connected(url) if data_dir is None else _opened(data_dir) as db,
+    ):
         yield db
+
+
+def connected(url: str) -> "dodona.Client":
+    """A client of the cluster, in the time of the option `--timeout-ms`. Raises InvalidRequest,
+    Unavailable."""
+    import dodona
+
+    bound_ms = call_timeout_ms()
+    if bound_ms is None:
+        return dodona.connect(url)
+    return dodona.connect(url, timeout_ms=bound_ms, call_timeout_ms=bound_ms)
+
+
+def bound_calls(timeout_ms: int | None) -> None:
+    """What the option `--timeout-ms` says holds for the command that runs in this context."""
+    _call_timeout_ms.set(timeout_ms)
+
+
+def call_timeout_ms() -> int | None:
+    """The option `--timeout-ms` of the command that runs."""
+    return _call_timeout_ms.get()
+
+
+@contextmanager
+def _opened(data_dir: Path) -> Iterator["dodona.Client"]:
+    import dodona
+
+    is_new = not data_dir.exists()
+    is_empty = False
+    try:
+        with dodona.open(data_dir, call_timeout_ms=call_timeout_ms()) as db:
+            try:
+                yield db
+            except BaseException:
+                is_empty = is_new and _has_nothing(db)
+                raise
+    finally:
+        if is_empty:
+            _unmake(data_dir)
+
+
+def _has_nothing(db: "dodona.Client") -> bool:
+    """Whether it is known that nobody's data is in it."""
+    import dodona
+
+    try:
+        return not db.list("//")
+    except dodona.DodonaError:
+        return False
+
+
+def _unmake(data_dir: Path) -> None:
+    """Remove a folder that this command has made and found empty, unless others use it by now."""
+    from dodona._io.folder import lock_folder
+    from dodona.errors import DodonaError
+
+    with suppress(DodonaError), closing(lock_folder(data_dir)):
+        shutil.rmtree(data_dir, ignore_errors=True)
+
+
+@contextmanager
+def _warnings_in_one_line(kind: type[Warning]) -> Iterator[None]:
+    """As errors are shown: the place in the program says nothing to a user."""
+
+    def show(message: Warning | str, *_place: Any, **_more: Any) -> None:
+        warn(f"dodona: warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", kind)
+        warnings.showwarning = show
+        yield
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

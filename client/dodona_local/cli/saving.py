@@ -33,6 +33,10 @@ def backup(
         int | None,
         typer.Option(min=1, help="The moment to save, as a timestamp: now, unless given."),
     ] = None,
+    skip_unmounted: Annotated[
+        bool,
+        typer.Option("--skip-unmounted", help="Leave out tables that are not mounted."),
+    ] = False,
 ) -> None:
     """Save tables as they are at one moment, while everybody goes on."""
     require_extras("server")
@@ -41,10 +45,21 @@ def backup(
     from dodona_local.backup import back_up
     from dodona_local.progress_screen import Screen
 
+    skipped: list[str] = []
     with client_of(url, data_dir) as db, Screen() as screen:
         source = str(data_dir or hide_password(url))
         at = None if timestamp is None else Timestamp(timestamp)
-        made = back_up(db, path, tables or None, at, source=source, progress=screen)
+        made = back_up(
+            db,
+            path,
+            tables or None,
+            at,
+            source=source,
+            progress=screen,
+            skip=skipped.append if skip_unmounted else None,
+        )
+    for table in skipped:
+        warn(f"dodona: left out, since it is not mounted: {table}")
     say(f"{_counts(made)} as of {made.time}, timestamp {made.timestamp}: {path}")
 
 

@@ -16,7 +16,7 @@ import typer
 
 from dodona_local.cli.extras import require_extras
 from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url
-from dodona_local.cli.running import say
+from dodona_local.cli.running import call_timeout_ms, say
 
 if TYPE_CHECKING:
     from dodona_gateway.shell.tokens import TokenStore
@@ -115,8 +115,13 @@ def _with_store(
     if data_dir is not None and not data_dir.is_dir():
         raise dodona.InvalidRequest(f"there is no embedded database in {data_dir}")
 
+    bound_ms = call_timeout_ms()
+
     async def run() -> Result:
-        opening = dodona.aio.connect(url) if data_dir is None else dodona.aio.open(data_dir)
+        if data_dir is None:
+            opening = dodona.aio.connect(url, call_timeout_ms=bound_ms)
+        else:
+            opening = dodona.aio.open(data_dir, call_timeout_ms=bound_ms)
         async with await opening as client:
             return await use(TokenStore(client))
 

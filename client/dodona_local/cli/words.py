@@ -65,9 +65,17 @@ def schema_of(text: str) -> TableSchema:
     if text.lstrip().startswith("["):
         return TableSchema.parse(json_word(text, "a schema"))
     file = Path(text)
-    if ":" not in text or file.exists():
+    if ":" not in text or _is_there(file):
         return schema_of(_read(file))
     return TableSchema.parse([_column_of(it) for it in text.strip().split(",")])
+
+
+def _is_there(file: Path) -> bool:
+    """Whether a text that may be a schema names a file. A long one names none."""
+    try:
+        return file.exists()
+    except OSError:
+        return False
 
 
 def _read(file: Path) -> str:

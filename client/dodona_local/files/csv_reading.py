@@ -2,7 +2,7 @@
 
 Owns: from a cell's bytes to a column's value. A cell without quotes and without anything is null;
 "" is an empty text. Fast where all cells of a column are ordinary; whatever is not goes through
-`spelling`, which also says what is wrong with it.
+`spelling`, which also says what is wrong with it. Quotes are `csv_blocks`'s to judge.
 """
 
 import codecs
@@ -20,13 +20,13 @@ from dodona._core.arrow import array_of, arrow_type
 from dodona._core.spelling import CSV_BASE64, bytes_of_text, value_of_text
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
+from dodona_local.files.csv_blocks import SAID_LENGTH_MAX, whole_rows
 from dodona_local.files.parts import BatchPart, Want, regrouped
 
 BLOCK_BYTES: Final = 32 << 20
 """Read at a time. A row is shorter."""
 HEADING_BYTES_MAX: Final = 4 << 20
 MISFIT: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
-SAID_LENGTH_MAX: Final = 200
 PLAIN: Final = {"int64": "^-?[0-9]{1,19}$", "uint64": "^[0-9]{1,20}$", "boolean": "^(true|false)$"}
 """Where Arrow's own reading is ours."""
 
@@ -57,28 +57,37 @@ def _heading(stream: io.BufferedReader) -> list[str]:
 
 
 def _parts(stream: io.BufferedReader, names: list[str], want: Want) -> Iterator[BatchPart]:
-    if not stream.peek(1):
-        return
     columns = {column.name: column for column in want.columns}
     row_count = 0
+    for raw in regrouped(_batches(stream, names), want.rows_per_part):
+        arrays = [
+            _Cells(columns[name], row_count).read(raw.column(place))
+            for place, name in enumerate(names)
+        ]
+        fields = [pyarrow.field(name, arrow_type(columns[name])) for name in names]
+        batch = pyarrow.RecordBatch.from_arrays(arrays, schema=pyarrow.schema(fields))
+        yield BatchPart(want, row_count, batch, _text_bytes(raw))
+        row_count += batch.num_rows
+
+
+def _batches(stream: io.BufferedReader, names: list[str]) -> Iterator[Any]:
+    """Record batches of bytes, null where nothing is. Raises InvalidRequest with the row."""
+    row_count = 0
     try:
-        for raw in regrouped(_blocks(stream, names), want.rows_per_part):
-            arrays = [
-                _Cells(columns[name], row_count).read(raw.column(place))
-                for place, name in enumerate(names)
-            ]
-            fields = [pyarrow.field(name, arrow_type(columns[name])) for name in names]
-            batch = pyarrow.RecordBatch.from_arrays(arrays, schema=pyarrow.schema(fields))
-            yield BatchPart(want, row_count, batch, _text_bytes(raw))
-            row_count += batch.num_rows
+        for block in whole_rows(stream, BLOCK_BYTES):
+            for batch in _cells_of(block, names):
+                yield batch
+                row_count += batch.num_rows
     except pyarrow.ArrowInvalid as error:
-        raise _not_csv(str(error)) from error
+        raise _not_csv(str(error), row_count) from error
+    except InvalidRequest as error:
+        error.attributes["row"] = row_count + 1
+        raise
 
 
-def _blocks(stream: Any, names: list[str]) -> Iterator[Any]:
-    """Record batches of bytes, null where nothing is."""
-    with pyarrow.csv.open_csv(
-        stream,
+def _cells_of(block: Any, names: list[str]) -> Any:
+    table = pyarrow.csv.read_csv(
+        pyarrow.BufferReader(block),
         # With one thread rows are numbered.
         pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, column_names=names),
         pyarrow.csv.ParseOptions(
@@ -91,8 +100,8 @@ def _blocks(stream: Any, names: list[str]) -> Iterator[Any]:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
-    ) as reader:
-        yield from reader
+    )
+    return table.to_batches()
 
 
 def _text_bytes(raw: Any) -> int:
@@ -101,17 +110,14 @@ def _text_bytes(raw: Any) -> int:
     return int(raw.num_rows * raw.num_columns + sum(it.as_py() or 0 for it in lengths))
 
 
-def _not_csv(said: str) -> InvalidRequest:
+def _not_csv(said: str, rows_before: int) -> InvalidRequest:
     """In our words, where Arrow's can be understood."""
     found = MISFIT.search(said)
-    if found is None and "straddling" in said:
-        text = f"a row of CSV is longer than {BLOCK_BYTES} bytes: bring it as JSON or Parquet"
-        return InvalidRequest(text)
     if found is None:
         return InvalidRequest(f"not CSV: {said[:SAID_LENGTH_MAX]}")
     row, wanted, given, cells = found.groups()
     text = f"a row has {given} cells, and the heading {wanted}"
-    return InvalidRequest(text, row=int(row), cells=cells[:SAID_LENGTH_MAX])
+    return InvalidRequest(text, row=rows_before + int(row), cells=cells[:SAID_LENGTH_MAX])
 
 
 class _Cells:

@@ -1,4 +1,5 @@
 """JSON as parts: an object a line, or one array of objects; which of them shows at the beginning.
+Where an object goes on in the next line, as pretty-printed ones do, objects follow each other.
 
 Owns: cutting the text into objects without having all of it in memory, and the lines that they are
 on. What the values stand for is `spelling`'s to say.
@@ -15,14 +16,18 @@ import msgspec
 
 from dodona._core.spelling import reader_of
 from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.shown import shown
 from dodona_local.files.parts import PART_BYTES, Row, RowPart, Want
 
 TEXT_BYTES_MAX: Final = 512 << 20
 """Of one object: more than a row may have, however it is spelled."""
 READ_BYTES: Final = 1 << 20
+SAID_LENGTH_MAX: Final = 40
 BLANK: Final = b" \t\r\n"
 LONGEST_WORD: Final = 16
 """A word that is cut is no longer: a literal, an escape."""
+TRUNCATED: Final = "truncated"
+"""msgspec's word for a text that ends too early."""
 _DECODER: Final = json.JSONDecoder()
 
 Reader = Callable[[Any], Any]
@@ -65,7 +70,7 @@ def _parts(pieces: Iterator[Piece], want: Want) -> Iterator[RowPart]:
 
 def _row_of(found: Any, readers: dict[str, Reader], place: dict[str, int]) -> Row:
     if not isinstance(found, dict):
-        raise SchemaViolation(f"a row is an object, not {str(found)[:40]!r}", **place)
+        raise SchemaViolation(f"a row is an object, not {shown(found, SAID_LENGTH_MAX)}", **place)
     try:
         return {name: readers[name](value) for name, value in found.items()}
     except KeyError:
@@ -84,9 +89,24 @@ def _of_lines(stream: io.BufferedReader, line: int) -> Iterator[Piece]:
     while raw := stream.readline(TEXT_BYTES_MAX):
         if len(raw) == TEXT_BYTES_MAX:
             raise InvalidRequest(f"a line is longer than {TEXT_BYTES_MAX} bytes", line=line)
-        if not raw.isspace():
-            yield line, len(raw), _decoded(raw, line)
+        if raw.isspace():
+            line += 1
+            continue
+        try:
+            found = _decoded(raw, line)
+        except InvalidRequest as error:
+            if TRUNCATED not in error.message:
+                raise
+            yield from _of_text(_Text(stream, line, raw))
+            return
+        yield line, len(raw), found
         line += 1
+
+
+def _of_text(text: "_Text") -> Iterator[Piece]:
+    """Objects wherever they end."""
+    while text.next_character():
+        yield text.value()
 
 
 def _decoded(raw: bytes | str, line: int) -> Any:
@@ -116,15 +136,16 @@ def _of_array(stream: io.BufferedReader, line: int) -> Iterator[Piece]:
 
 
 class _Text:
-    """A window of a text that is read on as need be."""
+    """A window of a text that is read on as need be. `begun` is what was read of it already. Raises
+    InvalidRequest."""
 
-    def __init__(self, stream: io.BufferedReader, line: int) -> None:
+    def __init__(self, stream: io.BufferedReader, line: int, begun: bytes = b"") -> None:
         self._read: Callable[[], bytes] = partial(stream.read1, READ_BYTES)
         self._decode = codecs.getincrementaldecoder("utf-8")()
         self._line = line
-        self._window = ""
         self._at = 0
         self._is_over = False
+        self._window = self._text_of(begun)
 
     def next_character(self) -> str:
         """The next that is not blank; nothing at the end."""
@@ -179,13 +200,16 @@ class _Text:
         kept = [self._window[self._at :]]
         wanted = max(READ_BYTES, len(kept[0]))
         size_bytes = 0
-        try:
-            while size_bytes < wanted and not self._is_over:
-                raw = self._read()
-                self._is_over = not raw
-                size_bytes += len(raw)
-                kept.append(self._decode.decode(raw, final=not raw))
-        except UnicodeDecodeError as error:
-            raise self.refusal(f"not UTF-8: {error}") from error
+        while size_bytes < wanted and not self._is_over:
+            raw = self._read()
+            self._is_over = not raw
+            size_bytes += len(raw)
+            kept.append(self._text_of(raw))
         self._window, self._at = "".join(kept), 0
         return True
+
+    def _text_of(self, raw: bytes) -> str:
+        try:
+            return self._decode.decode(raw, final=self._is_over)
+        except UnicodeDecodeError as error:
+            raise self.refusal(f"not UTF-8: {error}") from error

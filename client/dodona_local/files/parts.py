@@ -106,9 +106,11 @@ class RowPart:
         """What the schema asks of whole rows: of values it was asked when they were read."""
         schema, kind = self._want.schema, self._want.kind
         required = [column.name for column in self._want.columns if column.required]
-        key_names = set(schema.key_names if kind != "delete" else ())
+        key_names = set(schema.key_names)
+        least_count = len(key_names) + (kind != "delete")
         for index, row in enumerate(self._rows):
-            if row.keys() <= key_names or any(row.get(name) is None for name in required):
+            is_whole = len(row) >= least_count and key_names <= row.keys()
+            if not is_whole or any(row.get(name) is None for name in required):
                 try:
                     if kind == "delete":
                         schema.key_of(row)
@@ -211,16 +213,22 @@ def regrouped(batches: Iterable[Any], rows_max: int) -> Iterator[Any]:
             row_count += head.num_rows
             size_bytes += head.nbytes
             if row_count >= rows_max or size_bytes >= PART_BYTES * 7 // 8:
-                yield _joined(gathered)
+                yield from _joined(gathered)
                 gathered, row_count, size_bytes = [], 0, 0
     if gathered:
-        yield _joined(gathered)
+        yield from _joined(gathered)
 
 
-def _joined(batches: list[Any]) -> Any:
+def _joined(batches: list[Any]) -> list[Any]:
+    """→ one batch, or all of them where Arrow can't join them, as dictionaries of views."""
     import pyarrow
 
-    return batches[0] if len(batches) == 1 else pyarrow.concat_batches(batches)
+    if len(batches) == 1:
+        return batches
+    try:
+        return [pyarrow.concat_batches(batches)]
+    except pyarrow.ArrowException:
+        return batches
 
 
 @contextmanager

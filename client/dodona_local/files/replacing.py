@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from dodona._io.disk_space import is_no_space
 from dodona._io.folder import sync_folder
-from dodona.errors import InvalidRequest
+from dodona.errors import DiskFull, InvalidRequest
 
 
 @contextmanager
@@ -30,6 +31,9 @@ def replacing(path: Path, *, is_overwriting: bool) -> Iterator[BinaryIO]:
         sync_folder(path.parent)
     except BaseException as error:
         unfinished.unlink(missing_ok=True)
+        if is_no_space(error):
+            text = f"the disk of {path} is full: nothing was written there. Make room"
+            raise DiskFull(text, path=str(path)) from error
         if isinstance(error, OSError) and error.strerror is not None:
             raise InvalidRequest(f"{path} can't be written: {error.strerror}") from error
         raise

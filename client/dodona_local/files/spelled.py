@@ -14,10 +14,10 @@ import pyarrow
 from dodona._core.arrow import arrow_type
 from dodona._core.spelling import (
     spell_any,
-    spell_any_as_text,
     spell_bytes,
     spell_bytes_as_text,
     spell_double,
+    spell_packed_as_text,
 )
 from dodona.schema import Column
 
@@ -78,7 +78,7 @@ def _csv_array(shape: Shape, place: int, array: Any) -> Any:
     array = _plain(array)
     spell: Callable[[Any], str]
     if shape.is_any(place):
-        spell = _text_of_packed
+        spell = spell_packed_as_text
     elif _is_bytes(array.type):
         spell = spell_bytes_as_text
     elif pyarrow.types.is_nested(array.type):
@@ -158,10 +158,6 @@ def _is_bytes(kind: Any) -> bool:
 
 def _spell_packed(value: bytes) -> Any:
     return spell_any(msgspec.msgpack.decode(value))
-
-
-def _text_of_packed(value: bytes) -> str:
-    return spell_any_as_text(msgspec.msgpack.decode(value))
 
 
 def _text_of_nested(value: Any) -> str:

@@ -110,9 +110,9 @@ def _false_winner(
     by_start: dict[int, Transaction],
     by_commit: dict[int, Transaction],
 ) -> str | None:
-    if loser.is_blind and not loser.load:  # the transaction that publishes a load has a start
-        return "nothing stands in the way of what begins where it commits"
     if conflict.winner_commit is not None:
+        if loser.is_blind and not loser.load:  # the transaction that publishes a load has a start
+            return "no commit stands in the way of what begins where it commits"
         if conflict.winner_commit <= loser.start:
             return "that commit lies below the loser's start"
         winner = by_commit.get(conflict.winner_commit)
@@ -163,7 +163,9 @@ def _do_overlap(mine: tuple[int, ...], others: tuple[int, ...]) -> bool:
 def _go_together(mine: Write | Lock, other: Write | Lock) -> bool:
     if isinstance(mine, Write) and isinstance(other, Write):
         return mine.is_shared and other.is_shared
-    return isinstance(mine, Lock) and isinstance(other, Lock)
+    if isinstance(mine, Lock) and isinstance(other, Lock):
+        return not (mine.is_exclusive or other.is_exclusive)
+    return False
 
 
 def _first_unsure_locker(

@@ -18,11 +18,13 @@ from dodona_loadtest.checkers.timestamps import Committed, check_timestamps
 from dodona_loadtest.checkers.violation import Promise, Violation
 from dodona_loadtest.histories.history import (
     History,
+    Lock,
     Read,
     RowKey,
     Scan,
     Transaction,
     Version,
+    Write,
     after,
     visible,
 )
@@ -141,12 +143,20 @@ class _Sweep:
         locked_after = max(t.names, default=t.start) if t.load else t.start
         for write in t.writes:
             self._check_no_conflict(t, commit, write.row, write.groups, write.is_shared)
-            for timestamp, other in _newest(self._row(write.row).last_strong_read, write.groups):
-                if timestamp > locked_after:
-                    text = f"wrote {write.row} at {commit}, read-locked by {other} at {timestamp}"
-                    self._flag("RWLOCK", t, text)
+            self._check_read_locks(t, commit, write, locked_after)
         for lock in t.locks:
             self._check_no_conflict(t, commit, lock.row, lock.groups)
+            if lock.is_exclusive:
+                self._check_read_locks(t, commit, lock, locked_after)
+
+    def _check_read_locks(
+        self, t: Transaction, commit: int, taken: Write | Lock, locked_after: int
+    ) -> None:
+        for timestamp, other in _newest(self._row(taken.row).last_strong_read, taken.groups):
+            if timestamp > locked_after:
+                verb = "locked" if isinstance(taken, Lock) else "wrote"
+                text = f"{verb} {taken.row} at {commit}, read-locked by {other} at {timestamp}"
+                self._flag("RWLOCK", t, text)
 
     def _check_load(self, t: Transaction, commit: int) -> None:
         """What it demands of the rows that it writes, and of those that it leaves no room for."""
@@ -194,9 +204,11 @@ class _Sweep:
             for group in write.groups:
                 writes[group] = (commit, t.name)
         for lock in t.locks:
-            if lock.is_strong:
+            if lock.is_exclusive or lock.is_strong:
+                row = self._row(lock.row)
+                times = row.last_write if lock.is_exclusive else row.last_strong_read
                 for group in lock.groups:
-                    self._row(lock.row).last_strong_read[group] = (commit, t.name)
+                    times[group] = (commit, t.name)
 
     def _flag(self, promise: Promise, t: Transaction, text: str) -> None:
         self._violations.append(Violation(promise, f"{t.name} (start {t.start}) {text}"))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -71,15 +72,17 @@ class Onlooker:
 
 
 class Watch:
-    """Looks at this process and all its Python descendants. Use as a context manager; `seen` and
-    `duration_s` are there afterwards."""
+    """Looks at this process and all its Python descendants, but for `strangers`. Use as a context
+    manager; `seen` and `duration_s` are there afterwards."""
 
-    def __init__(self, manner: Manner, form: Form, folder: Path) -> None:
+    def __init__(
+        self, manner: Manner, form: Form, folder: Path, strangers: Iterable[int] = ()
+    ) -> None:
         self._manner = manner
         self._form: Form = form
         self._folder = folder
         self._onlookers: dict[int, tuple[str, Onlooker]] = {}
-        self._strangers: set[int] = set()
+        self._strangers = set(strangers)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="watch")
         self.seen: dict[str, str] = {}
@@ -127,6 +130,11 @@ class Watch:
             name = "story" if pid == os.getpid() else process_name(words)
             onlooker = Onlooker(pid, self._manner, self._form, self._folder)
             self._onlookers[pid] = (name, onlooker)
+
+
+def descendants() -> list[int]:
+    """Of this process, as they are now."""
+    return families([os.getpid()])[1:]
 
 
 def _command(pid: int) -> list[str]:

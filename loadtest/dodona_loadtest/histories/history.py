@@ -82,11 +82,13 @@ def after(state: dict[str, Any] | None, write: Write) -> dict[str, Any] | None:
 
 
 class Lock(NamedTuple):
-    """A read lock on one row; only a strong one stops older writers after the commit."""
+    """A lock on one row without data: for reading, of which only a strong one stops older writers
+    after the commit, or an exclusive one, which stops as much as a write."""
 
     row: RowKey
     is_strong: bool
     groups: tuple[int, ...] = (0,)
+    is_exclusive: bool = False
 
 
 class Erased(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from dodona._core.messages import CommitOne, Prepare
 from dodona._core.outcomes import Outcome
+from dodona._core.retry import Rerun
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Pause, Protocol, Step
 from dodona._core.transaction import TransactionBuffer
@@ -146,6 +147,8 @@ class Recorder:
         """The timestamp of the last commit that was acknowledged."""
         self.doing = ""
         """What it does, in the words of its workload: for statistics."""
+        self.failure: DodonaError | None = None
+        """What its last write was answered with; None once acknowledged at once."""
         self.refusal: str | None = None
         """The kind of the error that its last write was answered with; None once acknowledged."""
         self.aside_us = 0
@@ -275,16 +278,17 @@ class Recorder:
         rows_by_key: RowsByKey,
     ) -> Protocol[bool]:
         """Record what the caller of a commit is told. → whether that it is committed."""
-        record.commit_us = self.now_us
+        record.commit_us, self.failure = self.now_us, None
         if self.on_commit is not None:
             self.on_commit()
         try:
             timestamp = yield from committing
         except CommitOutcomeUnknown as error:
-            answered_us = self.now_us
+            answered_us, self.failure = self.now_us, error
             yield from self._ask_outcome(record, error)
             self.aside_us += self.now_us - answered_us
         except DodonaError as error:
+            self.failure = error
             _fail(record, error, rows_by_key, is_watched=self.is_watched)
         else:
             record.status, record.commit = "ok", timestamp
@@ -402,14 +406,18 @@ class Attempt:
         locks: Sequence[str] | None = None,
         *,
         is_strong: bool = True,
+        is_exclusive: bool = False,
     ) -> Protocol[None]:
-        """Buffer a read lock on some lock groups of a row: on the main one, if none is named."""
+        """Buffer a lock without data on some lock groups of a row: on the main one, if none is
+        named. It is for reading, unless it is exclusive."""
         assert self._buffer is not None
         lock_type: LockType = "shared_strong" if is_strong else "shared_weak"
+        if is_exclusive:
+            lock_type = "exclusive"
         yield from self._rows.lock_rows(self._buffer, table.path, [key], locks, lock_type)
         groups = table.groups_named([MAIN_LOCK] if locks is None else locks)
         row = table.row_key(key)
-        self.record.locks.append(Lock(row, is_strong, groups))
+        self.record.locks.append(Lock(row, is_strong, groups, is_exclusive))
         self._rows_by_key.setdefault(table.key_text(key), []).append(row)
 
     def _keep(self, table: TableShape, row: Row, write: Write) -> None:
@@ -429,6 +437,17 @@ class Attempt:
         committing = self._rows.commit(self._buffer)
         settling = self._recorder.settle(self.record, committing, self._rows_by_key)
         return (yield from settling)
+
+    def is_to_run_again(self, rerun: Rerun) -> Protocol[bool]:
+        """After a commit that was not acknowledged: whether the Python client runs its function
+        again, as `run_in_transaction` does, after a pause. Then nothing may have come of this
+        attempt. Raises DodonaError when it would give up."""
+        failure = self._recorder.failure
+        assert failure is not None
+        is_committed = yield from self.session.after_failure(rerun, self._buffer, failure)
+        if not is_committed and self.record.status != "ok":
+            self.record.status = "fail"
+        return not is_committed
 
     def give_up(self, error: DodonaError) -> None:
         """Something failed before the commit was asked for."""

@@ -19,6 +19,8 @@ Row = Mapping[str, Any]
 YEAR_MS: Final = 365 * 86_400_000
 KEEP_ALL: Final = {"min_data_ttl": YEAR_MS, "max_data_ttl": YEAR_MS}
 """Settings of a table: the checkers want every version, however long a run lasts."""
+FLUSH_MS: Final = 1_500
+"""How long a row of a table that lets rows go stays in memory: from a chunk only it can go."""
 
 
 class TableShape(msgspec.Struct, frozen=True):
@@ -29,11 +31,21 @@ class TableShape(msgspec.Struct, frozen=True):
     pivot_keys: tuple[tuple[Any, ...], ...]
     atomicity: Atomicity = "full"
     has_shared_writes: bool = False
+    ttl_ms: int | None = None
+    """How old a row gets, the newest version of it too; None: no version ever goes."""
 
     @property
     def attributes(self) -> dict[str, Any]:
         """What it is created with besides."""
-        return {**KEEP_ALL, "enable_shared_write_locks": self.has_shared_writes}
+        shared = {"enable_shared_write_locks": self.has_shared_writes}
+        if self.ttl_ms is None:
+            return KEEP_ALL | shared
+        return shared | {
+            "min_data_ttl": 0,
+            "max_data_ttl": self.ttl_ms,
+            "min_data_versions": 0,
+            "dynamic_store_auto_flush_period": FLUSH_MS,
+        }
 
     @property
     def key_columns(self) -> list[Column]:

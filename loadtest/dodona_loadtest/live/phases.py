@@ -44,7 +44,7 @@ class Phases:
 
     def set_up(self, wait_s_max: float) -> Protocol[None]:
         """Make, mount and fill the tables. Raises TablesInTheWay, NotLive."""
-        for table in self._workload.tables:
+        for table in self._workload.all_tables:
             try:
                 yield from self._catalog.create_table(
                     table.path,
@@ -103,7 +103,7 @@ class Phases:
         return versions
 
     def remove(self) -> Protocol[None]:
-        for table in self._workload.tables:
+        for table in self._workload.all_tables:
             yield from self._catalog.remove_table(table.path)
 
     def _audit(self) -> Protocol[bool]:

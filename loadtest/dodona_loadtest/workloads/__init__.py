@@ -7,7 +7,9 @@ from dodona_loadtest.workloads.counters import Counters
 from dodona_loadtest.workloads.cycle import Cycle
 from dodona_loadtest.workloads.list_append import ListAppend
 from dodona_loadtest.workloads.loads import Loads
+from dodona_loadtest.workloads.retention import Retention
 from dodona_loadtest.workloads.sideband import Sideband
+from dodona_loadtest.workloads.slow_transactions import SlowTransactions
 from dodona_loadtest.workloads.sums import Sums
 from dodona_loadtest.workloads.workload import Workload
 from dodona_loadtest.workloads.write_skew import UnlockedWriteSkew, WriteSkew
@@ -20,7 +22,9 @@ _ALL: tuple[type[Workload], ...] = (
     Cycle,
     ListAppend,
     Loads,
+    Retention,
     Sideband,
+    SlowTransactions,
     Sums,
     UnlockedWriteSkew,
     WriteSkew,
@@ -36,7 +40,9 @@ __all__ = [
     "Cycle",
     "ListAppend",
     "Loads",
+    "Retention",
     "Sideband",
+    "SlowTransactions",
     "Sums",
     "UnlockedWriteSkew",
     "Workload",

@@ -45,8 +45,18 @@ class Workload(ABC):
 
     @property
     def tables(self) -> list[TableShape]:
-        """What is to be created and mounted."""
+        """Tables that keep every version: histories are judged by them."""
         return [self.table]
+
+    @property
+    def expiring(self) -> list[TableShape]:
+        """Tables that let rows go, which only the workload itself judges."""
+        return []
+
+    @property
+    def all_tables(self) -> list[TableShape]:
+        """What is to be created and mounted."""
+        return [*self.tables, *self.expiring]
 
     @abstractmethod
     def set_up(self, db: Recorder) -> Protocol[bool]:

@@ -11,8 +11,9 @@ Owns: which timestamps are given out, and the ceiling below which they stay. Inv
   it is durable. Whoever takes the store over waits for longer than that, so that two masters
   never tell timestamps at the same time. Without a lease, after a pause or with a disk that
   hangs, the answer waits for an append: one that has lost its store can't make any.
-- The clock only ever pulls `next_unused` forward. A clock that steps back is waited out by nobody:
-  the counter goes on from where it was.
+- The clock only ever pulls `next_unused` forward, and only while it is believed (`clock_guard`):
+  after too long a jump nothing is given out. A clock that steps back is waited out by nobody: the
+  counter goes on from where it was.
 
 The ceiling lies a window ahead of the clock. While the counter itself runs ahead of the clock
 (after a restart, or when the clock stepped back) it lies only a little ahead of the counter, so
@@ -35,9 +36,12 @@ from dodona.types import (
     timestamp_from_unix_us,
     unix_us_from_timestamp,
 )
+from dodona_oracle.core.clock_guard import DAY_US, HOUR_US, LAST_UNIX_US, ClockGuard
 
-LAST_UNIX_US: Final = (1 << 32) * 1_000_000 - 1
-"""The last microsecond that a timestamp has bits for, in the year 2106."""
+USED_UP: Final = (
+    "timestamps are used up: the clock of the master's machine was far ahead before; restore a "
+    "backup into a new folder"
+)
 
 NEVER_US: Final = -1
 """Before every instant."""
@@ -60,6 +64,10 @@ class AllocatorSettings(msgspec.Struct, frozen=True):
     """Renewed by the clock, without a request, while the last request is younger than this."""
     lease_us: int = 1_000_000
     """How long after an append it is certain that nobody else has the store."""
+    clock_jump_us_max: int = 24 * HOUR_US
+    """How far the clock may jump ahead while a master runs. More is taken for a mistake."""
+    clock_start_us_max: int = 366 * DAY_US
+    """How far it may be ahead of the last ceiling at a start."""
     takeover_us: int = 1_200_000
     """How long a master waits before its first timestamp if its predecessor may still be running:
     the lease, and what two clocks may differ by meanwhile."""
@@ -96,6 +104,12 @@ class Allocator:
         self._on_the_way: deque[tuple[int, int]] = deque()
         """Ceilings that were appended and are not durable yet, each with the end of its lease."""
         self._leased_until_us = NEVER_US
+        last_us = unix_us_from_timestamp(ceiling) if ceiling else 0
+        jump_us_max, start_us_max = (
+            self._settings.clock_jump_us_max,
+            self._settings.clock_start_us_max,
+        )
+        self._guard = ClockGuard(last_us, jump_us_max, start_us_max)
         self._last_demand_us: int | None = None
         self._renew_at_us = 0
         self._ahead = self._ahead_max = 0
@@ -122,9 +136,12 @@ class Allocator:
         return self._appended
 
     def take(self, count: int, now: Now) -> Grant | None:
-        """A fresh range; None when the timestamps are used up for good."""
+        """A fresh range; None while the clock is not believed, and when the timestamps are used up
+        for good: `why_none` says which."""
         assert 0 < count <= TIMESTAMPS_PER_REQUEST_MAX
-        physical = _physical(now)
+        if not self._guard.is_believed(now):
+            return None
+        physical = _clock(now)
         first = max(self._next_unused, physical)
         self._ahead = first - physical
         if self._ahead > self._ahead_max:
@@ -143,10 +160,12 @@ class Allocator:
         is_leased = now.instant_us <= self._leased_until_us
         return Grant(Timestamp(first), append, is_leased and end <= self._durable)
 
-    def is_used_up(self, now: Now) -> bool:
-        """Whether a request of the largest size would be refused for good."""
-        first = max(self._next_unused, _physical(now))
-        return first + TIMESTAMPS_PER_REQUEST_MAX > MAX_TIMESTAMP
+    def why_none(self, now: Now) -> str | None:
+        """Why a request of the largest size would be refused now, or None if it would not."""
+        if not self._guard.is_believed(now):
+            return self._guard.complaint(now)
+        first = max(self._next_unused, _clock(now))
+        return USED_UP if first + TIMESTAMPS_PER_REQUEST_MAX > MAX_TIMESTAMP else None
 
     def _newest_lease_us(self) -> int:
         """The end of the lease as soon as all is durable that was appended."""
@@ -163,7 +182,7 @@ class Allocator:
         if now.instant_us - self._last_demand_us > settings.demand_us:
             self._last_demand_us = None  # nobody asks any more: let the window lapse
             return None
-        spare = self._appended - _physical(now) - _ticks(settings.renew_us)
+        spare = self._appended - self._physical(now) - _ticks(settings.renew_us)
         is_lease_long = self._leased_until_us - now.instant_us > settings.lease_us // 2
         if is_lease_long and not is_near_counter and spare > _ticks(ROUNDING_US):
             self._renew_at_us = now.instant_us + settings.renew_us  # the clock stepped back
@@ -190,9 +209,13 @@ class Allocator:
             return None
         return self._renew_at_us
 
+    def _physical(self, now: Now) -> int:
+        """The clock as a timestamp, as long as it is believed; then the counter alone counts."""
+        return _clock(now) if self._guard.is_believed(now) else 0
+
     def _raise_ceiling(self, now: Now) -> Timestamp:
         settings = self._settings
-        ahead_of_clock = _physical(now) + _ticks(settings.window_us)
+        ahead_of_clock = self._physical(now) + _ticks(settings.window_us)
         ahead_of_counter = self._next_unused + settings.margin_count
         if self._mischief(Point.RAISE_CEILING_LITTLE):
             ahead_of_clock = ahead_of_counter = self._next_unused
@@ -203,7 +226,7 @@ class Allocator:
         return Timestamp(self._appended)
 
 
-def _physical(now: Now) -> int:
+def _clock(now: Now) -> int:
     """The clock as a timestamp, kept within what a timestamp can hold whatever the clock says."""
     return timestamp_from_unix_us(min(max(now.unix_us, 0), LAST_UNIX_US))
 

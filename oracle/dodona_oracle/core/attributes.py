@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dodona._core.attribute_names import OWN_PREFIX, SETTINGS, meant
 from dodona._core.messages import NodeKind
 from dodona.errors import DataCorrupted, InvalidRequest, LimitExceeded
 from dodona.keys import decode_key
@@ -24,10 +25,6 @@ ATTRIBUTES_MAX: Final = 256
 """Of one node."""
 VALUE_BYTES_MAX: Final = 64 << 10
 VALUE_DEPTH_MAX: Final = 32
-
-SETTINGS: Final = TableSettings.__struct_fields__
-SETTABLE: Final = ("atomicity", *SETTINGS)
-"""What users may set of a table, beside attributes of their own."""
 
 
 class Facts(NamedTuple):
@@ -115,17 +112,30 @@ def sort_out(values: Mapping[str, Any], kind: NodeKind, path: str) -> Wanted:
     """Raises InvalidRequest for what can't be set, LimitExceeded."""
     wanted = Wanted({}, {})
     for name, value in values.items():
-        is_setting = kind == "table" and name in SETTABLE
+        is_setting = kind == "table" and name in SETTINGS
         if not is_setting and name in system_names(kind):
             raise InvalidRequest(
                 f"attribute {name!r} can't be set: the catalog itself says it", path=path, name=name
             )
+        if kind == "table":
+            _check_spelling(name, path)
         packed = pack(name, value, path)  # settings too: errors show values, but none without end
         if is_setting:
             wanted.settings[name] = value
         else:
             wanted.own[name] = packed
     return wanted
+
+
+def _check_spelling(name: str, path: str) -> None:
+    setting = meant(name)
+    if setting is not None:
+        raise InvalidRequest(
+            f"there is no setting {name!r}: did you mean {setting!r}? Begin the name with "
+            f"{OWN_PREFIX!r} if it is an attribute of your own",
+            path=path,
+            name=name,
+        )
 
 
 def check_count(attributes: Mapping[str, bytes], path: str) -> None:
@@ -136,7 +146,7 @@ def check_count(attributes: Mapping[str, bytes], path: str) -> None:
 
 
 def changed_table(table: StoredTable, settings: Mapping[str, Any]) -> StoredTable:
-    """The table with some of `SETTABLE` set. Raises InvalidRequest, InvalidTabletState."""
+    """The table with some of `SETTINGS` set. Raises InvalidRequest, InvalidTabletState."""
     others = {name: value for name, value in settings.items() if name != "atomicity"}
     if "atomicity" in settings:
         table = life.set_atomicity(table, settings["atomicity"])
@@ -148,7 +158,7 @@ def pending_settings(node: StoredNode) -> dict[str, Any]:
     return {
         name: msgspec.msgpack.decode(packed)
         for name, packed in node.attributes.items()
-        if node.kind == "table" and name in SETTABLE
+        if node.kind == "table" and name in SETTINGS
     }
 
 
@@ -156,7 +166,7 @@ def own_attributes(node: StoredNode) -> dict[str, bytes]:
     """Those that are the user's, packed, without settings."""
     if node.kind != "table":
         return node.attributes
-    return {name: packed for name, packed in node.attributes.items() if name not in SETTABLE}
+    return {name: packed for name, packed in node.attributes.items() if name not in SETTINGS}
 
 
 # What the catalog says
@@ -184,10 +194,10 @@ def value_of(facts: Facts, name: str) -> Any:
     if name in _node_values:
         return _node_values[name](facts)
     assert facts.table is not None
-    if name in SETTINGS:
-        return getattr(facts.table.settings, name)
     if name in _table_values:
         return _table_values[name](facts.table)
+    if name in SETTINGS:
+        return getattr(facts.table.settings, name)
     return _tablet_values[name](facts.table, facts.retained_timestamps)
 
 
@@ -286,7 +296,7 @@ _tablet_values: Final[dict[str, Callable[[StoredTable, Sequence[Timestamp]], Any
 _common: Final = tuple(name for name in _node_values if name != "count")
 _names: Final[dict[NodeKind, tuple[str, ...]]] = {
     "directory": tuple(_node_values),
-    "table": (*_common, *_table_values, *_tablet_values, *SETTINGS),
+    "table": (*_common, *_table_values, *_tablet_values, *TableSettings.__struct_fields__),
 }
 
 

@@ -8,7 +8,7 @@ Errors are raised as `DodonaError`. Imports no I/O and no clock.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -67,6 +67,10 @@ from dodona_oracle.core.tables import Tables
 from dodona_oracle.core.tree import Tree
 from dodona_oracle.core.tree_calls import TreeCalls
 from dodona_oracle.core.tree_transactions import OpenTransaction
+
+GROWING: Final = (CreateTable, CreateDirectory, CopyNode, ReshardTable, AlterTable)
+"""What is refused while the disk has no space for what is new. What is removed, mounted or
+unmounted goes on: that is how room is made, and how rows are read."""
 
 
 class CatalogStatistics(msgspec.Struct, frozen=True):

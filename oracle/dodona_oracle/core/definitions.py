@@ -13,6 +13,7 @@ from dodona._core.messages import CreateTable
 from dodona.errors import DataCorrupted, InvalidRequest, LimitExceeded, SchemaViolation
 from dodona.keys import decode_key
 from dodona.schema import Column, TableSchema
+from dodona.shown import shown
 from dodona.types import KEY_MAX, KEY_MIN, Key, TableSettings
 
 TABLETS_PER_TABLE_MAX: Final = 10_000
@@ -143,9 +144,9 @@ def changed_settings(settings: TableSettings, changes: Mapping[str, Any]) -> Tab
         values[name] = defaults[name] if value is None else value
         if type(values[name]) is not type(defaults[name]):
             kind = type(defaults[name]).__name__
-            raise InvalidRequest(f"{name} takes a value of type {kind}, not {value!r}")
+            raise InvalidRequest(f"{name} takes a value of type {kind}, not {shown(value)}")
         if isinstance(values[name], int) and not 0 <= values[name] <= SETTING_MAX:
-            raise InvalidRequest(f"{name} is 0 to {SETTING_MAX}, not {value!r}")
+            raise InvalidRequest(f"{name} is 0 to {SETTING_MAX}, not {shown(value)}")
     try:
         return msgspec.convert(values, TableSettings)
     except msgspec.ValidationError as error:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from dodona._core.messages import MountedTablet, TabletAssignment, TabletSource
 from dodona.errors import InvalidRequest, InvalidTabletState, Unavailable
 from dodona.schema import Column
+from dodona.shown import shown
 from dodona.types import KEY_MAX, Atomicity, CellId, Key, Revision, TabletId
 from dodona_oracle.core.definitions import changed_settings, check_alteration, check_pivots_between
 from dodona_oracle.core.records import StoredTable, StoredTablet
@@ -296,7 +297,7 @@ def check_all_unmounted(table: StoredTable, what: str) -> None:
 def set_atomicity(table: StoredTable, atomicity: Atomicity) -> StoredTable:
     """Raises InvalidTabletState, InvalidRequest."""
     if atomicity not in ("full", "none"):
-        raise InvalidRequest(f'Atomicity must be "full" or "none", not {atomicity!r}')
+        raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}')
     if atomicity == table.atomicity:
         return table
     check_all_unmounted(table, "change table atomicity mode")

@@ -20,10 +20,10 @@ from dodona._core.messages import (
     TimestampRange,
 )
 from dodona._core.mischief import Mischief, Point, behave
-from dodona.errors import DodonaError, InvalidRequest
+from dodona.errors import DiskFull, DodonaError, InvalidRequest
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp, unix_us_from_timestamp
-from dodona_oracle.core.allocator import Allocator, AllocatorSettings
-from dodona_oracle.core.catalog import Attendance, Catalog, CatalogStatistics
+from dodona_oracle.core.allocator import USED_UP, Allocator, AllocatorSettings
+from dodona_oracle.core.catalog import GROWING, Attendance, Catalog, CatalogStatistics
 from dodona_oracle.core.records import (
     CEILING,
     ORACLE,
@@ -44,7 +44,6 @@ _count_wrong = Failure(
 _too_early = Failure(
     "unavailable", "the master has just taken over: it waits until its predecessor must have ended"
 )
-_used_up = Failure("unavailable", "timestamps are used up: the master's clock is, or was, far off")
 
 
 class MasterStatistics(msgspec.Struct, frozen=True):
@@ -85,6 +84,7 @@ class MasterCore:
         self._effects: list[Effect] = []
         settings = settings or AllocatorSettings()
         self._mischief = mischief
+        self._disk_shortage: str | None = None
         self._may_misbehave = mischief is not behave
         self._allocator = Allocator(state.ceiling, settings, mischief)
         self._machine = machine
@@ -126,6 +126,11 @@ class MasterCore:
         if isinstance(record, Put) and (record.bucket, record.key) == (ORACLE, CEILING):
             self._allocator.acknowledge(Timestamp(decode_number(record.value)))
 
+    def note_disk(self, shortage: str | None, _: Now) -> None:
+        """Why the disk has no space for what is new, if so: changes of the catalog are refused
+        until it has. Timestamps, reads and heartbeats go on."""
+        self._disk_shortage = shortage
+
     def tick(self, now: Now) -> None:
         """Renew the ceiling ahead of need; end master transactions that nobody pings."""
         self._raise_ceiling(self._allocator.renew(now))
@@ -166,7 +171,7 @@ class MasterCore:
         """Why it would give out no timestamp now, or None if it would."""
         if not self._is_alone and now.instant_us < self._alone_at_us:
             return _too_early.message
-        return _used_up.message if self._allocator.is_used_up(now) else None
+        return self._allocator.why_none(now)
 
     def attendance(self, now: Now) -> Attendance:
         """Who is there."""
@@ -185,7 +190,8 @@ class MasterCore:
             return
         grant = self._allocator.take(count, now)
         if grant is None:
-            self._effects.append(ReplyAtOnce(route, _used_up))
+            why = self._allocator.why_none(now) or USED_UP
+            self._effects.append(ReplyAtOnce(route, Failure("unavailable", why)))
             return
         self._timestamp_count += count
         self._request_sizes.add(count)
@@ -219,6 +225,8 @@ class MasterCore:
         if self._mischief(Point.MASTER_UNAVAILABLE):
             return Failure("unavailable", "the master has no time for the catalog")
         try:
+            if self._disk_shortage is not None and isinstance(request, GROWING):
+                raise DiskFull(self._disk_shortage)
             return self._catalog.handle(request, now)
         except DodonaError as error:
             count = self._catalog_refused_by_kind.get(error.kind, 0)

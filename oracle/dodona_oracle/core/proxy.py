@@ -5,7 +5,7 @@ back after its callers were failed is dropped: it is older than whoever asks now
 it. Imports no I/O and no clock.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -56,6 +56,8 @@ class ProxyCore:
         self._effects: list[Effect] = []
         self._batcher: Batcher[Route] = Batcher()
         self._token = 0
+        self._silent: dict[str, Any] = {}
+        """Which server keeps the callers from an answer, while they are failed."""
         self._deadline_us: int | None = None
         self._request_count = self._timestamp_count = 0
         self._failed_batch_count = 0
@@ -98,10 +100,16 @@ class ProxyCore:
             self._effects.append(ReplyTo(route, TimestampRange(share_first, count)))
         self._ask(now)
 
-    def handle_failure(self, token: int, message: str, now: Now) -> None:
-        """The master did not, or could not be reached."""
+    def handle_failure(
+        self, token: int, message: str, now: Now, attributes: dict[str, Any] | None = None
+    ) -> None:
+        """The master did not, or could not be reached; the attributes say which server is silent.
+        What this proxy's callers sent did leave them, whatever became of its own request."""
         if token == self._token and self._deadline_us is not None:
+            given = (attributes or {}).items()
+            self._silent = {name: value for name, value in given if name != "is_sent"}
             self._fail_unavailable(f"the master gave no timestamps: {message}", now)
+            self._silent = {}
 
     def tick(self, now: Now) -> None:
         """Give up on a request that is away for too long."""
@@ -147,7 +155,7 @@ class ProxyCore:
         self._effects.append(AskMaster(self._token, count))
 
     def _fail_unavailable(self, message: str, now: Now) -> None:
-        self._fail(Failure("unavailable", message), now)
+        self._fail(Failure("unavailable", message, self._silent), now)
 
     def _fail(self, failure: Failure, now: Now) -> None:
         self._failed_batch_count += 1

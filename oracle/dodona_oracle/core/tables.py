@@ -220,7 +220,15 @@ class Tables:
             address = None if each.cell is None else self._presence.address(each.cell)
             if each.cell is not None and address is not None:
                 addresses[each.cell] = address
-        return Table(table.path, table.columns, table.atomicity, tablets, addresses, table.settings)
+        return Table(
+            table.path,
+            table.columns,
+            table.atomicity,
+            tablets,
+            addresses,
+            table.settings,
+            table.table,
+        )
 
     # What is known by cell
 

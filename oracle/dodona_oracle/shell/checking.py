@@ -10,7 +10,7 @@ import msgspec
 from dodona._io.environment import open_environment, verify_pages
 from dodona._io.folder import lock_folder
 from dodona.errors import InvalidRequest
-from dodona.types import Timestamp
+from dodona.types import CellId, Timestamp
 from dodona_oracle.core.records import state_from_items
 from dodona_oracle.shell.store import FILE_NAME, read_items
 
@@ -20,7 +20,8 @@ class MasterSummary(msgspec.Struct, frozen=True):
 
     table_count: int
     tablet_count: int
-    cell_count: int
+    cells: tuple[CellId, ...]
+    """Those that have joined."""
     ceiling: Timestamp
     """No timestamp was given out above it."""
     size_bytes: int
@@ -45,7 +46,7 @@ def verify_master(folder: Path) -> MasterSummary:
     return MasterSummary(
         len(state.tables),
         sum(len(table.tablets) for table in state.tables),
-        len(state.cells),
+        tuple(state.cells),
         state.ceiling,
         path.stat().st_size,
     )

@@ -11,32 +11,32 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fastapi import FastAPI
-
 from dodona._core.recoveries import Recovery
+from dodona._io.answers import Application
 from dodona._io.beside import running_beside
+from dodona._io.disk_space import DiskSpace, no_space_told
 from dodona._io.door import Door
 from dodona._io.endpoint import Endpoint, EndpointLimits
 from dodona._io.flushes import RuntimeStatistics
+from dodona._io.front import Front
 from dodona._io.life import Life
 from dodona._io.logs import tell
-from dodona._io.metrics import LogReport, Metrics, ServerReport
+from dodona._io.metrics import LogReport, ServerReport
 from dodona._io.notices import Readiness, look_around
-from dodona._io.pages import add_metrics, create_application
 from dodona._io.process import close_in_time, read_clock
-from dodona._io.recovery_book import RecoveryBook, add_recoveries_page
+from dodona._io.recovery_book import FILE_NAME as BOOK_NAME
+from dodona._io.recovery_book import RecoveryBook
 from dodona._io.runtime import Runtime, RuntimeLimits
 from dodona._io.scheduling import take_short_turns
 from dodona._io.serving import Served, serve
-from dodona._io.statistics_page import add_statistics_page
+from dodona.errors import DataCorrupted
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.catalog import Attendance
+from dodona_oracle.core.clock_guard import DAY_US, HOUR_US
 from dodona_oracle.core.master import MasterCore, MasterStatistics
-from dodona_oracle.shell.metrics import MASTER_METRICS
-from dodona_oracle.shell.rest import add_operations
 from dodona_oracle.shell.settings import MasterSettings
+from dodona_oracle.shell.store import FILE_NAME as STORE_NAME
 from dodona_oracle.shell.store import MasterStore
-from dodona_oracle.shell.transactions_page import add_transactions_page
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -46,17 +46,31 @@ _logger: Final = logging.getLogger("dodona.master")
 def run_master(settings: MasterSettings) -> None:
     """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
     take_short_turns()  # every commit waits for a timestamp, which is made in no time
+    _check_store(settings.data_dir)
     store = MasterStore.open(settings.data_dir, settings.map_mib_max << 20)
     try:
         book = RecoveryBook.open(store.path)
         with Door(settings.host, settings.port) as door:
-            core = recover(store, settings, book)
+            with no_space_told(settings.data_dir):
+                core = recover(store, settings, book)
             count = core.statistics().catalog.table_count
             text = f"recovered {settings.data_dir}"
             tell(_logger, logging.INFO, "recovered", text, tables=count)
             serve(create_master(core, store, settings, book), settings, door)
     finally:
         store.close()
+
+
+def _check_store(folder: Path) -> None:
+    """A master keeps a book of its starts, beginning when its store is durable: a book without a
+    store is what is left of a folder. Raises DataCorrupted."""
+    path = folder / STORE_NAME
+    if (folder / BOOK_NAME).exists() and not path.exists():
+        raise DataCorrupted(
+            f"{path} is missing, and the master has been started with it before: put it back, or "
+            "restore a backup into an empty folder",
+            path=str(path),
+        )
 
 
 def recover(store: MasterStore, settings: MasterSettings, book: RecoveryBook) -> MasterCore:
@@ -66,7 +80,12 @@ def recover(store: MasterStore, settings: MasterSettings, book: RecoveryBook) ->
     core = MasterCore.recover(
         items,
         began,
-        AllocatorSettings(window_us=settings.window_ms * 1000, renew_us=settings.renew_ms * 1000),
+        AllocatorSettings(
+            window_us=settings.window_ms * 1000,
+            renew_us=settings.renew_ms * 1000,
+            clock_jump_us_max=settings.clock_jump_hours_max * HOUR_US,
+            clock_start_us_max=settings.clock_start_days_max * DAY_US,
+        ),
         read_machine(),
     )
     took_us = read_clock().instant_us - began.instant_us
@@ -111,31 +130,29 @@ def create_master(
         core, store, limits=RuntimeLimits(waiting_count_max=settings.waiting_count_max)
     )
 
+    space = DiskSpace(store.path)
+
+    def look_at_disk() -> None:
+        runtime.call(core.note_disk, space.shortage())
+
     @asynccontextmanager
-    async def lifespan(application: FastAPI) -> AsyncIterator[None]:
+    async def lifespan() -> AsyncIterator[None]:
         runtime.start()
-        async with running_beside(look_around(Readiness(life).look)):
+        async with running_beside(look_around(Readiness(life).look, look_at_disk)):
             yield
         await close_in_time(_close(runtime, book))
 
-    key = settings.cluster_key
+    admission = settings.admission
     life = Life(
         lambda: core.why_not_ready(read_clock()) or runtime.why_late(),
         lambda: runtime.failure,
         runtime.finish,
     )
-    rest = create_application("Dodona master", lifespan, life, key, settings.metrics_key)
-    add_operations(rest, runtime)
-    add_statistics_page(
-        rest, lambda: {"master": core.statistics(), "runtime": runtime.statistics()}
-    )
-    add_transactions_page(rest, core)
-    add_recoveries_page(rest, book)
     limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
     )
-    endpoint = Endpoint(runtime, limits=limits, key=key)
+    endpoint = Endpoint(runtime, limits=limits, admission=admission)
 
     def report() -> MasterReport:
         return MasterReport(
@@ -147,5 +164,9 @@ def create_master(
             endpoint.connection_count,
         )
 
-    add_metrics(rest, Metrics("master", MASTER_METRICS, report))
-    return Served(rest, endpoint, life)
+    def make_pages() -> Application:
+        from dodona_oracle.shell.master_pages import create_pages
+
+        return create_pages(core, runtime, book, life, admission, report)
+
+    return Served(Front(life, lifespan, make_pages), endpoint, life)

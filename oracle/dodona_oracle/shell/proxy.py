@@ -8,21 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from fastapi import FastAPI
-
 from dodona._core.effects import AskMaster
+from dodona._io.answers import Application
 from dodona._io.door import Door
 from dodona._io.endpoint import Endpoint, EndpointLimits
 from dodona._io.flushes import RuntimeStatistics
+from dodona._io.front import Front
 from dodona._io.life import Life, wait_until
-from dodona._io.metrics import Metrics, ServerReport
-from dodona._io.pages import add_metrics, create_application
+from dodona._io.metrics import ServerReport
 from dodona._io.runtime import Runtime
 from dodona._io.scheduling import take_short_turns
 from dodona._io.serving import Served, serve
-from dodona._io.statistics_page import add_statistics_page
 from dodona_oracle.core.proxy import ProxyCore, ProxyLimits, ProxyStatistics
-from dodona_oracle.shell.metrics import PROXY_METRICS
 from dodona_oracle.shell.settings import ProxySettings
 from dodona_oracle.shell.transport import MasterLink, Registration
 
@@ -58,7 +55,7 @@ class _Proxy:
         self._link: MasterLink | None = None
 
     @asynccontextmanager
-    async def lifespan(self, application: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
         """Between start and stop of the process."""
         self._link = MasterLink(self.core, self.runtime, self._settings)
         self.runtime.start()
@@ -90,18 +87,14 @@ class _Proxy:
 def create_proxy(settings: ProxySettings) -> Served:
     """The REST pages and the data plane of a proxy."""
     proxy = _Proxy(settings)
-    key = settings.cluster_key
+    admission = settings.admission
     runtime = proxy.runtime
     life = Life(lambda: proxy.registration.reason, lambda: runtime.failure, proxy.finish)
-    rest = create_application("Dodona proxy", proxy.lifespan, life, key, settings.metrics_key)
-    add_statistics_page(
-        rest, lambda: {"proxy": proxy.core.statistics(), "runtime": runtime.statistics()}
-    )
     limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
     )
-    endpoint = Endpoint(runtime, limits=limits, key=key)
+    endpoint = Endpoint(runtime, limits=limits, admission=admission)
 
     def report() -> ProxyReport:
         return ProxyReport(
@@ -111,5 +104,9 @@ def create_proxy(settings: ProxySettings) -> Served:
             endpoint.connection_count,
         )
 
-    add_metrics(rest, Metrics("proxy", PROXY_METRICS, report))
-    return Served(rest, endpoint, life)
+    def make_pages() -> Application:
+        from dodona_oracle.shell.proxy_pages import create_pages
+
+        return create_pages(proxy.core, runtime, life, admission, report)
+
+    return Served(Front(life, proxy.lifespan, make_pages), endpoint, life)

@@ -21,7 +21,8 @@ from dodona._core.rest import (
     encode_json,
     json_schemas,
 )
-from dodona._io.pages import failure_of, problem_response, read_body
+from dodona._io.answers import failure_of
+from dodona._io.pages import problem_response, read_body
 from dodona._io.runtime import Runtime
 from dodona.errors import DodonaError
 
@@ -51,7 +52,7 @@ def _handler(operation: Operation, runtime: Runtime) -> Callable[[Request], Any]
     async def handle(request: Request) -> Response:
         try:
             content = await read_body(request) if operation.has_body else b""
-            message = decode_request(operation, request.query_params, content)
+            message = decode_request(operation, request.query_params.multi_items(), content)
         except DodonaError as error:
             return problem_response(failure_of(error))
         reply: Message = await runtime.ask(message)

@@ -30,6 +30,12 @@ class MasterSettings(ServerSettings):
     renew_ms: Milliseconds = Field(
         200, description="the ceiling is raised when less than this is left of the window, ms"
     )
+    clock_jump_hours_max: Annotated[int, Ge(1)] = Field(
+        24, description="no timestamps are given out after the clock jumped further ahead, hours"
+    )
+    clock_start_days_max: Annotated[int, Ge(1)] = Field(
+        366, description="nor if it is further ahead of the last timestamp at a start, days"
+    )
     waiting_count_max: Count = Field(
         100_000, description="changes and answers that may wait for the disk"
     )

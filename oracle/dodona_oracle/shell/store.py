@@ -18,8 +18,10 @@ from typing import Final, Self
 
 import lmdb
 
+from dodona._io.disk_space import DiskSpace, no_space_told
 from dodona._io.environment import open_environment
 from dodona._io.folder import LockedFolder, lock_folder
+from dodona._io.page_tree import check_pages
 from dodona.errors import DataCorrupted
 from dodona_oracle.core.records import Item, Put, Record, changes_of
 
@@ -52,13 +54,15 @@ class MasterStore:
     def open(cls, path: str | Path, map_bytes_max: int = MAP_BYTES_MAX) -> Self:
         """Open, or make, the store in a folder.
 
-        Raises FolderInUse, InvalidRequest (the folder can't be used), DataCorrupted.
+        Raises FolderInUse, InvalidRequest (the folder can't be used), DataCorrupted, DiskFull.
         """
         folder = lock_folder(path)
         try:
-            environment = _open_environment(folder.path / FILE_NAME, map_bytes_max)
-            store = cls(folder, environment, map_bytes_max)
-            store._check_version()
+            with no_space_told(folder.path):
+                DiskSpace(folder.path).make_way()
+                environment = _open_environment(folder.path / FILE_NAME, map_bytes_max)
+                store = cls(folder, environment, map_bytes_max)
+                store._check_version()
         except BaseException:
             folder.close()
             raise
@@ -120,6 +124,13 @@ class MasterStore:
         self._environment.set_mapsize(size)
 
     def _check_version(self) -> None:
+        path = self._folder.path / FILE_NAME
+        try:
+            self._find_version()
+        except (lmdb.CorruptedError, lmdb.PageNotFoundError) as error:
+            raise DataCorrupted(f"the store can't be read: {error}", path=str(path)) from error
+
+    def _find_version(self) -> None:
         with self._environment.begin(write=True) as transaction:
             version = transaction.get(_version_key)
             is_new = transaction.stat()["entries"] == 0
@@ -138,20 +149,24 @@ class MasterStore:
 
 def read_items(environment: lmdb.Environment, path: Path) -> Iterator[Item]:
     """All that is stored. Raises DataCorrupted, naming `path`."""
-    with environment.begin() as transaction:
-        total = 0
-        for name, stored in transaction.cursor():
-            if name not in (_version_key, _seal_key):
-                yield _decode(name, stored, path)
-                total += _digest(name, stored)
-        if transaction.get(_seal_key) != _seal_of(transaction, total):
-            text = "the stored values are not those of the last transaction: pages are damaged"
-            raise DataCorrupted(text, path=str(path))
+    try:
+        with environment.begin() as transaction:
+            total = 0
+            for name, stored in transaction.cursor():
+                if name not in (_version_key, _seal_key):
+                    yield _decode(name, stored, path)
+                    total += _digest(name, stored)
+            if transaction.get(_seal_key) != _seal_of(transaction, total):
+                text = "the stored values are not those of the last transaction: pages are damaged"
+                raise DataCorrupted(text, path=str(path))
+    except lmdb.Error as error:
+        raise DataCorrupted(f"the store can't be read: {error}", path=str(path)) from error
 
 
 def _open_environment(path: Path, map_bytes_max: int) -> lmdb.Environment:
     map_bytes = min(map_bytes_max, MAP_BYTES_FIRST)
-    if path.exists():
+    if path.exists() and path.stat().st_size:
+        check_pages(path)
         map_bytes = max(map_bytes, path.stat().st_size)
     return open_environment(path, map_bytes)
 

@@ -7,9 +7,7 @@ core's `handle_failure`; a registration that failed is tried again at the next t
 import asyncio
 import logging
 from functools import partial
-from typing import Final
-
-import httpx
+from typing import TYPE_CHECKING, Final
 
 from dodona._core.effects import AskMaster
 from dodona._core.messages import Failure, GenerateTimestamps, RegisterProxy, Reply, TimestampRange
@@ -19,8 +17,12 @@ from dodona._io.logs import tell
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
 from dodona._io.sessions import hide_password
+from dodona._io.silence import Silence
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.shell.settings import ProxySettings
+
+if TYPE_CHECKING:
+    import httpx
 
 _logger: Final = logging.getLogger("dodona.proxy")
 
@@ -31,10 +33,12 @@ class MasterLink:
     def __init__(self, core: ProxyCore, runtime: Runtime, settings: ProxySettings) -> None:
         self._core = core
         self._runtime = runtime
+        place = hide_password(settings.master_url)
         self._peer = Peer(
             rpc_url(settings.master_url),
             timeout_ms=settings.answer_ms_max,
             key=settings.cluster_key,
+            silence=Silence(f"the master at {place}", {"server": "master", "address": place}),
         )
 
     def ask(self, effect: AskMaster) -> None:
@@ -50,7 +54,8 @@ class MasterLink:
         if isinstance(reply, TimestampRange) and reply.count == effect.count:
             runtime.call(core.handle_range, effect.token, reply.first)
         elif isinstance(reply, Failure):
-            runtime.call(core.handle_failure, effect.token, reply.message)
+            fail = partial(core.handle_failure, attributes=reply.attributes)
+            runtime.call(fail, effect.token, reply.message)
         else:
             text = f"it answered {effect.count} timestamps with {type(reply).__name__}"
             runtime.call(core.handle_failure, effect.token, text)
@@ -71,17 +76,26 @@ class Registration:
     async def run(self) -> None:
         """Until cancelled."""
         period_s = self._settings.register_ms / 1000
-        async with httpx.AsyncClient(
-            base_url=self._settings.master_url,
-            headers=key_headers(self._settings.cluster_key),
-            timeout=max(1.0, period_s),
-            trust_env=False,
-        ) as client:
+        # In a thread: the import takes long, and callers of the data plane wait for nothing.
+        made = await asyncio.to_thread(self._make_client, period_s)
+        async with made as client:
             while True:
                 self._note(await self._register(client))
                 await asyncio.sleep(period_s)
 
-    async def _register(self, client: httpx.AsyncClient) -> str | None:
+    def _make_client(self, period_s: float) -> "httpx.AsyncClient":
+        import httpx
+
+        return httpx.AsyncClient(
+            base_url=self._settings.master_url,
+            headers=key_headers(self._settings.cluster_key),
+            timeout=max(1.0, period_s),
+            trust_env=False,
+        )
+
+    async def _register(self, client: "httpx.AsyncClient") -> str | None:
+        from httpx import HTTPError
+
         call = encode_call(RegisterProxy(self._settings.address))
         try:
             response = await client.request(
@@ -90,7 +104,7 @@ class Registration:
                 content=call.content,
                 headers={"content-type": JSON_TYPE},
             )
-        except httpx.HTTPError as error:
+        except HTTPError as error:
             return f"the master can't be reached: {str(error) or type(error).__name__}"
         reply = decode_reply(RegisterProxy, response.status_code, response.content)
         return reply.message if isinstance(reply, Failure) else None

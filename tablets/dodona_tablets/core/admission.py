@@ -13,6 +13,7 @@ from dodona._core.messages import TabletModifications
 from dodona._core.mischief import Point
 from dodona._core.sizes import wire_bytes
 from dodona.errors import (
+    DiskFull,
     DodonaError,
     InvalidRequest,
     LimitExceeded,
@@ -47,13 +48,23 @@ def check_transaction(
 
 def check_log(cell: Cell) -> None:
     """Whether there is room for what is new. Reads, and transactions that are under way, are not
-    asked. Raises Overloaded."""
+    asked. Raises Overloaded, DiskFull."""
+    if cell.disk_shortage is not None:
+        raise DiskFull(cell.disk_shortage, cell=cell.id)
     if cell.is_log_full:
         raise Overloaded(
             "the log is full, all writes disabled until rows are flushed and it is truncated",
             cell=cell.id,
             log_fill_percent=int(100 * cell.log_fill_ratio),
         )
+
+
+def check_lease(what: str, lease_ms: int, lease_ms_max: int) -> None:
+    """Snapshots and loads have one rule: nobody is given another lease than the one asked for.
+    Raises InvalidRequest."""
+    if lease_ms > lease_ms_max:
+        text = f"a {what} has a lease of at most {lease_ms_max} ms, not {lease_ms}"
+        raise InvalidRequest(text, lease_ms=lease_ms, lease_ms_max=lease_ms_max)
 
 
 def check_parts(

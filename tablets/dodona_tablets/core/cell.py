@@ -58,6 +58,8 @@ class CellLimits(msgspec.Struct, frozen=True):
     ask_coordinator_after_ms: int = 1_000
     recover_after_ms: int = 2_000
     repeat_after_ms: int = 1_000
+    tell_silence_after_ms: int = 2_000
+    """Whoever asks for an outcome that another cell keeps from being found is told which."""
     heartbeat_period_ms: int = 400
     oracle_time_period_ms: int = 500
     watermark_period_ms: int = 4_000
@@ -73,11 +75,11 @@ class CellLimits(msgspec.Struct, frozen=True):
     reader_tablets_max: int = 100_000
     """Of all of them together."""
     reader_lease_ms_max: int = 3_600_000
-    """Whoever asks for a longer one is given this."""
+    """A longer one is refused."""
     loads_max: int = 1_000
     """So many bulk loads are open here at a time."""
     load_lease_ms_max: int = 3_600_000
-    """Whoever asks for a longer one is given this."""
+    """A longer one is refused."""
     staged_chunks_max: int = 20_000
     """Of all loads together; with the deletions of seals twice as many."""
     reader_renewal_ms_max: int = 60_000
@@ -85,8 +87,23 @@ class CellLimits(msgspec.Struct, frozen=True):
     elsewhere, or before a restart, is to renew."""
 
 
+class Heard:
+    """When others were heard last, as instants in microseconds."""
+
+    def __init__(self) -> None:
+        self.cells: dict[CellId, int] = {}
+        self.oracle = 0
+        self.oracle_failure: str | None = None
+        """Why it did not answer, as the shell was told last."""
+
+
 class Cell:
     """One cell's state. `now` is that of the event being handled."""
+
+    is_log_writable = True
+    """Not where the disk had no space at all: nothing may be appended."""
+    disk_shortage: str | None = None
+    """Why the disk has no space for what is new, as far as the core was told."""
 
     def __init__(self, cell: CellId, limits: CellLimits, mischief: Mischief = behave) -> None:
         self.id = cell
@@ -103,7 +120,6 @@ class Cell:
         self.readers = Readers(
             limits.readers_max,
             limits.reader_tablets_max,
-            limits.reader_lease_ms_max,
             limits.reader_renewal_ms_max,
         )
         self.loads = Loads()
@@ -119,6 +135,10 @@ class Cell:
         self.now = Now(0, 0)
         self.chunks: dict[int, Chunk] = {}
         """The open files, by number."""
+        self.orphans: tuple[int, ...] = ()
+        """Chunks that were there at the start and that the log does not name, by number."""
+        self.may_have_unused_chunks = False
+        """Whether some tablet or load has let go of any."""
         self.flushed_ahead: dict[TabletId, int] = {}
         """In replay: of each tablet the last store that will have been flushed by the end of the
         log. Rows that were written to it are not made again."""
@@ -133,6 +153,7 @@ class Cell:
         """It is about to stop, and takes no more writes."""
         self.last_failure: str | None = None
         """Of the work on chunks."""
+        self.heard = Heard()
         self.effects: list[Effect] = []
         self.woken: list[Any] = []
         self.client_clock = ClockWatch()
@@ -147,6 +168,12 @@ class Cell:
         self.counts = CommitCounts()
         self.refused_count_by_kind: dict[str, int] = {}
 
+    def note_disk(self, shortage: str | None, *, is_log_writable: bool = True) -> None:
+        """Why the disk has no space for what is new, if so: writes are refused until it has. Reads,
+        flushes and what is prepared go on. Without a log to write to only reads do."""
+        self.disk_shortage = shortage
+        self.is_log_writable = is_log_writable
+
     def reply(self, route: Any, body: Reply) -> None:
         self.effects.append(ReplyTo(route, body))
 
@@ -154,6 +181,13 @@ class Cell:
         """Into the log; what is in the outbox behind it waits until it is durable."""
         self.record_count += 1
         self.effects.append(Append(record))
+
+    def take_effects(self) -> list[Effect]:
+        """The outbox, in order; empty afterwards."""
+        if self.may_have_unused_chunks:
+            self._remove_unused_chunks()
+        effects, self.effects = self.effects, []
+        return effects
 
     def note_misfit(self, transaction: TransactionId, source: CellId) -> None:
         """That cell has decided what can't be."""
@@ -202,23 +236,25 @@ class Cell:
         became of transactions that wrote to it is remembered all the same."""
         for number in tablets:
             tablet = self.tablets.pop(number)
+            self.may_have_unused_chunks |= bool(tablet.stores.chunks)
             assert not tablet.is_mounted, "dropped while it is served"
             assert not tablet.active_count, "dropped under a transaction"
         self.dropped_revision = max(self.dropped_revision, revision)
-        self.remove_unused_chunks()
 
     def unmount(self, tablet: Tablet) -> None:
         """It is not served any more. What loads have staged there is gone: it may have another
         schema when it is served again, or be another's."""
         tablet.unmount()
         self.loads.drop_tablet(tablet.assignment.tablet)
+        self.may_have_unused_chunks |= bool(self.loads.open)
         tablet.published.clear()
-        self.remove_unused_chunks()
 
     def serve(self, tablet: Tablet, fence: Timestamp) -> None:
         """From now on, and for transactions that begin after this timestamp."""
         tablet.serve_after(fence)
-        self.readers.expect_renewals(tablet.assignment.tablet, self.now.instant_us)
+        if tablet.has_been_served:
+            self.readers.expect_renewals(tablet.assignment.tablet, self.now.instant_us)
+        tablet.has_been_served = True
 
     # Chunks
 
@@ -227,8 +263,10 @@ class Cell:
         self.next_chunk += 1
         return self.next_chunk - 1
 
-    def remove_unused_chunks(self) -> None:
-        """Those that no tablet has any part of; their files go behind the records that say so."""
+    def _remove_unused_chunks(self) -> None:
+        """Those that no tablet has any part of; their files go behind the records that say so.
+        Once for a batch of events, at its end: it takes a walk over all tablets."""
+        self.may_have_unused_chunks = False
         used = dict.fromkeys(
             it.attached.info.number
             for tablet in self.tablets.values()
@@ -273,6 +311,7 @@ class Cell:
     def _publish(self, tablet: Tablet, publication: Publication, at: Timestamp) -> None:
         """Staged chunks become the tablet's, at the commit timestamp."""
         load = self.loads.open[publication.load]
+        tablet.stores.hot_rows.forget_from(at)
         attached = []
         for number in publication.chunks:
             chunk = AttachedChunk(load.take(number).chunk.info, at)

@@ -10,7 +10,6 @@ reads on from a timestamp at or above it is given every version.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -38,7 +37,7 @@ from dodona_tablets.core.snapshot import blocker_of_range, too_old
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
-from dodona_tablets.core.version import Version, chain_of, history
+from dodona_tablets.core.version import ALL_VERSIONS, Version, chain_of, history, versions_between
 
 WALKED_KEYS_MAX: Final = 50_000
 """Of stores in memory that one page looks at: everybody else waits for about 10 ms."""
@@ -104,6 +103,11 @@ class _Reach:
         self.views = [layer for layer in layers if isinstance(layer, ChunkView)]
         self.upper = request.upper
         self._range = since, at
+        self._first, self._first_at, self._count_max = request.lower, at, ALL_VERSIONS
+        if isinstance(request, ScanVersions):
+            self._count_max = COLUMN_ROWS_MAX + 1
+            if request.lower_timestamp:
+                self._first_at = request.lower_timestamp
         self._walked: list[tuple[DynamicStore, _Rows]] = []
         for store in stores:
             count = WALKED_KEYS_MAX // len(stores)
@@ -116,7 +120,7 @@ class _Reach:
     def in_memory(self) -> Iterator[tuple[DynamicStore, Iterator[tuple[Key, Version]]]]:
         """The versions of the range that each store has."""
         for store, rows in self._walked:
-            yield store, self._versions(rows)
+            yield store, self._versions(store, rows)
 
     def timestamps_in_memory(self) -> Iterator[Timestamp]:
         """Of those versions."""
@@ -124,7 +128,11 @@ class _Reach:
             for _, newest in rows:
                 yield from (version[0] for version in history(newest))
 
-    def _versions(self, rows: Iterable[tuple[Key, Version]]) -> Iterator[tuple[Key, Version]]:
+    def _versions(
+        self, store: DynamicStore, rows: Iterable[tuple[Key, Version]]
+    ) -> Iterator[tuple[Key, Version]]:
+        """Of a row no more than a page can show: a row that is written all the time has more, and
+        the next page goes on where this one ends."""
         since, at = self._range
         for key, newest in rows:
             if key >= self.upper:
@@ -133,10 +141,11 @@ class _Reach:
                 if newest[0] <= at:
                     yield key, newest
                 continue
-            newer = takewhile(lambda version: version[0] > since, history(newest))
-            chain = chain_of([version for version in newer if version[0] <= at])
-            if chain is not None:
-                yield key, chain
+            is_resumed = key == self._first and self._first_at < at
+            newest_seen = store.newest_at(key, self._first_at if is_resumed else at)
+            newer = versions_between(newest_seen, since, at, self._count_max)
+            if newer:
+                yield key, chain_of(newer)  # type: ignore[misc]
 
 
 def _check(tablet: Tablet, since: Timestamp, at: Timestamp) -> None:

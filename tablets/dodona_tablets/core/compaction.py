@@ -13,13 +13,14 @@ Invariants:
 - Files are removed behind the record that replaced them.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from dodona._core.effects import RemoveChunks, RunJob
 from dodona._core.messages import Failure
 from dodona._core.mischief import Point
-from dodona.types import TabletId
+from dodona.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.jobs import Built, CompactionJob
@@ -35,6 +36,8 @@ TIER_BYTES_MIN: Final = 1 << 20
 """All that is smaller is of the lowest tier."""
 TIER_CHUNKS_MAX: Final = 4
 """With so many of one tier they are compacted."""
+LOOKED_AT_MAX: Final = 500
+"""Tablets of which one tick looks at the chunks."""
 CHUNKS_MAX: Final = 16
 """Of one compaction."""
 GARBAGE_RATIO_MIN: Final = 0.1
@@ -56,6 +59,8 @@ class Compaction:
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._under_way: tuple[CompactionToken, int] | None = None
+        self._queue: deque[TabletId] = deque()
+        """Tablets that were not looked at yet in this round."""
         self._looked_at: dict[TabletId, int] = {}
         self._cleaned: dict[int, None] = {}
         """Chunks that are what cleaning left: doing it again would leave as much."""
@@ -64,12 +69,20 @@ class Compaction:
         self.failed_count = 0
 
     def tick(self) -> None:
-        """Begin the next compaction, if there is one and none is under way."""
+        """Begin the next compaction, if there is one and none is under way. Tablets have their
+        turn: one that is written all the time does not keep others from theirs."""
         if self._under_way is not None or self._cell.now.instant_us < self._retry_at_us:
             return
-        for tablet in self._cell.tablets.values():
-            chosen = self._choose(tablet)
-            if chosen:
+        if self._cell.disk_shortage is not None:
+            return  # what is left is for flushes, which make the log shorter
+        tablets, queue = self._cell.tablets, self._queue
+        if not queue:
+            queue.extend(tablets)
+            self._looked_at = {it: at for it, at in self._looked_at.items() if it in tablets}
+        for _ in range(min(LOOKED_AT_MAX, len(queue))):
+            tablet = tablets.get(queue.popleft())
+            chosen = () if tablet is None else self._choose(tablet)
+            if tablet is not None and chosen:
                 self._begin(tablet, chosen)
                 return
 
@@ -103,12 +116,13 @@ class Compaction:
         small = [it for it in old if tier_of(it.attached) == 0]
         if len(small) > 1:
             return small
-        return [it for it in old if self._is_worth_cleaning(it.attached, terms)][:1]
+        return (
+            expired_chunks(tablet, old, terms)
+            or [it for it in old if self._is_worth_cleaning(it.attached)][:1]
+        )
 
-    def _is_worth_cleaning(self, attached: AttachedChunk, terms: Terms) -> bool:
+    def _is_worth_cleaning(self, attached: AttachedChunk) -> bool:
         info = attached.info
-        if terms.settings.min_data_versions == 0 and newest_of(attached) < terms.expired:
-            return True
         is_new = info.number not in self._cleaned
         return is_new and info.garbage_count > GARBAGE_RATIO_MIN * info.row_count
 
@@ -150,8 +164,8 @@ class Compaction:
                 self._cleaned[number] = None
         record = ChunksCompacted(token.tablet, token.chunks, made, token.terms.retained)
         cell.append(record)
-        apply_compaction(cell, record)
-        cell.remove_unused_chunks()
+        apply_compaction(cell, record, kept_from=_kept_from(token.terms))
+        cell.may_have_unused_chunks = True
         self.compacted_count += 1
 
     def progress(self) -> dict[str, int | str]:
@@ -174,6 +188,19 @@ class Compaction:
         return are_right and all(it in attached for it in token.chunks)
 
 
+def expired_chunks(
+    tablet: Tablet, old: Sequence[TabletChunk], terms: Terms
+) -> Sequence[TabletChunk]:
+    """Chunks of which nothing is to stay, and one of which at least goes as a whole: so none is
+    written again for nothing. One goes as a whole if no other store has anything that is older than
+    its newest version; those that overlap in time go together."""
+    if terms.settings.min_data_versions > 0:
+        return ()
+    chosen = [it for it in old if newest_of(it.attached) < terms.expired][:CHUNKS_MAX]
+    major = tablet.stores.oldest_besides(*chosen)
+    return chosen if any(newest_of(it.attached) < major for it in chosen) else ()
+
+
 def tier_of(attached: AttachedChunk) -> int:
     """0 for the smallest chunks, one more for each `TIER_RATIO`."""
     tier, size_bytes = 0, attached.info.size_bytes
@@ -187,9 +214,18 @@ def newest_of(attached: AttachedChunk) -> int:
     return attached.info.max_timestamp or attached.stamp
 
 
-def apply_compaction(cell: Cell, record: ChunksCompacted) -> None:
+def _kept_from(terms: Terms) -> Timestamp:
+    """From when on every row is after the compaction what it was before."""
+    nothing_expires = terms.settings.min_data_versions > 0 or terms.expired == NULL_TIMESTAMP
+    return terms.retained if nothing_expires else MAX_TIMESTAMP
+
+
+def apply_compaction(
+    cell: Cell, record: ChunksCompacted, kept_from: Timestamp = MAX_TIMESTAMP
+) -> None:
     """What a compaction changes, live and in replay."""
     tablet = cell.tablets[record.tablet]
+    tablet.stores.hot_rows.forget_below(kept_from)
     for attached in record.removed:
         tablet.stores.detach(attached)
     for attached in record.chunks:

@@ -34,6 +34,7 @@ from dodona_tablets.core.admission import can_never_begin
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.participant import ABORTED, POISONED, ROUTES_MAX, Participant
 from dodona_tablets.core.records import AbortDecided, AllAcknowledged, CommitDecided
+from dodona_tablets.core.silence import undecided_failure
 from dodona_tablets.core.transaction import State, Transaction
 
 Question = Decide | AskOutcome | PeekOutcome
@@ -171,6 +172,20 @@ class Coordinator:
         self._tell_abort(alive)
         self._cell.reply(route, Aborted(alive.id))
 
+    def _abandon(self, route: Any, body: Decide) -> None:
+        """The client has reported no commit and never will (rule 13). What it can prove is obeyed
+        at once, by other participants too: their coordinator may be silent."""
+        alive = self._cell.transactions[body.transaction]
+        if not body.is_proved:
+            alive.is_given_up = True
+            self._recover_and_answer(route, body)
+        elif alive.coordinator == self._cell.id:
+            self._abort(alive)
+            self._cell.reply(route, Aborted(alive.id))
+        else:
+            self._participant.abort_at_its_clients_word(alive)
+            self._cell.reply(route, Aborted(alive.id))
+
     def _recover_and_answer(self, route: Any, body: Question) -> None:
         alive = self._cell.transactions[body.transaction]
         if alive.coordinator != self._cell.id:
@@ -178,6 +193,8 @@ class Coordinator:
             failure = Failure(InvalidRequest.kind, text, {"coordinator": alive.coordinator})
             self._cell.reply(route, failure)
             return
+        if not alive.asked_routes:
+            alive.asked_at_us = self._cell.now.instant_us
         alive.asked_routes = (*alive.asked_routes[1 - ROUTES_MAX :], route)
         self.recover(alive)
 
@@ -221,8 +238,23 @@ class Coordinator:
         alive = self._cell.transactions[body.transaction]
         if alive.coordinator == self._cell.id:
             self.recover(alive)
+            self._send(body.source, QueryStatus(self._cell.id, alive.id))  # it hears that we live
 
     # Recovery: the client is slow or gone
+
+    def recover_again(self, alive: Transaction) -> None:
+        """Somebody has not answered. Whoever asks for the outcome hears who; if the client has
+        given up on it, it is aborted."""
+        waited_us = self._cell.now.instant_us - alive.asked_at_us
+        if alive.asked_routes and waited_us >= self._cell.limits.tell_silence_after_ms * 1000:
+            if alive.is_given_up:
+                self._abort(alive)
+                return
+            failure = undecided_failure(self._cell, alive)
+            for route in alive.asked_routes:
+                self._cell.reply(route, failure)
+            alive.asked_routes = ()
+        self.recover(alive)
 
     def recover(self, alive: Transaction) -> None:
         """Rule 14: ask every participant; whoever is not prepared never will be."""
@@ -260,6 +292,8 @@ class Coordinator:
     def _tell_abort(self, named: Transaction | Decide) -> None:
         """Once: a participant that misses it asks, and is answered from memory or the fence."""
         transaction = named.transaction if isinstance(named, Decide) else named.id
+        if named.participants[:1] != (self._cell.id,):
+            return  # a client's proof went to every participant
         for other in named.participants:
             if other != self._cell.id:
                 self._send(other, TellAbort(self._cell.id, transaction))
@@ -289,7 +323,7 @@ TABLE: Final[dict[CoordinatorEvent, dict[State, Handler]]] = {
         State.NONE: Coordinator._poison,
         State.WAITING: Coordinator._give_up,
         State.LOCKED: Coordinator._give_up,
-        State.PREPARED: Coordinator._recover_and_answer,
+        State.PREPARED: Coordinator._abandon,
         State.COMMITTED: Coordinator._answer_outcome,
         State.REFUSED: Coordinator._abort_refused,
     },

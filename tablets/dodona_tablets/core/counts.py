@@ -154,6 +154,8 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     stores_by_state: Counts
     memory_bytes: int
     """Of rows in memory, about."""
+    tablet_bytes: int
+    """Of tablets without their rows, about: of stored ones too."""
     memory_bytes_max: int
     batch_bytes: int
     """Of bulk data on its way into chunks."""

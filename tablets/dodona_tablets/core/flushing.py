@@ -11,6 +11,7 @@ Invariants:
   conflicts are looked for in memory only. A table without atomicity has none.
 """
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -68,6 +69,8 @@ class Flushing:
         self._cell = cell
         self._under_way: dict[FlushToken, int] = {}
         """By token, the number of the chunk that is made."""
+        self._waiting: dict[TabletId, None] = {}
+        """Tablets with stores that wait for a flush, or had some at the last tick."""
         self._retry_at_us = 0
         self._log_relieved_at_us = 0
         self._dying: list[DynamicStore] = []
@@ -79,15 +82,19 @@ class Flushing:
         """Rotate what is due, flush what waits, drop what nobody needs."""
         cell = self._cell
         needed = oldest_needed(cell)
-        for tablet in cell.tablets.values():
+        used = [it for it in cell.tablets.values() if is_in_use(it)]
+        for tablet in used:
             self._drop_unneeded(tablet, needed)
             self._forget_locks(tablet, needed)
             tablet.published = [it for it in tablet.published if it.timestamp > needed]
             if self._is_due(tablet):
                 self.rotate(tablet)
-        cell.memory_bytes = sum([it.stores.memory_bytes for it in cell.tablets.values()])
+        cell.memory_bytes = sum([it.stores.memory_bytes for it in used])
         cell.memory_bytes += sum([it.size_bytes for it in self._dying])
-        self._relieve()
+        self._relieve(used)
+        self._waiting = {
+            it.assignment.tablet: None for it in used if it.stores.passive and it.stores.unflushed
+        }
         self._start()
 
     # Rotation
@@ -111,13 +118,13 @@ class Flushing:
             or now_us - store.born_us >= settings.dynamic_store_auto_flush_period * 1000
         )
 
-    def _relieve(self) -> None:
+    def _relieve(self, used: Sequence[Tablet]) -> None:
         """Rotate the largest store if memory gets scarce, one at a tick, once none waits; and all
         of them from time to time while the log is: it has to keep what is in no chunk."""
         cell, now_us = self._cell, self._cell.now.instant_us
-        if any(tablet.stores.unflushed for tablet in cell.tablets.values()):
+        if any(tablet.stores.unflushed for tablet in used):
             return
-        filled = [tablet for tablet in cell.tablets.values() if tablet.active.rows]
+        filled = [tablet for tablet in used if tablet.active.rows]
         is_log_filling = cell.log_fill_ratio > LOG_PRESSURE_RATIO * cell.limits.log_fill_ratio_max
         if is_log_filling and now_us >= self._log_relieved_at_us + LOG_PRESSURE_PERIOD_MS * 1000:
             self._log_relieved_at_us = now_us
@@ -129,14 +136,18 @@ class Flushing:
     def rotate(self, tablet: Tablet) -> None:
         """The tablet's active store takes no more writes."""
         tablet.stores.rotate()
+        self._waiting[tablet.assignment.tablet] = None
         self._cell.append(StoreRotated(tablet.assignment.tablet))
 
     def settle(self, tablet: Tablet) -> bool:
         """→ whether chunks have all rows of a tablet that nobody writes to; makes it so."""
         if tablet.active.rows:
             self.rotate(tablet)
+        if not tablet.stores.unflushed:
+            return True
+        self._waiting[tablet.assignment.tablet] = None
         self._start()
-        return not tablet.stores.unflushed
+        return False
 
     def drain(self) -> bool:
         """→ whether chunks have all rows of the cell; makes it so."""
@@ -151,11 +162,17 @@ class Flushing:
         if cell.now.instant_us < self._retry_at_us:
             return
         busy = {token.tablet for token in self._under_way}
-        for number, tablet in cell.tablets.items():
+        for number in list(self._waiting):
             if len(self._under_way) >= FLUSHES_MAX:
                 return
-            if number not in busy and tablet.stores.unflushed:
-                self._flush(tablet, tablet.stores.unflushed[0])
+            if number in busy:
+                continue
+            tablet = cell.tablets.get(number)
+            unflushed = () if tablet is None else tablet.stores.unflushed
+            if tablet is not None and unflushed:
+                self._flush(tablet, unflushed[0])
+            else:
+                del self._waiting[number]
 
     def _flush(self, tablet: Tablet, store: DynamicStore) -> None:
         cell, terms = self._cell, None
@@ -244,6 +261,13 @@ class Flushing:
         return None
 
 
+def is_in_use(tablet: Tablet) -> bool:
+    """Whether it has anything in memory that a tick has to look at. Of thousands of tablets most
+    have nothing."""
+    stores = tablet.stores
+    return bool(stores.active.rows or stores.passive or tablet.locks or tablet.published)
+
+
 def fill_ratio(store: DynamicStore, tablet: Tablet) -> float:
     """How much of what one store may hold is in it; above 1 it takes no more writes."""
     settings = tablet.assignment.settings
@@ -266,6 +290,7 @@ def apply_flush(cell: Cell, record: StoreFlushed) -> None:
     tablet = cell.tablets[record.tablet]
     store = tablet.stores.store(record.store)
     store.is_flushed = True
+    store.is_retired = record.retained != NULL_TIMESTAMP
     for attached in record.chunks:
         chunk = cell.chunks.get(attached.info.number)
         tablet.stores.attach(attached, chunk, record.store)

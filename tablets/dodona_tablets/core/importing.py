@@ -116,7 +116,7 @@ class Importing:
         """Ask for what is missing and was not asked for lately, a few pages at a time, if there is
         room for them."""
         cell = self._cell
-        if cell.is_log_full:
+        if cell.is_log_full or cell.disk_shortage is not None:
             return
         late_us = cell.now.instant_us - cell.limits.repeat_after_ms * 1000
         asked = {name: at for name, at in self._asked_us.items() if at > late_us}

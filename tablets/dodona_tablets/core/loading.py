@@ -104,5 +104,6 @@ class Loading:
 def apply_load(cell: Cell, record: ChunkLoaded) -> None:
     """What a load changes, live and in replay."""
     tablet = cell.tablets[record.tablet]
+    tablet.stores.hot_rows.forget_from(record.chunk.stamp)
     tablet.stores.attach(record.chunk, cell.chunks.get(record.chunk.info.number))
     tablet.newest_stamp = max(tablet.newest_stamp, record.chunk.stamp)

@@ -114,8 +114,10 @@ def check_versions(
 ) -> None:
     """Raises Lost if a version newer than a transaction's start stands in the way of these locks.
     `newest` heads a chain of the row; a row with several has each of them checked."""
+    if newest is None or newest[0] <= start:
+        return
+    watch = _watch(schema, exclusive, shared_write, shared)
     while newest is not None and newest[0] > start:
-        watch = _watch(schema, exclusive, shared_write, shared)
         groups = schema.lock_mask(newest[1])
         if len(newest) == 6:
             overlap = newest[5] & watch[1]
@@ -172,8 +174,7 @@ def _check_holders(
 ) -> Transaction | None:
     waits_for: Transaction | None = None
     for holder in locks.holders:
-        held = holder.exclusive, holder.shared_write, holder.shared
-        overlaps = [groups & watched for groups, watched in zip(held, watch, strict=True)]
+        overlaps = _overlaps(holder, watch)
         if not any(overlaps):
             continue
         other = holder.transaction
@@ -183,6 +184,23 @@ def _check_holders(
         kind = next(kind for kind, overlap in enumerate(overlaps) if overlap)
         raise _lost(key, schema, overlaps[kind], HELD[kind], start, winner=other.id)
     return waits_for
+
+
+def _overlaps(holder: Holder, watch: Watch) -> list[int]:
+    """By kind, the groups that it holds and that stand in the way."""
+    held = holder.exclusive, holder.shared_write, holder.shared
+    return [groups & watched for groups, watched in zip(held, watch, strict=True)]
+
+
+def awaited(
+    locks: RowLocks, schema: TableSchema, start: Timestamp, kinds: tuple[int, int, int]
+) -> Transaction | None:
+    """The first whose outcome a transaction waits for that wants these groups, by kind."""
+    watch = _watch(schema, *kinds)
+    for holder in locks.holders:
+        if any(_overlaps(holder, watch)) and is_met(holder.transaction, start):
+            return holder.transaction
+    return None
 
 
 def is_met(other: Transaction, start: Timestamp) -> bool:

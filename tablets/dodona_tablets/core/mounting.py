@@ -9,6 +9,7 @@ reported.
 """
 
 from bisect import bisect_right
+from collections import deque
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -38,6 +39,10 @@ from dodona_tablets.core.tablet import FROZEN, UNMOUNTED, Tablet
 
 STORED_TOLD_MAX: Final = 1_000
 """Tablets that one heartbeat names as kept without being served."""
+SLICE_TABLETS: Final = 100
+"""Tablets that are made, mounted, frozen or unmounted at once: about 3 ms."""
+SLICE_PERIOD_MS: Final = 5
+"""Between two slices. Commits and reads go on there."""
 
 
 class FenceToken(NamedTuple):
@@ -59,6 +64,17 @@ class Mounting:
         self._revision = Revision(0)
         """Of the last assignment that was taken."""
         self._heartbeat_at_us = 0
+        self._has_news = False
+        """Whether the master is to hear at the end of this batch of events what has changed."""
+        self._to_take: deque[TabletAssignment] = deque()
+        """Of the last assignment, what is still to be made, mounted or adjusted, in its order."""
+        self._ending: dict[TabletId, None] = {}
+        """Tablets that are to be unmounted or frozen."""
+        self._to_try: deque[TabletId] = deque()
+        """Of them, those that are still to be looked at since the last tick."""
+        self._unreported: Assignment | None = None
+        """The last assignment, until all of it was taken."""
+        self._work_at_us = 0
         self._copies: tuple[MountedTablet, ...] = ()
         """Of the last assignment, those that were only to take over rows, and have them."""
         self._told_until = self._heard_until = TabletId(0)
@@ -67,8 +83,9 @@ class Mounting:
 
     def tick(self) -> None:
         """Heartbeat when due; finish what waited; ask again for what never came."""
-        for tablet in self._cell.tablets.values():
-            self.finish(tablet)
+        if not self._to_try:
+            self._to_try.extend(self._ending)
+        self.work()
         self._importing.ask()
         if self._cell.now.instant_us >= self._heartbeat_at_us:
             for tablet in self._cell.tablets.values():
@@ -76,14 +93,53 @@ class Mounting:
                     self._ask_fence(tablet)
             self.send_heartbeat()
 
-    def next_deadline_us(self) -> int:
-        return self._heartbeat_at_us
+    def deadline_us(self, tick_at_us: int) -> int:
+        """When to tick at the latest: earlier than otherwise if `work` has something to do."""
+        return min(self._work_at_us, tick_at_us) if self._to_try or self._to_take else tick_at_us
+
+    def work(self) -> bool:
+        """Do the next slice of what assignments ask for, if it is time. → whether it was."""
+        now_us = self._cell.now.instant_us
+        is_left = bool(self._to_try or self._to_take)
+        if not is_left or now_us < self._work_at_us:
+            return False
+        self._work_at_us = now_us + SLICE_PERIOD_MS * 1000
+        self._do_slice()
+        return True
+
+    def _do_slice(self) -> None:
+        """First the tablets that end: others may take over their rows."""
+        for _ in range(SLICE_TABLETS):
+            if self._to_try:
+                tablet = self._cell.tablets.get(self._to_try.popleft())
+                if tablet is not None:
+                    self.finish(tablet)
+            elif self._to_take:
+                self._take(self._to_take.popleft())
+            else:
+                break
+        if not self._to_take and self._unreported is not None:
+            assignment, self._unreported = self._unreported, None
+            self._report_copies(assignment)
 
     def send_heartbeat(self) -> None:
-        """Tell the master now what is served, and when due again."""
+        """Tell the master what is served: once for all that this batch of events changes, since a
+        heartbeat names every tablet. Between slices it waits for the last, or for its period.
+        Answers to older heartbeats are stale from now on."""
+        if not self._has_news:
+            self._has_news = True
+            self._sequence += 1
+
+    def tell_news(self) -> None:
+        """At the end of a batch of events: the heartbeat, if one is to be sent."""
+        if not self._has_news:
+            return
         cell = self._cell
+        is_between_slices = bool(self._to_try or self._to_take)
+        if is_between_slices and cell.now.instant_us < self._heartbeat_at_us:
+            return
+        self._has_news = False
         self._heartbeat_at_us = cell.now.instant_us + cell.limits.heartbeat_period_ms * 1000
-        self._sequence += 1
         mounted = [
             MountedTablet(
                 it.assignment.tablet,
@@ -138,12 +194,22 @@ class Mounting:
             wanted = wanted_by_id.get(number)
             if tablet.is_mounted and not (wanted and _goes_on(tablet, wanted)):
                 tablet.is_closing = True
-                self.finish(tablet)
-        for wanted in assignment.tablets:
-            self._take(wanted)
+                self._ending[number] = None
+        self._to_try = deque(self._ending)
+        self._to_take = deque([it for it in assignment.tablets if self._is_news(it)])
+        self._unreported = assignment
+        self._do_slice()
         self._drop(assignment)
         self._importing.ask()
-        self._report_copies(assignment)
+
+    def _is_news(self, wanted: TabletAssignment) -> bool:
+        """Whether it asks for anything that is not so."""
+        tablet = self._cell.tablets.get(wanted.tablet)
+        if tablet is None or not tablet.is_mounted or tablet.is_closing:
+            return tablet is None or wanted.revision > tablet.assignment.revision
+        known = tablet.assignment
+        is_other = tablet.is_freezing or known.mode != wanted.mode
+        return is_other or known.settings != wanted.settings
 
     def _newest_revision(self) -> Revision:
         """The last that is known here, from assignments or from the log."""
@@ -218,6 +284,7 @@ class Mounting:
             self._log_adjustment(tablet, TabletAdjusted(wanted.tablet, mode, wanted.settings))
         tablet.is_freezing = wanted.mode == FROZEN != mode
         if tablet.is_freezing:
+            self._ending[wanted.tablet] = None
             self.finish(tablet)
         elif mode != wanted.mode:
             self._log_adjustment(
@@ -231,12 +298,15 @@ class Mounting:
 
     def finish(self, tablet: Tablet) -> None:
         """Unmount or freeze, unless a transaction still holds locks here, or rows are in memory."""
-        if tablet.active_count or not tablet.is_mounted:
-            return
-        is_ending = tablet.is_closing or tablet.is_freezing
-        if not is_ending or self._cell.mischief(Point.LINGER) or not self._flushing.settle(tablet):
-            return
         number = tablet.assignment.tablet
+        if not tablet.is_mounted or not (tablet.is_closing or tablet.is_freezing):
+            self._ending.pop(number, None)
+            return
+        if tablet.active_count or self._cell.mischief(Point.LINGER):
+            return
+        if not self._flushing.settle(tablet):
+            return
+        self._ending.pop(number, None)
         if tablet.is_closing:
             self._cell.append(TabletUnmounted(number))
             self._cell.unmount(tablet)

@@ -48,7 +48,7 @@ from dodona._core.messages import (
     WriteNonAtomic,
 )
 from dodona._core.mischief import Mischief, Point, behave
-from dodona.errors import InvalidRequest, TransactionAborted, Unavailable
+from dodona.errors import InvalidRequest, Unavailable
 from dodona.types import (
     NO_CLUSTER,
     NULL_TIMESTAMP,
@@ -75,6 +75,7 @@ from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
 from dodona_tablets.core.records import Record, WatermarkRaised
 from dodona_tablets.core.recovered import Recovered
 from dodona_tablets.core.replay import foresee, replay
+from dodona_tablets.core.silence import is_write_over, oracle_failure, oracle_wait_us_max
 from dodona_tablets.core.staging import SealToken, StageToken, Staging
 from dodona_tablets.core.statistics import JobCounts, Parts, statistics_of
 from dodona_tablets.core.transaction import State, Transaction
@@ -172,8 +173,11 @@ class NodeCore:
         infos.update({it.chunk.info.number: it.chunk.info for it in self.cell.loads.staged})
         return infos
 
-    def open_chunks(self, chunks: Mapping[int, Chunk]) -> None:
-        """All that are needed."""
+    def open_chunks(self, chunks: Mapping[int, Chunk], orphans: tuple[int, ...] = ()) -> None:
+        """All that are needed, and the numbers of those that lie there and that the log does not
+        name: nobody uses these numbers again, and `truncation` removes the chunks."""
+        self.cell.orphans = orphans
+        self.cell.next_chunk = max(self.cell.next_chunk, max(orphans, default=0) + 1)
         self.cell.chunks.update(chunks)
         for tablet in self.cell.tablets.values():
             tablet.stores.open(self.cell.chunks)
@@ -235,8 +239,8 @@ class NodeCore:
     def take_effects(self) -> list[Effect]:
         """The outbox, in order; empty afterwards."""
         self._reads.ask_for_proof()
-        effects, self.cell.effects = self.cell.effects, []
-        return effects
+        self._mounting.tell_news()
+        return self.cell.take_effects()
 
     # Inputs
 
@@ -260,6 +264,7 @@ class NodeCore:
         self.cell.now = now
         if not self.is_serving or self.cell.mischief(Point.LOSE_CELL_MESSAGE):
             return
+        self.cell.heard.cells[body.source] = now.instant_us
         self._dispatch_cell_message(body)
         if self.cell.mischief(Point.REPEAT_CELL_MESSAGE):
             self._dispatch_cell_message(body)
@@ -278,13 +283,20 @@ class NodeCore:
         elif isinstance(token, FenceToken):
             self._mounting.handle_fence(token, timestamp)
         elif token == CELL_FENCE:
+            cell.heard.oracle = now.instant_us
             self._begin_serving(timestamp)
         elif isinstance(token, ProofToken):
             self._reads.handle_proof(token)
         elif token == ORACLE_TIME:
             self._oracle_clock.note(unix_us_from_timestamp(timestamp) - now.unix_us)
+            cell.heard.oracle, cell.heard.oracle_failure = now.instant_us, None
         if cell.woken:
             self._let_woken_retry()
+
+    def note_oracle_failure(self, reason: str, now: Now) -> None:
+        """The oracle gave no timestamps, and why."""
+        self.cell.now = now
+        self.cell.heard.oracle_failure = reason
 
     def handle_job(self, token: Any, result: Built | Failure | None, now: Now) -> None:
         """The end of a `RunJob`: a chunk, nothing at all that would be worth one, or why not."""
@@ -318,8 +330,8 @@ class NodeCore:
     def tick(self, now: Now) -> None:
         """Everything that time starts. Time ends nothing that is prepared."""
         self.cell.now = now
-        if self._flushing.shrink() and now.instant_us < self._tick_at_us:
-            return  # it was for that only: all else has its own, slower pace
+        if (self._flushing.shrink() | self._mounting.work()) and now.instant_us < self._tick_at_us:
+            return  # all else has its own, slower pace
         self._tick_at_us = now.instant_us + TICK_MS * 1000
         if now.instant_us >= self._oracle_time_at_us:
             period_ms = self.cell.limits.oracle_time_period_ms
@@ -334,6 +346,8 @@ class NodeCore:
             return
         self._reads.tick()
         self.cell.readers.tick(now.instant_us)
+        if not self.cell.is_log_writable:
+            return  # whatever follows may append
         self._nag()
         self._raise_watermark()
         self._staging.tick()
@@ -344,8 +358,9 @@ class NodeCore:
 
     def next_deadline(self) -> int:
         """When to tick at the latest, as an instant in microseconds."""
+        tick_at_us = self._mounting.deadline_us(self._tick_at_us)
         shrink_at_us = self._flushing.shrink_at_us()
-        return self._tick_at_us if shrink_at_us is None else min(self._tick_at_us, shrink_at_us)
+        return tick_at_us if shrink_at_us is None else min(tick_at_us, shrink_at_us)
 
     def statistics(self) -> NodeStatistics:
         """A record of now."""
@@ -422,7 +437,7 @@ class NodeCore:
         self._mounting.send_heartbeat()
 
     def _nag(self) -> None:
-        now_us, limits = self.cell.now.instant_us, self.cell.limits
+        now_us = self.cell.now.instant_us
         for alive in list(self.cell.transactions.values()):
             if alive.waiters:  # they may have given up
                 alive.waiters = [it for it in alive.waiters if it.is_waiting]
@@ -430,13 +445,12 @@ class NodeCore:
                     self.cell.wake(alive)
             waited_us = now_us - alive.since_us
             if alive.state is State.WAITING:
-                if waited_us > limits.blocked_wait_ms_max * 1000:
+                if is_write_over(self.cell, alive, waited_us):
                     self._participant.tire(alive)
             elif alive.state is State.LOCKED:
-                waited_us_max = (limits.blocked_wait_ms_max + limits.oracle_wait_ms_max) * 1000
-                if waited_us > waited_us_max or self.cell.mischief(Point.GIVE_UP_ON_ORACLE):
-                    text = "the oracle did not answer in time"
-                    self._participant.refuse(alive, Failure(TransactionAborted.kind, text))
+                is_over = waited_us > oracle_wait_us_max(self.cell)
+                if is_over or self.cell.mischief(Point.GIVE_UP_ON_ORACLE):
+                    self._participant.refuse(alive, oracle_failure(self.cell, alive))
                 elif now_us >= alive.nag_at_us:
                     self._participant.ask_timestamp(alive)
             elif now_us >= alive.nag_at_us:
@@ -446,7 +460,7 @@ class NodeCore:
         if alive.state is State.COMMITTED:
             self._coordinator.announce(alive)
         elif alive.coordinator == self.cell.id:
-            self._coordinator.recover(alive)
+            self._coordinator.recover_again(alive)
         else:
             self._participant.ask_coordinator(alive)
 

@@ -5,19 +5,17 @@ durable; `async` answers from memory, and the shell bounds how much a crash may 
 Source: the YTsaurus document, "Non-atomic transactions" and "Durability".
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from dodona._core.effects import ReplyAtOnce, ReplyTo
 from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
-from dodona._core.sizes import wire_bytes
 from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
-from dodona.types import TIMESTAMP_COUNTER_BITS, SpecialWrites, Timestamp, WireWrite
+from dodona.types import TIMESTAMP_COUNTER_BITS, Timestamp
 from dodona_tablets.core.admission import atomicity_mismatch, check_log, check_room
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.loading import Loading, gets_chunk
 from dodona_tablets.core.records import BatchWritten, RowsWritten
-from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.tablet import CheckedWrites, Tablet
 
 OFF_LIMITS = "Transaction timestamp is off limits, check the local clock readings"
 
@@ -53,33 +51,32 @@ class NonAtomicWrites:
 
     def _write(self, request: WriteNonAtomic | WriteArrow, tablet: Tablet) -> Written:
         record: RowsWritten | BatchWritten
-        writes: Sequence[WireWrite]
-        special: SpecialWrites | None = None
         at = tablet.next_stamp(request.stamp)
         if isinstance(request, WriteArrow):
-            writes = tablet.writes_of_batch(request.batch)
+            checked = tablet.checked_batch(request.batch)
             record = BatchWritten(request.tablet, at, request.batch)
         else:
-            writes, special = request.writes, request.special
-            self._check_writes(tablet, writes, special)
-            record = RowsWritten(request.tablet, at, writes, special)
-        self._cell.append(record)
-        self.row_count += len(writes)
-        return Written(len(writes), tablet.apply_stamped(writes, at, special))
+            checked = self._checked(tablet, request)
+            record = RowsWritten(request.tablet, at, request.writes, request.special)
+        self._cell.append(record)  # from here on nothing may fail
+        row_count = len(checked.writes)
+        self.row_count += row_count
+        return Written(row_count, tablet.apply_stamped(checked, at))
 
-    def _check_writes(
-        self, tablet: Tablet, writes: Sequence[WireWrite], special: SpecialWrites | None
-    ) -> None:
+    def _checked(self, tablet: Tablet, request: WriteNonAtomic) -> CheckedWrites:
+        writes, special = request.writes, request.special
         limits, path = self._cell.limits, tablet.assignment.path
         if len(writes) > limits.transaction_rows_max:
             text = f"a request has at most {limits.transaction_rows_max} rows"
             raise LimitExceeded(text, table=path)
         tablet.check_writes(writes)
-        if wire_bytes(writes) > limits.transaction_bytes_max:
-            text = f"a request writes at most {limits.transaction_bytes_max} bytes"
-            raise LimitExceeded(text, table=path)
         if special is not None:
             tablet.check_special(writes, special)
+        checked = tablet.checked(writes, special)
+        if checked.size_bytes > limits.transaction_bytes_max:
+            text = f"a request writes at most {limits.transaction_bytes_max} bytes"
+            raise LimitExceeded(text, table=path)
+        return checked
 
     def _is_of_load(self, request: WriteArrow) -> bool:
         """Whether it has the stamp of a load, which was looked at when that was opened."""
@@ -98,8 +95,13 @@ class NonAtomicWrites:
 
 
 def check_stamp(cell: Cell, stamp: Timestamp) -> None:
-    """Whether a client's clock shows about the oracle's time. Raises InvalidRequest."""
+    """Whether a client's clock shows about the oracle's time, or this machine's where the oracle is
+    ahead of it: its clock had been. Stamps are raised above whatever was read or written, so that
+    one that is behind does no harm. Raises InvalidRequest."""
     theirs, ours = stamp >> TIMESTAMP_COUNTER_BITS, cell.latest >> TIMESTAMP_COUNTER_BITS
     cell.client_clock.note(stamp - cell.latest)
-    if stamp < 0 or abs(theirs - ours) > cell.limits.client_clock_difference_s_max:
+    difference_s_max = cell.limits.client_clock_difference_s_max
+    here = cell.now.unix_us // 1_000_000
+    is_like_here = abs(theirs - here) <= difference_s_max and here <= ours
+    if stamp < 0 or not (abs(theirs - ours) <= difference_s_max or is_like_here):
         raise InvalidRequest(OFF_LIMITS, client_timestamp=stamp, server_timestamp=cell.latest)

@@ -60,6 +60,7 @@ from dodona_tablets.core.locks import (
 )
 from dodona_tablets.core.publishing import Publishing, check_publication, check_rows
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
+from dodona_tablets.core.silence import wait_failure
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.version import Version
@@ -182,6 +183,7 @@ class Participant:
             return
         acquire_all(self._cell, transaction)
         transaction.state = State.LOCKED
+        transaction.since_us = self._cell.now.instant_us
         self.ask_timestamp(transaction)  # rule 1: only now
 
     def retry(self, transaction: Transaction) -> None:
@@ -217,10 +219,10 @@ class Participant:
 
     def tire(self, transaction: Transaction) -> None:
         """A bounded wait is over (rule 4)."""
-        self._cell.counts.conflicts["timeout"] += 1
-        text = "timed out waiting for a transaction that holds a row"
-        attributes = {"start_timestamp": transaction.id}
-        self.refuse(transaction, Failure(TransactionConflict.kind, text, attributes))
+        failure = wait_failure(self._cell, transaction)
+        if failure.kind == TransactionConflict.kind:
+            self._cell.counts.conflicts["timeout"] += 1
+        self.refuse(transaction, failure)
 
     # The oracle's answer
 
@@ -321,6 +323,12 @@ class Participant:
         self._cell.append(AbortDecided(alive.id))
         self._cell.finish_refused(alive, ABORTED)
         self._acknowledge(body)
+
+    def abort_at_its_clients_word(self, alive: Transaction) -> None:
+        """A client knows that another participant is not prepared and never will be (rule 13)."""
+        assert alive.state is State.PREPARED
+        self._cell.append(AbortDecided(alive.id))
+        self._cell.finish_refused(alive, ABORTED)
 
     def _abort_unprepared(self, body: TellAbort) -> None:
         self.refuse(self._cell.transactions[body.transaction], ABORTED)

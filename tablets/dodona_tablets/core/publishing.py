@@ -22,7 +22,7 @@ from dodona.errors import (
     TransactionConflict,
 )
 from dodona.schema import TableSchema
-from dodona.types import DELETE_MASK, MAX_TIMESTAMP, Key, LoadMode, Timestamp
+from dodona.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.view import ChunkView
@@ -227,7 +227,7 @@ def _check_change(
     columns, is_deletion = _columns(tablet, key), newest[1] == DELETE_MASK
     is_none = newest[0] <= seal.since
     if is_deletion and not is_none and not any(True for _ in rows.versions(key)):
-        before = tablet.stores.versions(key, Timestamp(newest[0] - 1), 1)
+        before = tablet.stores.versions_between(key, NULL_TIMESTAMP, Timestamp(newest[0] - 1), 1)
         is_none = not before or before[0][1] == DELETE_MASK
     if is_none:
         if seal.mode in ("insert", "update") or rows.erases(key):

@@ -24,13 +24,10 @@ class _Hold(NamedTuple):
 class Readers:
     """Of one cell. All instants are the monotonic microseconds of the cell's process."""
 
-    def __init__(
-        self, count_max: int, tablets_max: int, lease_ms_max: int, renewal_ms_max: int
-    ) -> None:
+    def __init__(self, count_max: int, tablets_max: int, renewal_ms_max: int) -> None:
         """`tablets_max` is of all readers together."""
         self._count_max = count_max
         self._tablets_max = tablets_max
-        self._lease_ms_max = lease_ms_max
         self._renewal_ms_max = renewal_ms_max
         self._holds: dict[ReaderId, _Hold] = {}
         self._tablet_count = 0
@@ -46,13 +43,12 @@ class Readers:
         tablets: Sequence[TabletId],
         lease_ms: int,
         now_us: int,
-    ) -> int:
-        """Register or renew: what the reader held before is replaced. → the lease in ms, which may
-        be shorter. Raises Overloaded, and leaves everything as it was."""
-        lease_ms = min(lease_ms, self._lease_ms_max)
+    ) -> None:
+        """Register or renew: what the reader held before is replaced. Raises Overloaded, and leaves
+        everything as it was."""
         if not tablets:
             self.let_go(reader)
-            return lease_ms
+            return
         fresh = _Hold(timestamp, frozenset(tablets), now_us + lease_ms * 1000)
         known = self._holds.get(reader)
         tablet_count = self._tablet_count + len(fresh.tablets) - len(known.tablets if known else ())
@@ -67,7 +63,6 @@ class Readers:
             )
         self._holds[reader] = fresh
         self._tablet_count = tablet_count
-        return lease_ms
 
     def let_go(self, reader: ReaderId) -> None:
         """It needs nothing any more. No news if it is not known."""

@@ -23,7 +23,7 @@ from dodona._core.messages import (
     SplitTablet,
 )
 from dodona._core.mischief import Point
-from dodona.errors import DodonaError, InvalidRequest, Overloaded, RowBlocked, Unavailable
+from dodona.errors import DodonaError, InvalidRequest, Overloaded
 from dodona.types import (
     ASYNC_LAST_COMMITTED,
     MAX_TIMESTAMP,
@@ -31,9 +31,11 @@ from dodona.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
 )
+from dodona_tablets.core.admission import check_lease
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.changes import count_versions, scan_versions
 from dodona_tablets.core.scans import scan, scan_arrow
+from dodona_tablets.core.silence import blocked, is_in_vain, unproven_failure
 from dodona_tablets.core.snapshot import Read, lookup, lookup_versions, too_old
 from dodona_tablets.core.splitting import split
 from dodona_tablets.core.tablet import Tablet
@@ -59,10 +61,11 @@ class ProofToken(NamedTuple):
 class WaitingRead:
     """A read that met a prepared row."""
 
-    __slots__ = ("deadline_us", "is_waiting", "request", "route")
+    __slots__ = ("blocker", "deadline_us", "is_waiting", "request", "route")
 
-    def __init__(self, route: Any, request: Read, deadline_us: int) -> None:
+    def __init__(self, route: Any, request: Read, deadline_us: int, blocker: Transaction) -> None:
         self.route = route
+        self.blocker = blocker
         self.request = request
         self.deadline_us = deadline_us
         self.is_waiting = True
@@ -116,6 +119,7 @@ class Reads:
             return SnapshotHeld(0)
         if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
             raise InvalidRequest("this is no timestamp of a snapshot", timestamp=timestamp)
+        check_lease("snapshot", request.lease_ms, cell.limits.reader_lease_ms_max)
         held, missing = [], []
         for number in request.tablets:
             tablet = cell.tablets.get(number)
@@ -126,7 +130,7 @@ class Reads:
             else:
                 held.append(number)
         now_us, lease_ms = cell.now.instant_us, request.lease_ms
-        lease_ms = cell.readers.hold(request.reader, timestamp, held, lease_ms, now_us)
+        cell.readers.hold(request.reader, timestamp, held, lease_ms, now_us)
         return SnapshotHeld(lease_ms, tuple(missing))
 
     def split(self, route: Any, request: SplitTablet) -> None:
@@ -170,19 +174,19 @@ class Reads:
         """Give up on what has waited too long."""
         now_us = self._cell.now.instant_us
         self._repeat_questions(now_us)
-        for waiting in [w for w in self._waiting if w.deadline_us <= now_us]:
-            self._end(waiting)
-            self._refuse(waiting.route, self._blocked(waiting.request))
+        limit_us = self._cell.limits.blocked_wait_ms_max * 1000
+        for waiting in [*self._waiting]:
+            waited_us = now_us - (waiting.deadline_us - limit_us)
+            if waited_us >= limit_us or is_in_vain(self._cell, waiting.blocker, waited_us):
+                self._end(waiting)
+                error = self._blocked(waiting.request, waiting.blocker, waited_us // 1000)
+                self._refuse(waiting.route, error)
 
-    def _blocked(self, request: Read) -> RowBlocked:
+    def _blocked(self, request: Read, blocker: Transaction, waited_ms: int) -> DodonaError:
         tablet = self._cell.tablets.get(request.tablet)
-        limit_ms = self._cell.limits.blocked_wait_ms_max
-        return RowBlocked(
-            f"a row stayed prepared for {limit_ms} ms",
-            table=None if tablet is None else tablet.assignment.path,
-            tablet=request.tablet,
-            cell=self._cell.id,
-        )
+        path = None if tablet is None else tablet.assignment.path
+        text = f"a row stayed prepared for {waited_ms} ms"
+        return blocked(self._cell, blocker, text, table=path, tablet=request.tablet)
 
     def _end(self, waiting: WaitingRead) -> None:
         waiting.is_waiting = False
@@ -196,7 +200,7 @@ class Reads:
                 del self._proving[batch]
                 self._parked_count -= len(reads)
                 for route, _ in reads:
-                    self._refuse(route, Unavailable("the oracle does not answer"))
+                    self._cell.reply(route, unproven_failure(self._cell))
             elif now_us - since_us > limits.repeat_after_ms * 1000:
                 self._cell.effects.append(AskTimestamps(ProofToken(batch)))
 
@@ -242,12 +246,12 @@ class Reads:
             self._refuse(route, Overloaded("too many reads wait in this cell", cell=self._cell.id))
             return
         if self._cell.mischief(Point.TIRE_OF_BLOCKER):
-            self._refuse(route, self._blocked(request))
+            self._refuse(route, self._blocked(request, blocker, limits.blocked_wait_ms_max))
             return
         if deadline_us is None:
             deadline_us = self._cell.now.instant_us + limits.blocked_wait_ms_max * 1000
             self.waited_count += 1
-        waiting = WaitingRead(route, request, deadline_us)
+        waiting = WaitingRead(route, request, deadline_us, blocker)
         self._waiting[waiting] = None
         blocker.waiters.append(waiting)
 

@@ -67,16 +67,18 @@ def foresee(cell: Cell, record: Record) -> None:
 def _tablet(cell: Cell, assignment: TabletAssignment) -> Tablet:
     number = assignment.tablet
     made = cell.tablets[number] = Tablet(assignment, cell.flushed_ahead.get(number, 0))
+    made.has_been_served = True
     return made
 
 
 def _rows_written(cell: Cell, record: RowsWritten) -> None:
-    cell.tablets[record.tablet].apply_stamped(record.writes, record.stamp, record.special)
+    tablet = cell.tablets[record.tablet]
+    tablet.apply_stamped(tablet.checked(record.writes, record.special), record.stamp)
 
 
 def _batch_written(cell: Cell, record: BatchWritten) -> None:
     tablet = cell.tablets[record.tablet]
-    tablet.apply_stamped(tablet.writes_of_batch(record.batch), record.stamp)
+    tablet.apply_stamped(tablet.checked_batch(record.batch), record.stamp)
 
 
 def _abort_decided(cell: Cell, record: AbortDecided) -> None:

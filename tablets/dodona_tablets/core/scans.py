@@ -7,6 +7,7 @@ them as columns. Locks are looked at as lookups do. Changes nothing.
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -15,20 +16,30 @@ from dodona._core.arrow import arrow_from_rows, stream_of
 from dodona._core.messages import ArrowPage, Scan, ScanArrow, ScanPage
 from dodona.keys import successor
 from dodona.types import Key
+from dodona_tablets.core.chunks.layout import KEY
 from dodona_tablets.core.chunks.rows import batches_of_rows
 from dodona_tablets.core.chunks.scanning import Page, page_of, rows_of_page
 from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.visibility import Snapshot
-from dodona_tablets.core.snapshot import Look, blocker_of_range
+from dodona_tablets.core.snapshot import Look, blocker_of_range, values_of_hot_row
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
-from dodona_tablets.core.version import Values, Version, chain_of, versions_until
+from dodona_tablets.core.version import (
+    ALL_VERSIONS,
+    LongHistory,
+    Values,
+    Version,
+    chain_of,
+    versions_until,
+)
 
 COLUMN_ROWS_MAX: Final = 65_536
 """In a page that is made column by column: everybody else waits for some ms."""
 WALKED_ROWS_MAX: Final = 10_000
 """That are looked at one by one for a page, which takes as long."""
+HOT_VERSIONS_MIN: Final = 1_024
+"""Of a row that is worth a page of its own from its second scan on."""
 PAGE_BYTES_MAX: Final = 24 << 20
 """Of columns: a page of longer rows has fewer of them, so that it fits into a frame."""
 
@@ -36,8 +47,8 @@ PAGE_BYTES_MAX: Final = 24 << 20
 def scan(tablet: Tablet, request: Scan) -> ScanPage | Transaction:
     """A page of rows as Python objects."""
     look = Look(tablet, request)
-    if tablet.stores.is_flat:
-        keys, rows, resume = _rows(tablet, request, look)
+    if (found := _row_by_row(tablet, request, look)) is not None:
+        keys, rows, resume = found
         answer = ScanPage(tuple(keys), tuple(rows), resume)
     else:
         snapshot, page = _page(tablet, request, look)
@@ -48,8 +59,8 @@ def scan(tablet: Tablet, request: Scan) -> ScanPage | Transaction:
 def scan_arrow(tablet: Tablet, request: ScanArrow) -> ArrowPage | Transaction:
     """A page of rows as Arrow."""
     look = Look(tablet, request)
-    if tablet.stores.is_flat:
-        keys, rows, resume = _rows(tablet, request, look)
+    if (found := _row_by_row(tablet, request, look)) is not None:
+        keys, rows, resume = found
         count, stream = len(keys), arrow_from_rows(tablet.schema, look.wanted, keys, rows)
     else:
         _, page = _page(tablet, request, look)
@@ -73,6 +84,22 @@ def _count_max(request: Scan | ScanArrow, tablet: Tablet) -> int:
     return min(wanted, COLUMN_ROWS_MAX if by_columns else WALKED_ROWS_MAX)
 
 
+def _row_by_row(
+    tablet: Tablet, request: Scan | ScanArrow, look: Look
+) -> tuple[list[Key], list[Values], Key | None] | None:
+    """A page that is made so: of the active store, or of one hot row at its beginning. None if it
+    is made column by column."""
+    if tablet.stores.is_flat:
+        return _rows(tablet, request, look)
+    key = tablet.stores.hot_rows.first(request.lower, request.upper)
+    if key != request.lower or look.oldest:
+        return None
+    values = values_of_hot_row(tablet.stores, key, look)
+    following = successor(key)
+    resume = following if following < request.upper else None
+    return ([], [], resume) if values is None else ([key], [values], resume)
+
+
 def _rows(
     tablet: Tablet, request: Scan | ScanArrow, look: Look
 ) -> tuple[list[Key], list[Values], Key | None]:
@@ -80,8 +107,13 @@ def _rows(
     keys: list[Key] = []
     found: list[Values] = []
     count_max, values_of = _count_max(request, tablet), look.values
+    stores = tablet.stores
+    hot = stores.hot_rows if stores.hot_rows.newest_timestamp else ()
     for key, newest in tablet.active.walk(request.lower, request.upper):
-        values = values_of(newest)
+        try:
+            values = values_of_hot_row(stores, key, look) if key in hot else values_of(newest)
+        except LongHistory:
+            values = values_of_hot_row(stores, key, look)
         if values is not None:
             keys.append(key)
             found.append(values)
@@ -94,25 +126,50 @@ def _page(tablet: Tablet, request: Scan | ScanArrow, look: Look) -> tuple[Snapsh
     """Column by column, of all stores."""
     schema, stores = tablet.schema, tablet.stores
     snapshot = Snapshot(schema, look.wanted, look.at, look.oldest)
+    hot = None if look.oldest else stores.hot_rows.first(request.lower, request.upper)
+    upper = request.upper if hot is None else hot
+    found_hot: dict[Key, None] = {}
 
     def source(layer: DynamicStore | ChunkView) -> Iterator[pa.RecordBatch]:
         if isinstance(layer, DynamicStore):
-            rows = _in_sight(layer.walk(request.lower, request.upper), look)
+            rows = _in_sight(layer, request.lower, upper, look, found_hot)
             return batches_of_rows(schema, rows, has_specials=layer.has_marks)
-        return layer.batches(request.lower, request.upper)
+        return _noted(layer.batches(request.lower, upper), look, found_hot)
 
     sources = [source(layer) for layer in (stores.active, *stores.layers)]
-    return snapshot, _cut(page_of(snapshot, sources, _count_max(request, tablet)))
+    page = _cut(page_of(snapshot, sources, _count_max(request, tablet)))
+    for key in found_hot if not look.oldest else ():
+        values_of_hot_row(stores, key, look)
+    return snapshot, page if page.resume is not None else page._replace(resume=hot)
 
 
-def _in_sight(rows: Iterator[tuple[Key, Version]], look: Look) -> Iterator[tuple[Key, Version]]:
+def _in_sight(
+    store: DynamicStore, lower: Key, upper: Key, look: Look, found_hot: dict[Key, None]
+) -> Iterator[tuple[Key, Version]]:
     """Each row with the versions that matter: one that is written all the time has thousands."""
-    wanted = look.wanted or -1
-    for key, newest in rows:
+    for key, newest in store.walk(lower, upper):
         if newest[3] is None:
             yield key, newest
-        elif (chain := chain_of(versions_until(newest, look.at, wanted))) is not None:
-            yield key, chain
+            continue
+        versions = versions_until(store.newest_at(key, look.at), look.at, look.wanted, ALL_VERSIONS)
+        if len(versions) > HOT_VERSIONS_MIN:
+            found_hot[key] = None
+        if versions:
+            yield key, versions[0] if len(versions) == 1 else chain_of(versions)  # type: ignore[misc]
+
+
+def _noted(
+    batches: Iterator[pa.RecordBatch], look: Look, found_hot: dict[Key, None]
+) -> Iterator[pa.RecordBatch]:
+    """These batches; rows with so many versions that folding them takes long are noted."""
+    if look.columns is None:
+        yield from batches
+        return
+    step = HOT_VERSIONS_MIN // 2
+    for batch in batches:
+        keys = batch.column(KEY).take(pa.array(range(0, batch.num_rows, step))).to_pylist()
+        found_hot.update((Key(one), None) for one, next_one in pairwise(keys) if one == next_one)
+        yield batch
 
 
 def _cut(page: Page) -> Page:

@@ -19,13 +19,24 @@ from dodona._core.messages import (
     ScanVersions,
     VersionedRows,
 )
+from dodona._core.sizes import write_bytes
 from dodona.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
 from dodona.schema import MAIN_LOCK_MASK, Column, TableSchema
-from dodona.types import ASYNC_LAST_COMMITTED, DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp
+from dodona.types import (
+    ASYNC_LAST_COMMITTED,
+    DELETE_MASK,
+    KEY_MIN,
+    NULL_TIMESTAMP,
+    Key,
+    Timestamp,
+)
 from dodona_tablets.core.locks import blocking_reader
+from dodona_tablets.core.stores import Stores
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
 from dodona_tablets.core.version import (
+    ALL_VERSIONS,
+    LongHistory,
     Values,
     Version,
     bits_of,
@@ -37,8 +48,12 @@ from dodona_tablets.core.version import (
     values_between,
 )
 
-VERSIONS_MAX: Final = 65_535
-"""Of one answer: so many a row may have in YTsaurus."""
+PAGE_VERSIONS: Final = 10_000
+"""Of one answer: everybody else waits for about 20 ms. More come in the next one."""
+UNPAGED_VERSIONS_MAX: Final = 65_535
+"""Of the one answer that a client gets who knows no pages."""
+PAGE_BYTES_MAX: Final = 8 << 20
+"""Of their values, about: an answer ends with the version that passes it."""
 
 Read = Lookup | LookupVersions | Scan | ScanArrow | ScanVersions | CountVersions
 
@@ -81,12 +96,36 @@ def lookup(tablet: Tablet, request: Lookup) -> Rows | Transaction:
     if blocker is not None:
         return blocker
     stores, values = tablet.stores, look.values
-    if stores.is_flat:
+    if stores.is_flat and not stores.hot_rows.newest_timestamp:
         rows = stores.active.rows
-        return Rows(tuple([values(rows.get(key)) for key in request.keys]))
-    at, needed = look.at, look.wanted or -1
-    chains = [chain_of(stores.versions(key, at, needed)) for key in request.keys]
-    return Rows(tuple([values(chain) for chain in chains]))
+        try:
+            return Rows(tuple([values(rows.get(key)) for key in request.keys]))
+        except LongHistory:
+            pass
+    return Rows(tuple([values_of(stores, key, look) for key in request.keys]))
+
+
+def values_of(stores: Stores, key: Key, look: Look) -> Values | None:
+    """What a read sees of one row, wherever its versions are."""
+    if key in stores.hot_rows:
+        return values_of_hot_row(stores, key, look)
+    try:
+        if stores.is_flat:
+            return look.values(stores.active.rows.get(key))
+        return look.values(chain_of(stores.versions(key, look.at, look.wanted)))
+    except LongHistory:
+        return values_of_hot_row(stores, key, look)
+
+
+def values_of_hot_row(stores: Stores, key: Key, look: Look) -> Values | None:
+    """As `values_of`, of a row with very many versions: see `hot_rows`. Where what is older than a
+    timestamp is not seen, all above it are looked at."""
+    columns, oldest = stores.schema.value_columns, look.oldest
+    base = None if oldest else stores.hot_rows.base(key, look.at)
+    since = oldest - 1 if oldest else NULL_TIMESTAMP if base is None else base[0]
+    newer = stores.versions_between(key, Timestamp(since), look.at)
+    chain = chain_of(newer) if oldest else stores.hot_rows.chain(key, base, newer, columns)
+    return values_between(chain, oldest, look.at, look.wanted, columns, ALL_VERSIONS)
 
 
 def blocker_of_keys(
@@ -144,18 +183,57 @@ def lookup_versions(tablet: Tablet, request: LookupVersions) -> VersionedRows | 
     blocker = blocker_of_keys(tablet, request.keys, groups, request.timestamp)
     if blocker is not None:
         return blocker
-    found: list[tuple[RowVersion, ...]] = []
-    left = VERSIONS_MAX
-    for key in request.keys:
-        known = tablet.stores.versions(key, request.timestamp)
-        left -= len(known)
-        if left < 0:
-            raise LimitExceeded(
-                f"the keys asked for have more than {VERSIONS_MAX} versions: ask for fewer",
-                table=tablet.assignment.path,
-            )
-        found.append(tuple([_masked(schema, version, wanted) for version in known]))
-    return VersionedRows(tuple(found))
+    page = _VersionPage(schema, wanted, PAGE_VERSIONS if request.is_paged else UNPAGED_VERSIONS_MAX)
+    for place, _key in enumerate(request.keys):
+        if not page.add(_versions_of(tablet.stores, request, place, page.room), request.count_max):
+            break
+    is_whole = len(page.rows) == len(request.keys) and not page.is_within
+    if not (is_whole or request.is_paged):
+        raise LimitExceeded(
+            "these keys have more versions than fit into one answer, and this client is too old to"
+            " read them in pages: ask for fewer keys, or upgrade the client",
+            table=tablet.assignment.path,
+        )
+    return VersionedRows(tuple(page.rows), page.is_within, tuple(page.cut), is_paged=True)
+
+
+def _versions_of(stores: Stores, request: LookupVersions, place: int, room: int) -> list[Version]:
+    """One more than may be shown of a key, if there are so many."""
+    bounds = [it for it in (request.below, request.first_below if place == 0 else 0) if it]
+    at = min([request.timestamp, *[Timestamp(it - 1) for it in bounds]])
+    shown = min(room, request.count_max or room)
+    return stores.versions_between(request.keys[place], request.since, at, shown + 1)
+
+
+class _VersionPage:
+    """The versions of some keys, up to the bounds of one answer."""
+
+    def __init__(self, schema: TableSchema, wanted: int, room: int) -> None:
+        self._schema = schema
+        self._wanted = wanted
+        self._bytes_left = PAGE_BYTES_MAX
+        self.room = room
+        self.rows: list[tuple[RowVersion, ...]] = []
+        self.cut: list[int] = []
+        self.is_within = False
+
+    def add(self, versions: list[Version], count_max: int) -> bool:
+        """Take a key's versions, of which one more than fits is given if there are more. → whether
+        there is room for those of another key."""
+        shown: list[RowVersion] = []
+        for version in versions[: min(self.room, count_max or self.room)]:
+            shown.append(_masked(self._schema, version, self._wanted))
+            self._bytes_left -= write_bytes((KEY_MIN, 0, shown[-1].values))
+            if self._bytes_left <= 0:
+                break
+        self.room -= len(shown)
+        if len(shown) < len(versions):
+            if len(shown) == count_max:
+                self.cut.append(len(self.rows))
+            else:
+                self.is_within = True
+        self.rows.append(tuple(shown))
+        return self.room > 0 and self._bytes_left > 0 and not self.is_within
 
 
 def _masked(schema: TableSchema, version: Version, wanted: int) -> RowVersion:

@@ -30,7 +30,12 @@ from dodona._core.messages import (
 from dodona._core.mischief import Point
 from dodona.errors import DodonaError, InvalidRequest, Overloaded, ProtocolChanged
 from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, LoadId, ReaderId, TabletId, Timestamp
-from dodona_tablets.core.admission import atomicity_mismatch, check_log, check_room
+from dodona_tablets.core.admission import (
+    atomicity_mismatch,
+    check_lease,
+    check_log,
+    check_room,
+)
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.jobs import BatchJob, Built, SealJob
@@ -132,9 +137,8 @@ class Staging:
         known = loads.open.get(request.load)
         if known is None:
             self._check_opening(request)
-            lease_ms = min(request.lease_ms, cell.limits.load_lease_ms_max)
             record = LoadOpened(
-                request.load, request.atomicity, lease_ms, request.since, request.tablets
+                request.load, request.atomicity, request.lease_ms, request.since, request.tablets
             )
             self._hold(record)
             cell.append(record)
@@ -149,6 +153,7 @@ class Staging:
             raise InvalidRequest("a load is named by a timestamp of the oracle", load=request.load)
         if request.lease_ms <= 0 or not MIN_TIMESTAMP <= request.since <= MAX_TIMESTAMP:
             raise InvalidRequest("a load has a lease and a start timestamp", load=request.load)
+        check_lease("load", request.lease_ms, cell.limits.load_lease_ms_max)
         if request.atomicity == "none":
             check_stamp(cell, request.since)
         check_log(cell)
@@ -157,6 +162,8 @@ class Staging:
                 f"too many loads are open in this cell: at most {cell.limits.loads_max} may be",
                 cell=cell.id,
             )
+        if request.atomicity == "none":
+            return  # nothing is compared with what was there then
         for number in request.tablets:
             tablet = cell.tablets.get(number)
             if tablet is not None and request.since < tablet.retained_timestamp:
@@ -198,7 +205,7 @@ class Staging:
         cell.append(LoadClosed(number, reason))
         cell.loads.apply_close(number, reason)
         cell.readers.let_go(ReaderId(number))
-        cell.remove_unused_chunks()
+        cell.may_have_unused_chunks = True
 
     def _is_being_published(self, load: LoadId) -> bool:
         publications = [

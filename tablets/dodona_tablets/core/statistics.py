@@ -25,7 +25,7 @@ from dodona_tablets.core.mounting import Mounting
 from dodona_tablets.core.nonatomic import NonAtomicWrites
 from dodona_tablets.core.reads import KINDS, Reads
 from dodona_tablets.core.staging import SealToken, StageToken
-from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.tablet import TABLET_BYTES, Tablet
 from dodona_tablets.core.transaction import State
 
 MICROSECONDS: Final = 1_000_000
@@ -111,6 +111,7 @@ def statistics_of(parts: Parts) -> NodeStatistics:
         non_atomic_rows=writes.row_count + loading.row_count,
         stores_by_state=_stores_by_state(cell),
         memory_bytes=cell.memory_bytes,
+        tablet_bytes=TABLET_BYTES * len(cell.tablets),
         memory_bytes_max=cell.limits.memory_bytes_max,
         batch_bytes=sum(cell.batches.values()),
         batch_bytes_max=cell.limits.batch_bytes_max,

@@ -11,12 +11,15 @@ share of sorting a few thousand keys at a time, and nobody ever waits for more t
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
+from operator import itemgetter
 from typing import Final
 
 from dodona._core.sizes import write_bytes
 from dodona.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, Write
 from dodona_tablets.core.version import Version, add, history, united, version_of
 
+RUNG_STEP: Final = 64
+"""Versions between two of a row at which a walk may begin."""
 TAIL_KEYS_MAX: Final = 8_192
 RUN_KEYS_MAX: Final = 65_536
 """Random keys are compared at the speed of memory that is not cached: so many in 20 ms."""
@@ -49,10 +52,17 @@ class DynamicStore:
         """When the first write came, or when a restart had found them all."""
         self.is_flushed = False
         """Whether a chunk has all of it: it is kept for those who look for conflicts only."""
+        self.is_retired = False
+        """Whether that chunk was made by retention, and may have less."""
         self.pin_count = 0
         """Who reads it from another thread for long: it stays as it is until they are done."""
+        self._rungs: dict[Key, list[Version]] = {}
+        """Of rows that were read far down: every so many versions one, oldest first, to begin the
+        walk at. Made by reads, so that writes pay nothing for them."""
         self.has_marks = False
         """Whether any version has changes of aggregates or shared locks."""
+        self._dying: Version | None = None
+        """What is left of a row that goes."""
         self._text_bytes = 0
         self._tail: list[Key] = []
         self._runs: list[list[Key]] = []
@@ -74,8 +84,10 @@ class DynamicStore:
         size_bytes: int,
         marks: Marks | None = None,
     ) -> None:
-        """Add versions at one timestamp; they are so long on the wire."""
-        if self._is_ghost:
+        """Add versions at one timestamp; they are so long on the wire. There may be none: of a
+        transaction that only locks, or publishes a load. A store has no timestamp from it then,
+        since retention asks whether a row may have older versions here."""
+        if self._is_ghost or not writes:
             return
         rows, tail = self.rows, self._tail
         self.has_marks = self.has_marks or bool(marks)
@@ -89,6 +101,7 @@ class DynamicStore:
                 tail.append(key)
             elif older[0] >= timestamp:
                 version = add(older, version)
+                self._rungs.pop(key, None)
             rows[key] = version
         self._count(len(writes), size_bytes, timestamp, timestamp)
 
@@ -99,6 +112,8 @@ class DynamicStore:
         known = self.rows.get(key)
         if known is None:
             self._tail.append(key)
+        else:
+            self._rungs.pop(key, None)
         self.rows[key] = newest if known is None else united(known, newest)
         versions = [*history(newest)]
         self.has_marks = self.has_marks or any(len(it) == 6 for it in versions)
@@ -116,6 +131,37 @@ class DynamicStore:
             self.sort()
 
     # Reads
+
+    def newest_at(self, key: Key, at: Timestamp) -> Version | None:
+        """The newest version of a row at or below a timestamp, at the head of the older ones."""
+        newest, steps_left = self.rows.get(key), RUNG_STEP
+        while newest is not None and newest[0] > at:
+            newest = newest[3]
+            steps_left -= 1
+            if not steps_left:
+                return self._far_down(key, at)
+        return newest
+
+    def _far_down(self, key: Key, at: Timestamp) -> Version | None:
+        rungs = self._rungs.setdefault(key, [])
+        if not rungs or rungs[-1][0] <= at:
+            self._climb(key, rungs)
+        place = bisect_right(rungs, at, key=itemgetter(0))
+        newest: Version | None = rungs[place] if place < len(rungs) else self.rows[key]
+        while newest is not None and newest[0] > at:
+            newest = newest[3]
+        return newest
+
+    def _climb(self, key: Key, rungs: list[Version]) -> None:
+        """Add what came since the last time."""
+        above: list[Version] = []
+        top = rungs[-1] if rungs else None
+        newest: Version | None = self.rows[key]
+        while newest is not None and newest is not top:
+            above.append(newest)
+            newest = newest[3]
+        above.reverse()
+        rungs += above[RUNG_STEP - 1 :: RUNG_STEP]
 
     def walk(self, lower: Key, upper: Key) -> Iterator[tuple[Key, Version]]:
         """Rows of lower ≤ key < upper in key order. Must not run across a write."""
@@ -173,13 +219,21 @@ class DynamicStore:
         runs.append(run)
 
     def shrink(self, rows_max: int) -> bool:
-        """Let go of so many rows of a store that nobody uses any more: to free a large one at once
-        would stop everything else. → whether it is empty."""
+        """Let go of so many versions of a store that nobody uses any more: to free a large one at
+        once would stop everything else, and so would one row of very many. → whether it is
+        empty."""
         self._runs, self._tail = [], []
-        rows = self.rows
-        for _ in range(min(rows_max, len(rows))):
-            rows.popitem()
-        return not rows
+        self._rungs.clear()
+        rows, newest = self.rows, self._dying
+        for _ in range(rows_max):
+            if newest is not None:
+                newest = newest[3]
+            elif rows:
+                newest = rows.popitem()[1][3]
+            else:
+                break
+        self._dying = newest
+        return not rows and newest is None
 
     def check(self) -> None:
         """Assert the invariants; for tests."""

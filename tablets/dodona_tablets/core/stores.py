@@ -24,9 +24,19 @@ from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.reading import versions_of
 from dodona_tablets.core.chunks.view import ChunkView
+from dodona_tablets.core.hot_rows import HotRows
 from dodona_tablets.core.migration import Migration
 from dodona_tablets.core.store import DynamicStore
-from dodona_tablets.core.version import Version, history, is_last, versions_until
+from dodona_tablets.core.version import (
+    ALL_VERSIONS,
+    STEPS_MAX,
+    LongHistory,
+    Version,
+    history,
+    is_last,
+    versions_between,
+    versions_until,
+)
 
 
 class TabletChunk:
@@ -49,6 +59,7 @@ class Stores:
         """In replay `flushed_ahead` is the number of the last store that will have been flushed
         by the end of the log."""
         self.schema = schema
+        self.hot_rows = HotRows()
         self._flushed_ahead = flushed_ahead
         self.active = self._store(1)
         self.passive: list[DynamicStore] = []
@@ -93,6 +104,8 @@ class Stores:
         """Read its chunks instead of a passive store that has been flushed. → the store"""
         dropped = self.store(number)
         assert dropped.is_flushed
+        if dropped.is_retired:
+            self.hot_rows.clear()
         self.passive.remove(dropped)
         for chunk in self.chunks:
             if chunk.backing == number:
@@ -119,6 +132,7 @@ class Stores:
         """The table has other columns now. Rows in memory are made anew; nobody holds any lock."""
         migration = Migration(self.schema, schema)
         self.schema = schema
+        self.hot_rows.clear()
         self.active = migration.store(self.active)
         self.passive = [migration.store(it) for it in self.passive]
         for it in self.chunks:
@@ -132,23 +146,47 @@ class Stores:
 
     # Reads
 
-    def versions(self, key: Key, at: Timestamp, wanted: int = -1) -> list[Version]:
-        """The versions of a row at or below a timestamp, newest first: all of them, or so many
-        that no older one says anything of the wanted columns."""
-        found = versions_until(self.active.rows.get(key), at, wanted)
+    def versions(self, key: Key, at: Timestamp, wanted: int) -> list[Version]:
+        """The versions of a row at or below a timestamp, newest first: so many that no older one
+        says anything of the wanted columns. Raises LongHistory if those are very many."""
+        found = versions_until(self.active.newest_at(key, at), at, wanted)
         sources = 1 if found else 0
         for layer in self.layers:
             if layer.min_timestamp > at or (found and _is_settled(found, layer, wanted)):
                 continue
             if isinstance(layer, DynamicStore):
-                more = versions_until(layer.rows.get(key), at, wanted)
+                more = versions_until(layer.newest_at(key, at), at, wanted)
             else:
-                more = layer.versions(key, at, None if wanted < 0 else wanted)
+                more = layer.versions(key, at, wanted, count_max=STEPS_MAX + 1)
             if more:
                 found += more
                 sources += 1
+                if len(found) > STEPS_MAX:
+                    raise LongHistory
                 if sources > 1:
                     found.sort(key=itemgetter(0), reverse=True)
+        return found
+
+    def versions_between(
+        self, key: Key, since: Timestamp, at: Timestamp, count_max: int = ALL_VERSIONS
+    ) -> list[Version]:
+        """The newest versions of a row of since < timestamp ≤ at, so many at most, newest first."""
+        found: list[Version] = []
+        sources = 0
+        for layer in (self.active, *self.layers):
+            if layer.min_timestamp > at or layer.max_timestamp <= since:
+                continue
+            if isinstance(layer, DynamicStore):
+                newest = layer.newest_at(key, at)
+                more = versions_between(newest, since, at, count_max)
+            else:
+                more = layer.versions(key, at, None, since, count_max)
+            if more:
+                found += more
+                sources += 1
+        if sources > 1:
+            found.sort(key=itemgetter(0), reverse=True)
+            del found[count_max:]
         return found
 
     def rows(
@@ -216,7 +254,8 @@ class Stores:
 
     @property
     def memory_bytes(self) -> int:
-        return self.active.size_bytes + sum([it.size_bytes for it in self.passive])
+        size_bytes = self.active.size_bytes + sum([it.size_bytes for it in self.passive])
+        return size_bytes + self.hot_rows.size_bytes
 
 
 def _is_settled(found: list[Version], layer: DynamicStore | ChunkView, wanted: int) -> bool:

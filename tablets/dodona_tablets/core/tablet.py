@@ -6,7 +6,7 @@ traffic and for replay alike; whole chunks come by `flushing`, `compaction` and 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -43,7 +43,22 @@ MOUNTED: Final = "mounted"
 FROZEN: Final = "frozen"
 UNMOUNTED: Final = "unmounted"
 
+TABLET_BYTES: Final = 4_096
+"""What a tablet takes of its node's memory without any row, about: its description, its stores and
+what its schema knows, of which tablets with the same columns share most."""
+
 DumpedVersion = tuple[Timestamp, int, Values]
+
+
+class CheckedWrites(NamedTuple):
+    """Writes without atomicity as a store takes them. Whatever can fail about writes fails when
+    this is made: before the log has them. To apply it can't fail."""
+
+    writes: Sequence[Write]
+    size_bytes: int
+    """On the wire."""
+    marks: Marks | None
+    has_repeated_keys: bool
 
 
 class Tablet:
@@ -69,6 +84,8 @@ class Tablet:
         self.shown_timestamp: Timestamp = NULL_TIMESTAMP
         """Up to here reads may have been answered, now or before: what they have shown stays. Not
         logged: whatever was read before this mount lies below its fence."""
+        self.has_been_served = bool(assignment.sources)
+        """Before now, or its rows elsewhere: then somebody may hold a snapshot of it."""
         self.active_count = 0
         """Transactions that hold locks here, and batches under way: unmounting and freezing wait
         for them."""
@@ -209,48 +226,55 @@ class Tablet:
         timestamp: Timestamp,
         special: SpecialWrites | None = None,
     ) -> None:
-        """Add one committed transaction's versions."""
+        """Add one committed transaction's versions. What is done here was done before, to the same
+        writes, when they were checked: it can't fail."""
         marks = None if special is None else self._marks(special)
         plain = self.schema.plain_writes(writes)
+        if timestamp <= self.stores.hot_rows.newest_timestamp:
+            self.stores.hot_rows.forget(plain, timestamp)
         self.active.apply(plain, timestamp, wire_bytes(writes), marks)
 
-    def apply_stamped(
-        self,
-        writes: Sequence[WireWrite],
-        stamp: Timestamp,
-        special: SpecialWrites | None = None,
-    ) -> Timestamp:
+    def apply_stamped(self, checked: CheckedWrites, stamp: Timestamp) -> Timestamp:
         """Add non-atomic versions. → their timestamp: the stamp, raised above whatever was written
         or shown here before, so that the last write wins, and what was read stays true. Where one
         batch writes a row twice, each of its writes gets one of its own; the last is returned."""
-        marks = None if special is None else self._marks(special)
-        plain = self.schema.plain_writes(writes)
         at = self.next_stamp(stamp)
-        if len({write[0] for write in plain}) == len(plain):
-            self.active.apply(plain, at, wire_bytes(writes), marks)
+        if not checked.has_repeated_keys:
+            self.active.apply(checked.writes, at, checked.size_bytes, checked.marks)
         else:
-            for place, write in enumerate(plain):
+            for place, write in enumerate(checked.writes):
                 at = Timestamp(at + (place > 0))
-                self.active.apply((write,), at, write_bytes(write), marks)
+                self.active.apply((write,), at, write_bytes(write), checked.marks)
         self.newest_stamp = at
         return at
 
+    def checked(
+        self, writes: Sequence[WireWrite], special: SpecialWrites | None = None
+    ) -> CheckedWrites:
+        """Rows that `check_writes` and `check_special` were shown, or that come from the log."""
+        marks = None if special is None else self._marks(special)
+        plain = self.schema.plain_writes(writes)
+        return CheckedWrites(plain, wire_bytes(writes), marks, _has_repeated_keys(plain))
+
+    def checked_batch(self, batch: bytes) -> CheckedWrites:
+        """An Arrow stream as rows. Raises SchemaViolation, InvalidRequest."""
+        writes = rows_from_arrow(self.schema, batch)
+        for write in writes:
+            self._check_range(write[0])
+        size_bytes = wire_bytes(self.schema.pack_writes(writes))
+        return CheckedWrites(writes, size_bytes, None, _has_repeated_keys(writes))
+
     def next_stamp(self, stamp: Timestamp) -> Timestamp:
-        """What rows with this stamp get if they are written now."""
-        return Timestamp(max(stamp, self.newest_stamp + 1, self.shown_timestamp + 1))
+        """What rows with this stamp get if they are written now. Never below what is retained: a
+        feed that goes on from there is to see them."""
+        shown = max(self.newest_stamp, self.shown_timestamp, self.retained_timestamp - 1)
+        return Timestamp(max(stamp, shown + 1))
 
     def _marks(self, special: SpecialWrites) -> Marks:
         plain_mask = self.schema.plain_mask
         if self.is_atomic:
             return {key: (plain_mask(mask), groups) for key, (mask, groups) in special.items()}
         return {key: (plain_mask(mask), 0) for key, (mask, _) in special.items()}
-
-    def writes_of_batch(self, batch: bytes) -> list[Write]:
-        """An Arrow stream as writes, checked. Raises SchemaViolation, InvalidRequest."""
-        writes = rows_from_arrow(self.schema, batch)
-        for write in writes:
-            self._check_range(write[0])
-        return writes
 
     @property
     def active(self) -> DynamicStore:
@@ -268,3 +292,7 @@ class Tablet:
 
     def locked_count(self) -> int:
         return sum(1 for locks in self.locks.values() if locks.holders)
+
+
+def _has_repeated_keys(writes: Sequence[Write]) -> bool:
+    return len(writes) > 1 and len({write[0] for write in writes}) != len(writes)

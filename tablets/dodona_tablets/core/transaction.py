@@ -34,10 +34,12 @@ class Transaction:
     to the last acknowledgement). One cell alone: `participants` has that cell only."""
 
     __slots__ = (
+        "asked_at_us",
         "asked_routes",
         "commit_timestamp",
         "held",
         "id",
+        "is_given_up",
         "is_recovering",
         "modifications",
         "nag_at_us",
@@ -78,11 +80,15 @@ class Transaction:
         """Who asked for the commit or prepare and gets its answer."""
         self.asked_routes: tuple[Any, ...] = ()
         """Who asked the coordinator for the outcome before there was one."""
+        self.asked_at_us = 0
+        """When the first of them asked."""
         self.waiters: list[Any] = []
         """Reads and writers that wait for this transaction to move on, or did until lately."""
         self.since_us = since_us
         self.nag_at_us = since_us
         self.is_recovering = False
+        self.is_given_up = False
+        """Its client has said that it has reported no commit, and never will."""
         self.statuses: tuple[tuple[CellId, Timestamp], ...] = ()
         """Who said that it is prepared, since recovery began."""
         self.unacknowledged: tuple[CellId, ...] = ()

@@ -10,6 +10,8 @@ Invariants:
   are forgotten.
 - Those conditions are as good for every earlier checkpoint: a cut that a crash leaves half done
   makes the log begin with any of them.
+- Chunks that a start found and the log did not name are removed behind the first checkpoint of a
+  cell that serves, which names all that there are: it has joined, so the log is this cell's.
 """
 
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dodona._core.effects import TruncateLog
+from dodona._core.effects import RemoveChunks, TruncateLog
 from dodona._core.messages import Failure
 from dodona._core.mischief import Point
 from dodona.types import TabletId, Timestamp
@@ -56,12 +58,13 @@ class Truncation:
         self.truncated_to = 0
 
     def tick(self) -> None:
-        """Make a checkpoint if it is time, and cut the log as far as it may be."""
+        """Make a checkpoint if it is time, and cut the log as far as it may be. Chunks of no use
+        don't wait: a start that found some makes one at once."""
         cell = self._cell
         period_us = cell.limits.checkpoint_period_ms * 1000
         if self._made_at_us is None:
             self._made_at_us = cell.now.instant_us
-        is_due = cell.now.instant_us - self._made_at_us >= period_us
+        is_due = cell.now.instant_us - self._made_at_us >= period_us or bool(cell.orphans)
         if (is_due or cell.mischief(Point.CHECKPOINT_EARLY)) and self._is_worth_it():
             self._made_at_us = cell.now.instant_us
             self._make()
@@ -78,11 +81,13 @@ class Truncation:
         cell.checkpoint += 1
         commits = [(it, at) for it, at in cell.outcomes.items() if not isinstance(at, Failure)]
         cell.append(replace(checkpoint_of(cell), outcomes=tuple(commits)))
+        self._remove_orphans()
         if not any(_in_memory(cell)):
             cell.effects.append(TruncateLog(cell.checkpoint))
 
     def _is_worth_it(self) -> bool:
-        return len(self._waiting) < WAITING_MAX and self._cell.record_count > self._record_count
+        is_new = self._cell.record_count > self._record_count or bool(self._cell.orphans)
+        return is_new and len(self._waiting) < WAITING_MAX
 
     def _make(self) -> None:
         cell = self._cell
@@ -90,7 +95,15 @@ class Truncation:
         stores = tuple(_in_memory(cell))
         self._waiting.append(_Waiting(cell.checkpoint, stores, cell.outcomes.newest_bound))
         cell.append(checkpoint_of(cell))
+        self._remove_orphans()
         self._record_count = cell.record_count
+
+    def _remove_orphans(self) -> None:
+        """Behind a checkpoint."""
+        cell = self._cell
+        if cell.orphans:
+            cell.effects.append(RemoveChunks(cell.orphans))
+            cell.orphans = ()
 
     def _is_ready(self, waiting: _Waiting) -> bool:
         cell = self._cell

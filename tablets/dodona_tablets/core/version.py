@@ -8,13 +8,17 @@ Knows nothing of locks, tablets or chunks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from dodona._core.aggregates import combine
 from dodona.schema import Column
 from dodona.types import DELETE_MASK, Timestamp
 
 Values = tuple[Any, ...]
+STEPS_MAX: Final = 128
+"""Of a walk along a chain of which the end is not in sight. See `hot_rows` for longer ones."""
+ALL_VERSIONS: Final = 1 << 62
+"""More than any row has."""
 PlainVersion = tuple[Timestamp, int, Values, "Version | None"]
 """Timestamp, mask of the columns that it sets (0: it deletes the row), their values in column
 order, and the next older version."""
@@ -22,6 +26,10 @@ MarkedVersion = tuple[Timestamp, int, Values, "Version | None", int, int]
 """As a plain one, then the mask of columns whose value is a change of an aggregate, and the mask of
 lock groups that were taken by shared_write."""
 Version = PlainVersion | MarkedVersion
+
+
+class LongHistory(Exception):
+    """A row has so many versions that a read must not walk along all of them."""
 
 
 def version_of(
@@ -94,11 +102,29 @@ def _united(first: Version, second: Version) -> Version:
     return version_of(first[0], mask, tuple([values[bit][0] for bit in bits]), None, deltas, shared)
 
 
-def versions_until(newest: Version | None, at: Timestamp, wanted: int) -> list[Version]:
-    """Of a chain the versions at or below a timestamp, newest first, up to the first behind which
-    nothing says anything of the wanted columns."""
+def versions_between(
+    newest: Version | None, since: Timestamp, at: Timestamp, count_max: int
+) -> list[Version]:
+    """Of a chain the newest versions of since < timestamp ≤ at, so many at most."""
     found: list[Version] = []
+    while newest is not None and newest[0] > since and len(found) < count_max:
+        if newest[0] <= at:
+            found.append(newest)
+        newest = newest[3]
+    return found
+
+
+def versions_until(
+    newest: Version | None, at: Timestamp, wanted: int, count_max: int | None = None
+) -> list[Version]:
+    """Of a chain the versions at or below a timestamp, newest first, up to the first behind which
+    nothing says anything of the wanted columns. Raises LongHistory if those are more."""
+    found: list[Version] = []
+    if count_max is None:
+        count_max = STEPS_MAX
     while newest is not None:
+        if len(found) == count_max:
+            raise LongHistory
         if newest[0] <= at:
             found.append(newest)
             if is_last(newest, wanted):
@@ -108,9 +134,7 @@ def versions_until(newest: Version | None, at: Timestamp, wanted: int) -> list[V
 
 
 def is_last(version: Version, wanted: int) -> bool:
-    """Whether nothing older says anything of the wanted columns. Never for all columns ever: -1."""
-    if wanted < 0:
-        return False
+    """Whether nothing older says anything of the wanted columns."""
     mask = version[1]
     return not mask or (mask & wanted == wanted and not delta_mask_of(version) & wanted)
 
@@ -121,19 +145,32 @@ def values_at(
     """The values of the wanted columns as of a timestamp, None if the row is not there then.
 
     Per column the newest value at or below `timestamp` that is newer than the newest deletion
-    there; a column without one is null. For tables without aggregates.
+    there; a column without one is null. For tables without aggregates. Raises LongHistory.
     """
-    while newest is not None and newest[0] > timestamp:
-        newest = newest[3]
+    if newest is not None and newest[0] > timestamp:
+        newest = _newest_at(newest, timestamp)
     if newest is None or newest[1] == DELETE_MASK:
         return None
     return newest[2] if newest[1] == wanted else _merged(newest, wanted, full)
 
 
+def _newest_at(newest: Version | None, timestamp: Timestamp) -> Version | None:
+    steps_left = STEPS_MAX
+    while newest is not None and newest[0] > timestamp:
+        newest = newest[3]
+        steps_left -= 1
+        if not steps_left:
+            raise LongHistory
+    return newest
+
+
 def _merged(newest: Version | None, wanted: int, full: int) -> Values:
     found: dict[int, Any] = {}
-    remaining = wanted
+    remaining, steps_left = wanted, STEPS_MAX
     while newest is not None and newest[1] != DELETE_MASK and remaining:
+        steps_left -= 1
+        if not steps_left:
+            raise LongHistory
         mask = newest[1]
         for bit in bits_of(mask & remaining):
             found[bit] = newest[2][(mask & ((1 << bit) - 1)).bit_count()]
@@ -148,16 +185,21 @@ def values_between(
     newest_at: Timestamp,
     wanted: int,
     columns: Sequence[Column],
+    steps_max: int | None = None,
 ) -> Values | None:
     """As `values_at(newest_at)`, with aggregates, as if nothing older than `oldest_at` had been.
 
     Changes of an aggregate are folded into the newest plain value before them, or alone.
-    `columns` are all value columns.
+    `columns` are all value columns. Raises LongHistory after so many steps.
     """
     changes: dict[int, list[Any]] = {bit: [] for bit in bits_of(wanted)}
     remaining = wanted
     is_there = False
+    steps_left = STEPS_MAX if steps_max is None else steps_max
     for version in history(newest):
+        steps_left -= 1
+        if steps_left < 0:
+            raise LongHistory
         if version[0] > newest_at:
             continue
         mask = version[1]

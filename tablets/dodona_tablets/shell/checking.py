@@ -17,9 +17,10 @@ from dodona.types import CellId
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in, verify_chunk
-from dodona_tablets.shell.log import LOG_NAME
+from dodona_tablets.shell.log import LOG_NAME, check_files
 from dodona_tablets.shell.log_check import Begin, LogSummary, read_log, unwatched, verify_log
 from dodona_tablets.shell.log_segments import find_segments
+from dodona_tablets.shell.recovery import check_orphans
 
 _SOME_CELL = CellId(0)
 """What a log has does not depend on whose it is."""
@@ -35,7 +36,7 @@ class CellSummary(msgspec.Struct, frozen=True):
     """In chunks."""
     chunk_bytes: int
     leftover_count: int
-    """Chunks that the log does not name: the next start removes them."""
+    """Chunks that the log does not name: a cell that serves removes them after a checkpoint."""
     damages: tuple[DataCorrupted, ...]
     """Of chunks."""
 
@@ -43,20 +44,24 @@ class CellSummary(msgspec.Struct, frozen=True):
 def verify_cell(folder: Path, begin: Begin = unwatched) -> CellSummary:
     """Check a cell's data folder.
 
-    Raises DataCorrupted if the log is damaged, with the file, and with the group and the position
-    of its bytes where they are known; InvalidRequest (there is no log), FolderInUse.
+    Raises DataCorrupted if the log is damaged or lacks a file, with the file, and with the group
+    and the position of its bytes where they are known; InvalidRequest (there is no log),
+    FolderInUse.
     """
-    if not find_segments(folder / LOG_NAME):
+    places = find_segments(folder / LOG_NAME)
+    check_files(folder, places)
+    if not places:
         raise InvalidRequest(f"there is no log in {folder}", path=str(folder))
     lock = lock_folder(folder)
     try:
         log = verify_log(folder, begin)
         core = _replayed(folder)
         needed = core.chunks_needed()
+        check_orphans(core, folder / CHUNKS_NAME)
         chunk_bytes = sum(info.size_bytes for info in needed.values())
         advance = begin("chunks", chunk_bytes)
         found = [_verify(folder / CHUNKS_NAME, info, advance) for info in needed.values()]
-        leftovers = set(numbers_in(folder / CHUNKS_NAME)) - set(needed)
+        leftovers = numbers_in(folder / CHUNKS_NAME) - set(needed)
         return CellSummary(
             log,
             len(core.cell.tablets),

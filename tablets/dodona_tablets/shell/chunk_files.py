@@ -2,25 +2,25 @@
 
 Owns: the folder `chunks` in a cell's data folder, and the names of files in it: NUMBER.arrow and
 NUMBER.index. A chunk has its final name from the first byte on, as nobody looks for it before the
-log says that it is there; what the log does not name is of no use, and goes at the next start.
+log says that it is there. What the log does not name stays until the core says that it is garbage.
 
 Invariants: when `write` returns a chunk, it survives a crash of the machine; when it raises, no
 part of it is left, unless the disk failed. Numbers are used once. Threads may write and remove
 chunks of different numbers at the same time, while others read.
 """
 
-import errno
 import mmap
 import os
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from dodona._io.folder import sync_folder
+from dodona._io.disk_space import is_no_space
+from dodona._io.folder import FOLDER_MODE, private_file, sync_folder
 from dodona.errors import DataCorrupted, DiskFull
 from dodona.schema import TableSchema
 from dodona_tablets.core.chunks.checking import check_chunk
@@ -33,7 +33,6 @@ CHUNKS_NAME: Final = "chunks"
 SYNC_BYTES: Final = 2 << 20
 """Written between two syncs: so much at most is in the way of the log's next sync."""
 
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NAME: Final = re.compile(r"(\d+)\.(?:arrow|index)")
 
 
@@ -43,7 +42,7 @@ class ChunkFiles:
     def __init__(self, folder: Path) -> None:
         """`folder` is the cell's data folder, which is there and locked. Raises OSError."""
         self.path = folder / CHUNKS_NAME
-        self.path.mkdir(exist_ok=True)
+        self.path.mkdir(FOLDER_MODE, exist_ok=True)
         sync_folder(folder)
 
     def write(
@@ -82,14 +81,6 @@ class ChunkFiles:
         for path in reversed(self._paths(number)):
             path.unlink(missing_ok=True)
 
-    def remove_orphans(self, known: Container[int]) -> list[int]:
-        """Remove the chunks that are not among the `known` ones, at a start, before anything is
-        written: what a crash left behind. Returns their numbers. Raises OSError."""
-        orphans = sorted(number for number in numbers_in(self.path) if number not in known)
-        for number in orphans:
-            self.remove(number)
-        return orphans
-
     def size_bytes(self) -> int:
         """Of all files, with those that are being written or removed."""
         total = 0
@@ -103,7 +94,9 @@ class ChunkFiles:
 
 
 def numbers_in(path: Path) -> set[int]:
-    """The numbers of the chunks in this folder, of those too that are not whole."""
+    """The numbers of the chunks in this folder, if it is there, of those too that are not whole."""
+    if not path.exists():
+        return set()
     return {int(found[1]) for found in map(_NAME.fullmatch, os.listdir(path)) if found}
 
 
@@ -179,7 +172,7 @@ class _SyncedFile:
 @contextmanager
 def _durable_file(path: Path) -> Iterator[_SyncedFile]:
     """A new file; what it holds is durable at the end."""
-    with path.open("xb") as file:
+    with private_file(path, "xb") as file:
         yield _SyncedFile(file)
         file.flush()
         os.fsync(file.fileno())
@@ -201,6 +194,6 @@ def _told_if_full(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_SPACE:
+        if not is_no_space(error):
             raise
         raise DiskFull(f"no space for a chunk: {error.strerror}", path=str(path)) from error

@@ -7,9 +7,7 @@ Whatever does not arrive is asked for again by the core, so nothing here retries
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final
 
 from dodona._core import rest
 from dodona._core.batcher import Batcher
@@ -29,9 +27,14 @@ from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.logs import tell
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
+from dodona._io.sessions import hide_password
+from dodona._io.silence import Silence
 from dodona.errors import DataCorrupted
 from dodona.types import CellId
 from dodona_tablets.core.node import NodeCore
+
+if TYPE_CHECKING:
+    import httpx
 
 MASTER_TIMEOUT_S: Final = 2.0
 ORACLE_TIMEOUT_MS: Final = 2_000
@@ -44,7 +47,8 @@ _logger: Final = logging.getLogger("dodona.links")
 class Links:
     """Effects out, inputs back in. `open` it on the running loop, before the runtime starts."""
 
-    _http: httpx.AsyncClient
+    _http: "httpx.AsyncClient | None" = None
+    """Made with the first heartbeat."""
     _oracle: Peer
     _runtime: Runtime
 
@@ -60,14 +64,19 @@ class Links:
         self._heartbeat: asyncio.Task[None] | None = None
         self._next_heartbeat: Heartbeat | None = None
         self._closing: list[asyncio.Task[None]] = []
+        self.refusal: str | None = None
+        """Why the master did not take the last heartbeat, if it did not."""
 
     def open(self, runtime: Runtime) -> None:
         """From here on effects can be carried out; their answers go to this runtime."""
         self._runtime = runtime
-        self._http = httpx.AsyncClient(
-            base_url=self._master_url, headers=key_headers(self._key), timeout=MASTER_TIMEOUT_S
+        place = hide_password(self._master_url)
+        self._oracle = Peer(
+            rpc_url(self._master_url),
+            timeout_ms=ORACLE_TIMEOUT_MS,
+            key=self._key,
+            silence=Silence(f"the master at {place}", {"server": "master", "address": place}),
         )
-        self._oracle = Peer(rpc_url(self._master_url), timeout_ms=ORACLE_TIMEOUT_MS, key=self._key)
 
     def handlers(self) -> dict[type[Any], Any]:
         """What the runtime calls for each kind of effect."""
@@ -82,7 +91,8 @@ class Links:
             self._heartbeat.cancel()
         peers = [peer for _, peer in self._peers.values()]
         await asyncio.gather(*[peer.close() for peer in [self._oracle, *peers]])
-        await self._http.aclose()
+        if self._http is not None:
+            await self._http.aclose()
 
     # Timestamps: one request in flight, for all that were asked for before it was sent
 
@@ -154,6 +164,7 @@ class Links:
         reason = reply.message if isinstance(reply, Failure) else type(reply).__name__
         text = f"the oracle gave none of {count} timestamps: {reason}"
         tell(_logger, logging.WARNING, "no_timestamps", text, count=count, reason=reason)
+        self._runtime.call(self._core.note_oracle_failure, reason)
 
     # Other cells
 
@@ -170,7 +181,9 @@ class Links:
             if known is not None:
                 self._closing = [task for task in self._closing if not task.done()]
                 self._closing.append(asyncio.create_task(known[1].close()))
-            self._peers[cell] = (address, Peer(rpc_url(address, cell), key=self._key))
+            silence = Silence(f"cell {cell} at {address}", {"cell": cell, "address": address})
+            peer = Peer(rpc_url(address, cell), key=self._key, silence=silence)
+            self._peers[cell] = (address, peer)
 
     # The master: one heartbeat at a time, and the newest next
 
@@ -191,22 +204,39 @@ class Links:
 
     def _tell_no_heartbeat(self, error: BaseException | None) -> None:
         text = f"the master can't be reached: {error!r}"
-        tell(_logger, logging.WARNING, "no_heartbeat", text, reason=repr(error))
+        if text != self.refusal:  # else it was said: there are several heartbeats in a second
+            tell(_logger, logging.WARNING, "no_heartbeat", text, reason=repr(error))
+        self.refusal = text
+
+    def _make_http(self) -> "httpx.AsyncClient":
+        import httpx
+
+        return httpx.AsyncClient(
+            base_url=self._master_url, headers=key_headers(self._key), timeout=MASTER_TIMEOUT_S
+        )
 
     async def _beat(self, body: Heartbeat) -> None:
         call = rest.encode_call(body)
+        if self._http is None:
+            # In a thread: the import takes long, and the data plane goes on meanwhile.
+            self._http = await asyncio.to_thread(self._make_http)
+        from httpx import HTTPError
+
         try:
             response = await self._http.request(
                 call.method, call.target, content=call.content, headers=JSON_HEADERS
             )
-        except httpx.HTTPError as error:
+        except HTTPError as error:
             self._tell_no_heartbeat(error)
             return
         reply = rest.decode_reply(Heartbeat, response.status_code, response.content)
         if isinstance(reply, Assignment):
+            self.refusal = None
             self._learn(reply.addresses)
             self._runtime.call(self._core.handle_assignment, reply)
         else:
             reason = reply.message if isinstance(reply, Failure) else type(reply).__name__
             text = f"the master refused a heartbeat: {reason}"
-            tell(_logger, logging.ERROR, "heartbeat_refused", text, reason=reason)
+            if text != self.refusal:
+                tell(_logger, logging.ERROR, "heartbeat_refused", text, reason=reason)
+            self.refusal = text

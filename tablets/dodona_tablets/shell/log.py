@@ -6,7 +6,9 @@ last file is long enough a new one is begun; a truncation removes whole files at
 
 Invariants:
 - Each file begins with the group behind the last one of the file before.
-- What is removed lies before the group of a durable checkpoint, and goes one file after the other.
+- What is removed lies before the group of a durable checkpoint, and goes one file after the other,
+  after the bounds say that it may be missing (see `log_bounds`).
+- A log that lacks a file is refused before anything is made or removed.
 - Nobody reads while something is appended.
 - Whatever goes wrong in an append is fatal: nobody knows then what is on the disk.
 """
@@ -14,12 +16,18 @@ Invariants:
 import errno
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dodona._io.folder import LockedFolder, lock_folder, sync_folder
+import lmdb
+
+from dodona._io.disk_space import DiskSpace, is_no_space, no_space_told
+from dodona._io.folder import FOLDER_MODE, LockedFolder, lock_folder, sync_folder
+from dodona.errors import DataCorrupted
 from dodona_tablets.core.records import Checkpoint, Record
+from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in
+from dodona_tablets.shell.log_bounds import LogBounds, check_bounds
 from dodona_tablets.shell.log_groups import CHECKPOINT, STRUCTURAL, GroupKey, encode_group
 from dodona_tablets.shell.log_reading import read
 from dodona_tablets.shell.log_segments import (
@@ -61,12 +69,21 @@ class CellLog:
         self._bytes_max = bytes_max
         self._segment_bytes_max = min(SEGMENT_BYTES_MAX, bytes_max // SEGMENTS_MIN)
         self._path = folder.path / LOG_NAME
-        self._path.mkdir(exist_ok=True)
-        (self._path / "lock.mdb").unlink(missing_ok=True)  # version 1 had one
+        self._path.mkdir(FOLDER_MODE, exist_ok=True)
+        found = find_segments(self._path)
+        check_files(folder.path, found)
+        (self._path / "lock.mdb").unlink(missing_ok=True)  # version 1 had one: it holds no data
         for made_in in (self._path, folder.path):
             sync_folder(made_in)
         self._older: list[_Older] = []
-        self._last = self._open_last()
+        self._checked: set[Path] = set()
+        """Files before the last one whose pages were looked at."""
+        self._last: Segment
+        self._bounds: LogBounds | None = None
+        """None while the disk has no space for a last file."""
+        if not self._begin(found):
+            self._last = Segment(found[-1])
+            self._older = [_Older(*it, it.path.stat().st_size) for it in found[:-1]]
         self._index_by_checkpoint: dict[int, int] = {}
         self._reader_count = 0
         self._truncation = threading.Lock()
@@ -77,24 +94,55 @@ class CellLog:
     def open(cls, path: str | Path, bytes_max: int) -> "CellLog":
         """Take the folder and open the log in it. `bytes_max` is how large it may become.
 
-        Raises FolderInUse, InvalidRequest, DataCorrupted.
+        Raises FolderInUse, InvalidRequest, DataCorrupted, DiskFull.
         """
         folder = lock_folder(path)
         try:
-            return cls(folder, bytes_max)
+            with no_space_told(folder.path):
+                DiskSpace(folder.path).make_way()
+                return cls(folder, bytes_max)
         except BaseException:
             folder.close()
             raise
 
-    def _open_last(self) -> LastSegment:
+    def _begin(self, found: list[Place]) -> bool:
+        """Open the last file, to append to it. → whether there is space for it. Without any file
+        there is nothing to be read either: then it raises what the disk said."""
+        try:
+            self._older.clear()
+            last = self._open_last([*found])
+            places = [Place(it.first_index, it.path) for it in self._older]
+            self._bounds = LogBounds.keep(self._folder.path, [*places, last.place])
+        except (OSError, lmdb.Error) as error:
+            if found and is_no_space(error):
+                return False
+            raise
+        self._last = last
+        return True
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether anything can be appended: not where a full disk had no space for a new file."""
+        return self._bounds is not None
+
+    def make_writable(self) -> bool:
+        """Try again to begin a file. → whether there is space for it now. Nobody reads or appends
+        meanwhile."""
+        if self._bounds is None:
+            self._last.close()
+            found = find_segments(self._path)
+            if not self._begin(found):
+                self._last = Segment(found[-1])
+                self._older = [_Older(*it, it.path.stat().st_size) for it in found[:-1]]
+        return self._bounds is not None
+
+    def _open_last(self, found: list[Place]) -> LastSegment:
         """A new one: what another process left under way in a file would be met by later commits
         to it. A short one is replaced, else many short lives would leave as many files; and one
         without groups is, which has the new one's name."""
-        found = find_segments(self._path)
         if not found:
             return LastSegment(self._path, FIRST_INDEX)
-        if found[0].path.name != OLD_NAME:  # its copy is there: the last process ended just then
-            (self._path / OLD_NAME).unlink(missing_ok=True)
+        self._remove_copied(found[0])
         before = Segment(found[-1])
         groups = before.copied() if self._is_to_be_copied(before) else None
         if groups is None:
@@ -108,6 +156,23 @@ class CellLog:
                 before.path.unlink()
         self._older += [_Older(*it, it.path.stat().st_size) for it in found]
         return made
+
+    def _remove_copied(self, first: Place) -> None:
+        """The file of an old version, if the last process ended between copying and removing it:
+        once the copy is seen to have all of its groups. Raises DataCorrupted."""
+        old_path = self._path / OLD_NAME
+        if first.path == old_path or not old_path.exists():
+            return
+        old, copy = Segment(Place(FIRST_INDEX, old_path)), Segment(first)
+        try:
+            is_copied = old.next_index <= copy.next_index and copy.copied() is not None
+        finally:
+            old.close()
+            copy.close()
+        if not is_copied:
+            text = f"{first.path.name} was to replace {OLD_NAME}, and has not all of its groups"
+            raise DataCorrupted(text, path=str(first.path))
+        old_path.unlink()
 
     def _is_to_be_copied(self, before: Segment) -> bool:
         short_bytes_max = min(SHORT_BYTES_MAX, self._segment_bytes_max // SHORT_MIN)
@@ -126,26 +191,33 @@ class CellLog:
         begin = FIRST_INDEX
         if checkpoint is not None:
             begin = self._index_by_checkpoint.get(checkpoint, FIRST_INDEX)
-        return self._note(read(self._segments(begin), checkpoint))
+        segments = self._segments(begin)
+        return self._note(read(segments, checkpoint), segments)
 
     def survey(self) -> Iterator[Record]:
         """As `read`, but only *structural* records: no rows and no outcomes. Groups that have only
         these are not looked at. Raises DataCorrupted."""
-        return self._note(read(self._segments(FIRST_INDEX), is_survey=True))
+        segments = self._segments(FIRST_INDEX)
+        return self._note(read(segments, is_survey=True), segments)
 
-    def _segments(self, index: int) -> Iterator[Segment]:
+    def _segments(self, index: int) -> Generator[Segment]:
         """From the file with this group on, each open until the next is asked for."""
         begin = self._count_before(index)
         ends = [*[it.first_index for it in self._older[begin + 1 :]], self._last.first_index]
         for it, end_index in zip(self._older[begin:], ends, strict=False):
-            segment = Segment(Place(it.first_index, it.path), end_index)
+            is_checked = it.path in self._checked
+            segment = Segment(Place(it.first_index, it.path), end_index, is_checked=is_checked)
+            self._checked.add(it.path)
             try:
                 yield segment
             finally:
                 segment.close()
         yield self._last
 
-    def _note(self, found: Iterator[tuple[int, Record]]) -> Iterator[Record]:
+    def _note(
+        self, found: Iterator[tuple[int, Record]], segments: Generator[Segment]
+    ) -> Iterator[Record]:
+        """Closes the segments whatever happens: who is told of damage may open the log again."""
         self._reader_count += 1
         try:
             for index, record in found:
@@ -153,6 +225,7 @@ class CellLog:
                     self._index_by_checkpoint[record.number] = index
                 yield record
         finally:
+            segments.close()
             self._reader_count -= 1
 
     # Service
@@ -160,12 +233,16 @@ class CellLog:
     def append(self, records: Sequence[Record]) -> None:
         """Make the records durable, all or none; blocks until they are. Any error is fatal."""
         assert self._reader_count == 0, "a log is read while something is appended to it"
+        if not self.make_writable():
+            raise OSError(errno.ENOSPC, "there is no space for a file of the log", str(self._path))
         index = self._last.next_index
         key, value = encode_group(index, records)
         self._check_fullness(len(value), is_structural=bool(key.flags & STRUCTURAL))
-        if self._is_long_enough(key) and self._last.first_index < index:
-            self._begin_segment()
-        self._last.append(key, value)
+        last = self._last
+        assert isinstance(last, LastSegment)
+        if self._is_long_enough(key) and last.first_index < index:
+            last = self._begin_segment()
+        last.append(key, value)
         self.written_bytes += len(value)
         for record in records:
             if type(record) is Checkpoint:
@@ -186,11 +263,14 @@ class CellLog:
         bytes_max = self._segment_bytes_max
         return self._last.size_bytes >= (bytes_max // 4 if key.flags & CHECKPOINT else bytes_max)
 
-    def _begin_segment(self) -> None:
+    def _begin_segment(self) -> LastSegment:
+        assert self._bounds is not None
         full = self._last
-        self._last = LastSegment(self._path, full.next_index)
+        self._last = begun = LastSegment(self._path, full.next_index)
+        self._bounds.move_last(begun.first_index)
         self._older.append(_Older(full.first_index, full.path, full.size_bytes))
         full.finish()
+        return begun
 
     def truncate_before(self, number: int) -> None:
         """What was appended before the checkpoint with this number, which is durable, is not needed
@@ -198,7 +278,12 @@ class CellLog:
         does not have (any more) is that of an older checkpoint: there is nothing to do."""
         index = self._index_by_checkpoint.get(number, FIRST_INDEX)
         with self._truncation:
-            for _ in range(self._count_before(index)):
+            count = self._count_before(index) if self._bounds is not None else 0
+            if count:
+                assert self._bounds is not None
+                first_indexes = [*[it.first_index for it in self._older], self._last.first_index]
+                self._bounds.move_first(first_indexes[count])
+            for _ in range(count):
                 self._older[0].path.unlink()
                 sync_folder(self._path)  # never a later one without it
                 del self._older[0]
@@ -226,3 +311,16 @@ class CellLog:
         with self._truncation:
             self._last.close()
             self._folder.close()
+
+
+def check_files(folder: Path, found: Sequence[Place]) -> None:
+    """Whether the log in this data folder has the files at its ends, before anything is made of
+    them. A log is begun before any chunk is: without files there are no chunks either. Raises
+    DataCorrupted."""
+    check_bounds(folder, found)
+    if not found and numbers_in(folder / CHUNKS_NAME):
+        raise DataCorrupted(
+            f"{folder} has chunks but no log, and without the log the chunks mean nothing: put the "
+            f"files of {folder / LOG_NAME} back, or restore a backup",
+            path=str(folder),
+        )

@@ -5,15 +5,16 @@ less: each file's pages are checked before the engine touches any, and groups th
 pass over are decoded too. Changes nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from dodona._io.environment import verify_pages
 from dodona.errors import DataCorrupted
-from dodona_tablets.core.records import Record
-from dodona_tablets.shell.log import LOG_NAME
+from dodona_tablets.core.records import Checkpoint, ClusterJoined, Record
+from dodona_tablets.shell.log import LOG_NAME, check_files
 from dodona_tablets.shell.log_groups import CHECKPOINT, decode_group
 from dodona_tablets.shell.log_reading import connected, read
 from dodona_tablets.shell.log_segments import FIRST_INDEX, Place, Segment, find_segments
@@ -46,15 +47,17 @@ def verify_log(folder: Path, begin: Begin = unwatched) -> LogSummary:
     records. Raises DataCorrupted with the file, and with the group and the position of its bytes
     where they are known."""
     places = find_segments(folder / LOG_NAME)
+    check_files(folder, places)
     advance = begin("log", sum(it.path.stat().st_size for it in places))
     group_count = record_count = checkpoint_count = size_bytes = 0
-    for segment in connected(_verified(places)):
-        size_bytes += segment.size_bytes
-        for key, value in segment.walk(lambda _: True):
-            group_count += 1
-            record_count += len(decode_group(key, value, segment.path))
-            checkpoint_count += bool(key.flags & CHECKPOINT)
-        advance(segment.path.stat().st_size)
+    with closing(_verified(places)) as segments:
+        for segment in connected(segments):
+            size_bytes += segment.size_bytes
+            for key, value in segment.walk(lambda _: True):
+                group_count += 1
+                record_count += len(decode_group(key, value, segment.path))
+                checkpoint_count += bool(key.flags & CHECKPOINT)
+            advance(segment.path.stat().st_size)
     first_index = places[0].first_index
     if first_index != FIRST_INDEX and checkpoint_count == 0:
         text = "the log has neither its beginning nor a checkpoint"
@@ -67,17 +70,31 @@ def verify_log(folder: Path, begin: Begin = unwatched) -> LogSummary:
 def read_log(folder: Path, *, is_survey: bool = False) -> Iterator[Record]:
     """What a recovery reads, in order: see `log_reading.read`. Raises DataCorrupted."""
     places = find_segments(folder / LOG_NAME)
-    for _, record in read(_opened(places), is_survey=is_survey):
-        yield record
+    with closing(_opened(places)) as segments:
+        for _, record in read(segments, is_survey=is_survey):
+            yield record
 
 
-def _verified(places: Sequence[Place]) -> Iterator[Segment]:
+def has_joined(folder: Path) -> bool:
+    """Whether the log in this data folder is that of a cell of some cluster. One that is damaged
+    is: a new log has nothing that could be. Raises nothing for a folder that is not there."""
+    try:
+        records = read_log(folder, is_survey=True) if find_segments(folder / LOG_NAME) else ()
+        return any(
+            isinstance(it, ClusterJoined) or (isinstance(it, Checkpoint) and it.cluster)
+            for it in records
+        )
+    except DataCorrupted:
+        return True
+
+
+def _verified(places: Sequence[Place]) -> Generator[Segment]:
     for place in places:
         verify_pages(place.path)
     yield from _opened(places)
 
 
-def _opened(places: Sequence[Place]) -> Iterator[Segment]:
+def _opened(places: Sequence[Place]) -> Generator[Segment]:
     ends: list[int | None] = [*[it.first_index for it in places[1:]], None]
     for place, end_index in zip(places, ends, strict=True):
         segment = Segment(place, end_index)

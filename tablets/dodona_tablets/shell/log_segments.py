@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import lmdb
 
 from dodona._io.environment import make_environment, open_environment
+from dodona._io.page_tree import check_pages
 from dodona.errors import DataCorrupted
 from dodona_tablets.shell.log_doubt import is_last_commit_in_doubt
 from dodona_tablets.shell.log_groups import GroupKey, damaged, decode_group, decode_key
@@ -56,9 +57,12 @@ def find_segments(folder: Path) -> list[Place]:
 class Segment:
     """An open file of a log, to be read."""
 
-    def __init__(self, place: Place, end_index: int | None = None) -> None:
-        """The next file begins with the group `end_index`; there is none behind the last one.
-        Raises DataCorrupted, InvalidRequest."""
+    def __init__(
+        self, place: Place, end_index: int | None = None, *, is_checked: bool = False
+    ) -> None:
+        """The next file begins with the group `end_index`; there is none behind the last one. Pages
+        need not be looked at again if they were by this process. Raises DataCorrupted,
+        InvalidRequest."""
         self.first_index, self.path = place
         self._environment = self._opened()
         try:
@@ -66,6 +70,8 @@ class Segment:
             self.size_bytes = self._used_bytes()
             """What it occupies, without the room behind it."""
             self._check_size(self.size_bytes)
+            if not is_checked:
+                check_pages(self.path, may_go_on=True)
             is_in_doubt = is_last_commit_in_doubt(self.path, self._page_bytes)
             self.head_index = self._find_head_index()
             """Of the group that comes, or would come, behind those that a head tells of."""
@@ -83,6 +89,10 @@ class Segment:
 
     def _opened(self) -> lmdb.Environment:
         return open_environment(self.path, None)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.first_index, self.path)
 
     @property
     def next_index(self) -> int:
@@ -176,7 +186,7 @@ class LastSegment(Segment):
         lmdb.Error."""
         path = folder / f"{first_index:020}{SUFFIX}"
         make_environment(path, _MAP_BYTES, [(key.raw, value) for key, value in groups])
-        super().__init__(Place(first_index, path), first_index + len(groups))
+        super().__init__(Place(first_index, path), first_index + len(groups), is_checked=True)
         self._room = Room(path, _MAP_BYTES)
 
     def _opened(self) -> lmdb.Environment:

@@ -160,6 +160,12 @@ STORAGE: Final = (
     ),
     Metric("memory_bytes", "gauge", "What dynamic stores take", "cell.memory_bytes"),
     Metric(
+        "tablet_bytes",
+        "gauge",
+        "What tablets take besides their rows, mounted or not",
+        "cell.tablet_bytes",
+    ),
+    Metric(
         "memory_limit_bytes",
         "gauge",
         "Above that writes are refused",

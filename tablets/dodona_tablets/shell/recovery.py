@@ -1,25 +1,28 @@
 """From the files of a cell to its core, and back before a clean stop.
 
 Owns: the order of recovery (the log's records, then the chunks that these name, then the start),
-when a cell may stop, and the order of draining. Whatever lies among the chunks and is not named is
-of work that a crash ended.
+when a cell may stop, and the order of draining. Chunks that the log does not name (*orphans*) are
+most likely of work that a crash ended. They stay until the core proves that: see `open_chunks`.
 """
 
 import asyncio
 import gc
 import logging
 import time
+from pathlib import Path
 from typing import Final
 
 from dodona._core.recoveries import Recovery
+from dodona._io.disk_space import DiskSpace
 from dodona._io.life import wait_until
 from dodona._io.logs import tell
 from dodona._io.process import read_clock
 from dodona._io.recovery_book import RecoveryBook
 from dodona._io.runtime import Runtime
-from dodona.types import CellId
+from dodona.errors import DataCorrupted
+from dodona.types import NO_CLUSTER, CellId, Now
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.chunk_files import ChunkFiles, numbers_in
 from dodona_tablets.shell.log import CellLog
 from dodona_tablets.shell.settings import NodeSettings
 
@@ -48,7 +51,7 @@ def recover(
     gc.freeze()
     now = read_clock()
     core.start(now)
-    core.note_log(log.size_bytes(), log.fill_ratio(), now)
+    keep_posted(core, log, DiskSpace(log.path), now)
     took_us = now.instant_us - began.instant_us
     found = {"cell": settings.cell, "records": count, "seconds": round(took_us / 1e6, 3)}
     tell(_logger, logging.INFO, "recovered", "the log was replayed", **found)
@@ -68,15 +71,52 @@ def recover(
     return core
 
 
+def keep_posted(core: NodeCore, log: CellLog, space: DiskSpace, now: Now) -> None:
+    """Tell the core what only the log and the disk know."""
+    core.note_log(log.size_bytes(), log.fill_ratio(), now)
+    note_disk(core, log, space)
+
+
+def note_disk(core: NodeCore, log: CellLog, space: DiskSpace) -> None:
+    """Tell the core what there is no space for, if it is so. What was opened without space for a
+    file to append to is given one as soon as there is. Nobody reads or appends meanwhile."""
+    shortage = space.shortage()
+    is_writable = log.is_writable or (shortage is None and log.make_writable())
+    if not is_writable:
+        shortage = shortage or space.text
+    core.cell.note_disk(shortage, is_log_writable=is_writable)
+
+
 def open_chunks(core: NodeCore, files: ChunkFiles) -> int:
-    """All that the log names; what else lies there is of work that a crash ended. → how much that
-    was, which is removed."""
-    needed = core.chunks_needed()
-    orphans = files.remove_orphans(needed)
+    """Open all chunks that the log names. → how many others there are.
+
+    The others stay where they are until the cell has joined its cluster and its next checkpoint is
+    durable; their numbers are not used again. Raises DataCorrupted, OSError.
+    """
+    orphans = check_orphans(core, files.path)
     if orphans:
-        _logger.info("%d chunks that the log does not know were removed", len(orphans))
-    core.open_chunks({number: files.open(info) for number, info in needed.items()})
+        text = "%d chunks are not named by the log: the next checkpoint removes them"
+        _logger.info(text, len(orphans))
+    needed = core.chunks_needed()
+    core.open_chunks({number: files.open(info) for number, info in needed.items()}, orphans)
     return len(orphans)
+
+
+def check_orphans(core: NodeCore, path: Path) -> tuple[int, ...]:
+    """The numbers of the chunks in this folder that the log does not name, once it was replayed.
+
+    A cell makes no chunk before it has joined a cluster. So the log of one that never joined is
+    not the log that belongs to the chunks. Raises DataCorrupted.
+    """
+    orphans = tuple(sorted(numbers_in(path) - core.chunks_needed().keys()))
+    if orphans and core.cell.cluster == NO_CLUSTER:
+        raise DataCorrupted(
+            f"{path} has {len(orphans)} chunks that the log does not name, and the log is that of "
+            "a new cell: the log that belongs to the chunks is missing. Put its files back, or "
+            "restore a backup",
+            path=str(path),
+        )
+    return orphans
 
 
 async def finish(core: NodeCore, runtime: Runtime) -> None:

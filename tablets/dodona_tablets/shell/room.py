@@ -10,10 +10,11 @@ ever touched; they are durable before anybody relies on them. Without space for 
 as it would have without. Knows nothing of what the file is.
 """
 
-import errno
 import os
 from pathlib import Path
 from typing import Final
+
+from dodona._io.disk_space import is_no_space
 
 STEP_BYTES: Final = 1 << 20
 """Written at once, in 1 to 2 ms where a commit takes 0.3: every few thousand commits."""
@@ -21,7 +22,8 @@ AHEAD_BYTES: Final = 128 << 10
 """With less than this left, room is made: more than a group of small commits takes."""
 
 _ZEROS: Final = bytes(STEP_BYTES)
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LEFT_STEPS_MIN: Final = 16
+"""With less space left than so many steps, what is left is for the file itself, and for others."""
 
 
 class Room:
@@ -46,11 +48,14 @@ class Room:
 
     def _extend(self, end: int, wanted: int) -> None:
         try:
+            found = os.fstatvfs(self._file)
+            if found.f_bfree * found.f_frsize < _LEFT_STEPS_MIN * STEP_BYTES:
+                return
             with memoryview(_ZEROS) as zeros:
                 os.pwrite(self._file, zeros[: max(0, wanted - end)], end)
             os.fdatasync(self._file)
         except OSError as error:
-            if error.errno not in _NO_SPACE:
+            if not is_no_space(error):
                 raise
 
     def close(self) -> None:

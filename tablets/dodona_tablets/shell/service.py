@@ -11,38 +11,33 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from fastapi import FastAPI
-
 from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
+from dodona._io.answers import Application
 from dodona._io.beside import running_beside
+from dodona._io.disk_space import DiskSpace, no_space_told
 from dodona._io.door import Door
 from dodona._io.endpoint import Endpoint, EndpointLimits
 from dodona._io.flushes import RuntimeStatistics
+from dodona._io.front import Front
 from dodona._io.life import Life
-from dodona._io.metrics import LogReport, Metrics, ServerReport
+from dodona._io.metrics import LogReport, ServerReport
 from dodona._io.notices import Readiness, look_around
-from dodona._io.pages import add_metrics, create_application
 from dodona._io.process import close_in_time
-from dodona._io.recovery_book import RecoveryBook, add_recoveries_page
+from dodona._io.recovery_book import RecoveryBook
 from dodona._io.runtime import Runtime
 from dodona._io.serving import Served, serve
-from dodona._io.statistics_page import add_statistics_page
 from dodona._io.tracing import server_spans, server_tracing
 from dodona.types import CellId, Now
 from dodona_tablets.core.counts import NodeStatistics
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles
-from dodona_tablets.shell.doubt_page import add_doubt_page
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
-from dodona_tablets.shell.metrics import NODE_METRICS
 from dodona_tablets.shell.notices import Misfits
-from dodona_tablets.shell.outcome_page import add_outcome_page
-from dodona_tablets.shell.recovery import drain, finish, recover
+from dodona_tablets.shell.recovery import drain, finish, keep_posted, recover
 from dodona_tablets.shell.recovery_notes import RecoveryNotes
 from dodona_tablets.shell.settings import NodeSettings
-from dodona_tablets.shell.tablets_page import add_tablets_page
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long a thread that makes a chunk may keep the event loop waiting for Python."""
@@ -56,7 +51,9 @@ def run_node(settings: NodeSettings) -> None:
     try:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with Door(settings.host, settings.port) as door:
-            serve(create_app(settings, log), settings, door)
+            with no_space_told(settings.data_dir):
+                served = create_app(settings, log)
+            serve(served, settings, door)
     finally:
         log.close()
 
@@ -77,8 +74,8 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
     book = RecoveryBook.open(log.path)
     core = recover(settings, log, files, book)
     notes = RecoveryNotes(book, core.recovered)
-    key = settings.cluster_key
-    links = Links(core, settings.master_url, key)
+    admission = settings.admission
+    links = Links(core, settings.master_url, settings.cluster_key)
     jobs = Jobs(
         files,
         settings.compaction_mib_per_s_max << 20,
@@ -101,16 +98,15 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
         watch_flush=None if tracing is None else tracing.watch_flush,
         limits=settings.runtime_limits(),
         foresee=links.foresee,
-        keep_posted=lambda now: core.note_log(log.size_bytes(), log.fill_ratio(), now),
+        keep_posted=partial(keep_posted, core, log, DiskSpace(settings.data_dir)),
     )
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan() -> AsyncIterator[None]:
         links.open(runtime)
         runtime.start()
         notes.start()
-        looks = Readiness(life).look, Misfits(core.cell).look
-        async with running_beside(look_around(*looks)):
+        async with running_beside(look_around(Readiness(life).look, Misfits(core.cell).look)):
             yield
         await drain(core, runtime)
         await close_in_time(_close(runtime, notes, jobs))
@@ -118,16 +114,15 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
         if spans is not None:
             await spans.close()
 
-    life = _life(core, runtime)
-    pages = create_application("Dodona tablet node", lifespan, life, key, settings.metrics_key)
-    _add_pages(pages, core, runtime, log)
-    add_recoveries_page(pages, book)
+    life = _life(core, runtime, links)
     endpoint_limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
     )
     cell = CellId(settings.cell)
-    endpoint = Endpoint(runtime, cell=cell, limits=endpoint_limits, key=key, tracing=tracing)
+    endpoint = Endpoint(
+        runtime, cell=cell, limits=endpoint_limits, admission=admission, tracing=tracing
+    )
 
     def report() -> NodeReport:
         return NodeReport(
@@ -138,8 +133,12 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
             endpoint.connection_count,
         )
 
-    add_metrics(pages, Metrics("node", NODE_METRICS, report))
-    return Served(pages, endpoint, life)
+    def make_pages() -> Application:
+        from dodona_tablets.shell.pages import create_pages
+
+        return create_pages(core, runtime, log, book, life, admission, report)
+
+    return Served(Front(life, lifespan, make_pages), endpoint, life)
 
 
 async def _close(runtime: Runtime, notes: RecoveryNotes, jobs: Jobs) -> None:
@@ -148,12 +147,13 @@ async def _close(runtime: Runtime, notes: RecoveryNotes, jobs: Jobs) -> None:
     await asyncio.to_thread(jobs.close)
 
 
-def _life(core: NodeCore, runtime: Runtime) -> Life:
+def _life(core: NodeCore, runtime: Runtime, links: Links) -> Life:
     def why_not_ready() -> str | None:
         """A cell serves once its log is replayed, the oracle has answered for its fence, and the
         master knows it as one of its cluster; and as long as its disk answers."""
         if core.waits_for is not None:
-            return f"waiting for {core.waits_for}"
+            reason = "" if links.refusal is None else f": {links.refusal}"
+            return f"waiting for {core.waits_for}{reason}"
         return runtime.why_late()
 
     return Life(
@@ -167,18 +167,3 @@ def _life(core: NodeCore, runtime: Runtime) -> Life:
 def _raise(error: BaseException, _: Now) -> None:
     """On the core's thread: what went wrong in another ends the process."""
     raise error
-
-
-def _add_pages(pages: FastAPI, core: NodeCore, runtime: Runtime, log: CellLog) -> None:
-    def collect() -> dict[str, Any]:
-        return {
-            "cell": core.statistics(),
-            "runtime": runtime.statistics(),
-            "log_bytes": log.size_bytes(),
-            "log_fill_ratio": log.fill_ratio(),
-        }
-
-    add_statistics_page(pages, collect)
-    add_outcome_page(pages, runtime)
-    add_doubt_page(pages, core)
-    add_tablets_page(pages, core)

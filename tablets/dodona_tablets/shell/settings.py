@@ -85,9 +85,12 @@ class NodeSettings(ServerSettings, TracedSettings):
         _DEFAULTS.blocked_wait_ms_max, description="longest wait on a prepared row, ms"
     )
 
-    reader_lease_s_max: Seconds = Field(
+    reader_lease_s_max: int = Field(
         _DEFAULTS.reader_lease_ms_max // 1000,
-        description="how long a snapshot is held at most without being renewed, s",
+        ge=60,  # what clients ask for by themselves
+        le=3_600,
+        description="how long a snapshot is held at most without being renewed, s: "
+        "longer leases are refused",
     )
     reader_renewal_s_max: Seconds = Field(
         _DEFAULTS.reader_renewal_ms_max // 1000,

@@ -7,11 +7,13 @@ trouble: markup, quotes, bytes that are no text, and texts that are long.
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
 import dodona
+from dodona._core import steps
+from dodona._core.steps import Calls, Post
 from dodona.errors import DodonaError, TransactionConflict
 
 MARKUP: Final = "<script>alert('x')</script>"
@@ -136,7 +138,8 @@ class Writer:
 
 
 class Commit:
-    """One of two cells, which is on its way while one of them stands still."""
+    """One of two cells, whose client vanished behind its prepares while a cell stands still: a
+    client that lives gives up after a while, and has the other cell abort."""
 
     def __init__(self, url: str) -> None:
         self._db = dodona.connect(url)
@@ -145,16 +148,15 @@ class Commit:
         self.transaction = begun.start_timestamp
         begun.insert_rows(ORDERS, [{"id": 5_000 - it * 10_000, "total": 1.0} for it in (0, 1)])
         self._begun = begun
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        prepares = next(self._db._session.commit(self._begun._buffer))
+        assert isinstance(prepares, Calls)
+        self._db._driver.run(_sent(prepares))
 
     def end(self) -> None:
-        self._thread.join(60)
-        assert not self._thread.is_alive()
         self._db.close()
 
-    def _run(self) -> None:
-        with suppress(DodonaError):  # nobody knows yet what becomes of it
-            self._begun.commit()
+
+def _sent(step: Calls) -> steps.Protocol[None]:
+    yield Post(step.requests)

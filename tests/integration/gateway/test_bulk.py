@@ -51,7 +51,10 @@ def table(rest: Rest, request: pytest.FixtureRequest, atomicity: str) -> str:
 
 def arrow_stream(count: int = COUNT) -> bytes:
     keys = list(range(count))
-    data = pyarrow.table({"k": keys, "v": [b"v%d" % key for key in keys]})
+    return _stream_of(pyarrow.table({"k": keys, "v": [b"v%d" % key for key in keys]}))
+
+
+def _stream_of(data: pyarrow.Table) -> bytes:
     sink = io.BytesIO()
     with pyarrow.ipc.new_stream(sink, data.schema) as writer:
         writer.write_table(data, max_chunksize=20_000)
@@ -103,6 +106,20 @@ def test_arrow_in_and_out(rest: Rest, table: str, atomicity: str) -> None:
         assert reader.read_all().schema.names == ["v", "k"]
 
 
+@pytest.mark.parametrize("form", [ARROW, LINES, PACKED])
+def test_few_rows_of_many_columns(rest: Rest, atomicity: str, form: str) -> None:
+    """Masks of more than 64 value columns travel as bytes."""
+    path = f"//bulk/{atomicity}/wide_{next(_numbers)}"
+    names = [f"v{place}" for place in range(65)]
+    schema = [SCHEMA[0], *({"name": name, "type": "int64"} for name in names)]
+    rest("create_table", path=path, schema=schema, atomicity=atomicity, mount=True)
+    row = {"k": 1, **dict.fromkeys(names, 7)}
+    bodies = {LINES: json.dumps(row).encode() + b"\n", PACKED: msgpack.packb(row)}
+    content = bodies.get(form) or _stream_of(pyarrow.Table.from_pylist([row]))
+    assert write(rest, path, form, content)["row_count"] == 1
+    assert json.loads(read(rest, path, LINES)) == row
+
+
 def test_rows_in_and_out_in_any_form(rest: Rest, table: str) -> None:
     lines = b"".join(
         json.dumps({"k": key, "v": "ü", "d": {"$double": "Infinity"}}).encode() + b"\n"
@@ -132,6 +149,8 @@ def test_rows_in_and_out_in_any_form(rest: Rest, table: str) -> None:
         (LINES, b'{"k": 1, "v": "x"}\n{"k": 2', {"row_index": 1}),
         (PACKED, msgpack.packb({"k": 1, "v": b""}) + b"\x81", {"row_index": 1}),
         (PACKED, msgpack.packb({"k": 1, "z": 1}), {"row_index": 0, "column": "z"}),
+        (LINES, b'{"k": 1, "v": "x"}\n{"v": "y"}\n', {"row_index": 1, "column": "k"}),
+        (PACKED, msgpack.packb({"v": b"x"}), {"row_index": 0, "column": "k"}),
         (ARROW, arrow_stream(10)[:-200], {}),
         (ARROW, b"nonsense, and some more of it", {}),
     ],

@@ -28,8 +28,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 GRANTS: Final = sorted({it for case in CASES for it in (case.enough, *case.too_little())})
 FILES: Final = [STATIC + name for name in STATIC_FILES]
-YTSAURUS: Final = {"/api", "/api/v4", "/hosts", "/auth/whoami", "/api/v4/{command}"} | {
-    "/api/{rest:path}"
+YTSAURUS: Final = {
+    "/api",
+    "/api/v4",
+    "/api/v4/discover_proxies",
+    "/api/v4/{command}",
+    "/api/{rest:path}",
+    "/auth/whoami",
+    "/hosts",
 }
 """Of which each command is in `COMMANDS`."""
 

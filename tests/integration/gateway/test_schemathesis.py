@@ -21,6 +21,7 @@ EXAMPLES_MAX: Final = int(os.environ.get("DODONA_SCHEMATHESIS_EXAMPLES", "20"))
 CHECKS_LEFT_OUT: Final = "positive_data_acceptance"
 STREAM: Final = "bulk_write"
 """Its body is no JSON: `test_fuzz` sends some."""
+HOOKS: Final = "integration.gateway.patience"
 
 
 def without_tokens(folder: Path) -> Path:
@@ -49,6 +50,7 @@ def test_a_gateway_is_as_its_document_says(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             cwd=tmp_path,
+            env={**os.environ, "SCHEMATHESIS_HOOKS": HOOKS},
             timeout=285,
             check=False,
         )

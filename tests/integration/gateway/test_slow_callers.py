@@ -67,6 +67,8 @@ def impatient(plan: Plan) -> Plan:
 JSON: Final = f"content-type: {TYPES['json']}"
 NDJSON: Final = f"content-type: {TYPES['ndjson']}"
 CHUNKED: Final = "transfer-encoding: chunked"
+LAST: Final = "connection: close"
+"""Who was refused and keeps the connection is idle, and no slow caller."""
 HABITS: Final[dict[str, tuple[bytes, bytes | None]]] = {
     "headers": (HEADERS, b"x"),
     "bodies": (request("POST", "/v1/rows/lookup", JSON, "content-length: 100000"), b" "),
@@ -75,10 +77,10 @@ HABITS: Final[dict[str, tuple[bytes, bytes | None]]] = {
         b"%x\r\n%s\r\n" % (len(LINE), LINE),
     ),
     "answers": (
-        request("POST", "/v1/rows/select", JSON, f"content-length: {len(SELECT)}") + SELECT,
+        request("POST", "/v1/rows/select", JSON, LAST, f"content-length: {len(SELECT)}") + SELECT,
         None,
     ),
-    "streams out": (request("GET", f"/v1/bulk/read?table={TABLE}"), None),
+    "streams out": (request("GET", f"/v1/bulk/read?table={TABLE}", LAST), None),
 }
 
 

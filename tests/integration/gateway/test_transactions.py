@@ -45,6 +45,26 @@ def rows_of(rest: Rest, table: str) -> list[int]:
     return [row["id"] for row in rest("select_rows", table=table)["rows"]]
 
 
+def test_a_key_column_that_is_not_named_is_an_error(rest: Rest, table: str) -> None:
+    its_id = begin(rest)
+    keys: dict[str, Any] = {"keys": [{"id": 1}, {}]}
+    calls: dict[str, dict[str, Any]] = {
+        "insert_rows": {"rows": [{"id": 1, "balance": 1}, {"balance": 1}]},
+        **dict.fromkeys(("delete_rows", "lookup_rows", "lookup_versions", "lock_rows"), keys),
+    }
+    for operation, rows in calls.items():
+        problems = [rest.refused(f"{operation}_in_transaction", its_id, table=table, **rows)]
+        if operation != "lock_rows":
+            problems.append(rest.refused(operation, table=table, **rows))
+        for problem in problems:
+            assert (problem.kind, problem.status) == ("schema_violation", 400)
+            assert problem.detail.startswith("missing key column 'id': give each row a value")
+            assert problem.attributes["column"] == "id"
+            assert problem.attributes["row_index"] == 1
+    rest("abort_transaction", its_id)
+    assert rows_of(rest, table) == []
+
+
 def test_the_second_of_two_learns_who_won(rest: Rest, table: str) -> None:
     first, second = begin(rest), begin(rest)
     insert(rest, first, table, 1)

@@ -133,3 +133,20 @@ def test_errors_end_it_with_a_text_and_a_status(yt: Run, folder: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         yt("select-rows", "* from [//t]", "--format", "dsv")
     assert b"a format is yson or json" in refused.value.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("read-table", "{}/t", "--format", "json"), b"use select_rows"),
+        (("list", "{}", "-l"), b"list without -l"),
+    ],
+)
+def test_what_has_no_answer_here_says_what_has(
+    yt: Run, folder: str, words: tuple[str, ...], said: bytes
+) -> None:
+    yt("create", "table", f"{folder}/t", "--attributes", ATTRIBUTES)
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        yt(*(word.format(folder) for word in words))
+    assert said in failed.value.stderr
+    assert b"KeyError" not in failed.value.stderr

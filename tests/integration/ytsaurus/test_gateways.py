@@ -53,6 +53,14 @@ def test_each_gateway_names_itself(urls: tuple[str, ...]) -> None:
         assert [f"http://{it}" for it in hosts] == [url]
 
 
+def test_no_proxy_speaks_rpc(urls: tuple[str, ...]) -> None:
+    url = urls[0]
+    assert requests.get(f"{url}/hosts?role=rpc", timeout=10).json() == []
+    for wanted, found in (("", [url]), ("?type=http", [url]), ("?type=rpc", []), ("?role=rpc", [])):
+        told = requests.get(f"{url}/api/v4/discover_proxies{wanted}", timeout=10)
+        assert [f"http://{it}" for it in told.json()["proxies"]] == found, wanted
+
+
 def test_a_transaction_lives_at_one_gateway(
     admin: yt.YtClient,
     guarded_cluster: LocalCluster,

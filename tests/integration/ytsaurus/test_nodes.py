@@ -283,3 +283,28 @@ def test_a_command_with_prerequisites_is_refused(client: yt.YtClient, folder: st
         client.mkdir(f"{folder}/d")
     del client.COMMAND_PARAMS["prerequisite_transaction_ids"]
     assert not client.exists(f"{folder}/d")
+
+
+def test_rows_are_counted_when_they_are_asked_for(
+    any_client: yt.YtClient, folder: str, request: pytest.FixtureRequest
+) -> None:
+    client, path = any_client, f"{folder}/t"
+    client.create("table", path, attributes=TABLE)
+    client.mount_table(path, sync=True)
+    assert client.row_count(path) == 0
+    assert client.is_empty(path)
+    client.insert_rows(path, [{"k": number, "v": "x"} for number in range(5)])
+    client.delete_rows(path, [{"k": 3}])
+    assert client.row_count(path) == 4
+    assert not client.is_empty(path)
+    with pytest.raises(yt.errors.YtResolveError):
+        client.row_count(f"{folder}/nothing")
+
+
+def test_a_static_read_is_refused_with_what_to_use(any_client: yt.YtClient, folder: str) -> None:
+    client = any_client
+    client.create("table", f"{folder}/t", attributes=TABLE)
+    with pytest.raises(yt.YtResponseError, match="use select_rows"):
+        list(client.read_table(f"{folder}/t"))
+    with pytest.raises(yt.YtResponseError, match="no accounts"):
+        client.list(folder, attributes=["resource_usage"])

@@ -12,10 +12,25 @@ from negative.planted import (
     oracle,
     reads,
     recovery,
+    retention,
+    slow,
     stores,
 )
 
-CHAPTERS = (oracle, reads, recovery, client, durability, blind, gone, stores, loads, further)
+CHAPTERS = (
+    oracle,
+    reads,
+    recovery,
+    client,
+    durability,
+    blind,
+    gone,
+    stores,
+    slow,
+    loads,
+    retention,
+    further,
+)
 
 
 def _order(bug: PlantedBug | CheckedBug) -> tuple[bool, int]:

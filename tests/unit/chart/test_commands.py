@@ -17,9 +17,10 @@ pytest.importorskip("helm_python", reason=NEEDED)
 from typer.testing import CliRunner  # noqa: E402
 
 from dodona._core.sql.engine import QueryLimits  # noqa: E402
+from dodona._io.addresses import is_loopback  # noqa: E402
 from dodona._io.life import HEALTH, READINESS, STARTUP  # noqa: E402
 from dodona._io.serving import GRACE_SECONDS  # noqa: E402
-from dodona._io.settings import ProcessSettings, is_loopback, parse_settings  # noqa: E402
+from dodona._io.settings import ProcessSettings, parse_settings  # noqa: E402
 from dodona.errors import InvalidRequest  # noqa: E402
 from dodona_gateway.shell.service import gateway_number  # noqa: E402
 from dodona_gateway.shell.settings import GatewaySettings  # noqa: E402

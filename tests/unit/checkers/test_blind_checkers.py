@@ -125,11 +125,22 @@ def test_a_refusal_may_name_an_attempt_that_the_loser_gave_up(script: Script) ->
     assert script.promises() == {"FALSE-CONFLICT"}
 
 
-def test_a_blind_write_never_loses_a_row(script: Script) -> None:
+def test_a_blind_write_never_loses_a_row_to_a_commit(script: Script) -> None:
     script.write(2, 5, Write(A, value(1)), session="x")
     loser = script.blind([1], None, Write(A, value(2)), status="fail")
     loser.conflict = Conflict((A,), winner_commit=5)
     assert script.promises() == {"FALSE-CONFLICT"}
+
+
+def test_a_blind_write_may_tire_of_whoever_holds_a_row(script: Script) -> None:
+    """Rule 20: it waits a bounded time."""
+    script.write(3, 9, Write(A, value(1)), session="x")
+    loser = script.blind([1], None, Write(A, value(2)), Write(B, value(2)), status="fail")
+    loser.conflict = Conflict((A,), winner_start=3)
+    assert script.check() == []
+    for conflict in (Conflict((A,), winner_start=2), Conflict((B,), winner_start=3)):
+        loser.conflict = conflict
+        assert script.promises() == {"FALSE-CONFLICT"}
 
 
 # Deletions that nobody was told about

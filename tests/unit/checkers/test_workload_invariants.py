@@ -21,7 +21,9 @@ from dodona_loadtest.workloads import (
     ColumnGroups,
     Counters,
     ListAppend,
+    Retention,
     Sideband,
+    SlowTransactions,
     Sums,
     UnlockedWriteSkew,
     WriteSkew,
@@ -33,7 +35,7 @@ from simulator.simulation import Result, Simulation
 
 def test_every_workload_is_listed_under_its_name() -> None:
     assert all(workload.name == name for name, workload in WORKLOADS.items())
-    assert len(WORKLOADS) == 11
+    assert len(WORKLOADS) == 13
 
 
 def test_no_version_grows_old_while_a_run_lasts() -> None:
@@ -325,6 +327,63 @@ def test_writers_of_different_groups_really_go_side_by_side() -> None:
 
 def test_a_run_of_sideband_tells_of_much_that_was_heard_of() -> None:
     assert counted("sideband", 6)["told after hearing"] > 300
+
+
+def test_slow_transactions_are_turned_away_and_meet_locks_of_both_kinds() -> None:
+    counts: Counter[str] = Counter()
+    kinds: Counter[bool] = Counter()
+    for seed in range(16):
+        result, simulation = run("slow_transactions", seed)
+        counts.update(result.counts)
+        committed = [t for t in simulation.history.transactions if t.status == "ok"]
+        kinds.update(lock.is_exclusive for t in committed for lock in t.locks)
+    assert counts["slow commits"] > 10
+    assert counts["turned away"] > 10
+    assert counts["run again"] > 20
+    assert kinds[True] > 20
+    assert kinds[False] > 20
+
+
+def test_a_counter_that_lost_a_raise(tale: Tale) -> None:
+    workload = SlowTransactions(Random(1))
+    table = workload.table
+    tale.add("ok", table.write({"id": 0, "count": 1, "writer": "x"}, is_update=True))
+    tale.add("info", table.write({"id": 0, "count": 2, "writer": "y"}, is_update=True))
+    rows = [{"id": number, "count": 0, "writer": "w"} for number in workload.counters]
+    for count, is_wrong in ((0, True), (1, False), (2, False), (3, True)):
+        reads = [
+            Read(table.row_key(row), table.columns_read({**row, "count": count}) or ())
+            for row in rows[:1]
+        ]
+        tale.add("ok", scans=(Scan(table.path, b"", b"\xff", tuple(reads)),))
+        assert bool(workload.check(tale.history)) is is_wrong, count
+    assert workload.problem(rows) is None
+    assert workload.problem(rows[1:]) is not None
+
+
+def test_rows_that_expire_come_by_transactions_and_by_loads_beside_locks() -> None:
+    counts = Counter(run("retention", 1)[0].counts)
+    assert counts["passing rows written"] > 10
+    assert counts["passing rows loaded"] > 10
+    assert counts["locked without data"] > 5
+    assert counts["young rows looked for"] > 50
+
+
+def test_a_row_that_went_before_its_time() -> None:
+    """And one that has another mark, or was refused: no row is written twice."""
+    workload = Retention(Random(1))
+    rows = [{"lane": 0, "n": number, "mark": f"m{number}"} for number in range(3)]
+    workload._note(rows)
+    workload._acknowledge(rows[:1], 7)
+    workload._forget(rows[2:])
+    assert workload._committed == {(0, 0): 7}
+    workload._judge_found(9, {(0, 0): "m0", (0, 1): "m1"})
+    assert workload.violations == []
+    workload._judge_found(9, {(0, 0): "other"})
+    workload._judge_found(9, {(0, 2): "m2"})
+    assert ["has other" in it.text or "refused" in it.text for it in workload.violations] == [
+        True
+    ] * 2
 
 
 def test_changes_go_side_by_side_only_with_shared_locks() -> None:

@@ -59,6 +59,19 @@ def test_rows_are_inserted_from_any_format(
     assert bool(bank.value("loads", "list")) == (how == "atomic")
 
 
+@pytest.mark.parametrize("atomicity", ["full", "none"])
+def test_rows_of_many_columns_are_inserted(
+    dodona: Commands, tmp_path: Path, atomicity: str
+) -> None:
+    """Masks of more than 64 value columns travel as bytes."""
+    names = [f"v{place}" for place in range(65)]
+    schema = ",".join(["id:int64:key", *(f"{name}:int64" for name in names)])
+    dodona.said("create", "//wide", "--schema", schema, "--atomicity", atomicity)
+    rows = [{"id": number, **dict.fromkeys(names, number)} for number in range(3)]
+    dodona.said("insert", "//wide", write_file(tmp_path, FileFormat.PARQUET, rows))
+    assert dodona.rows("//wide") == rows
+
+
 @pytest.mark.parametrize("form", [it for it in FileFormat if it != FileFormat.PARQUET])
 def test_standard_input_is_a_file(bank: Commands, tmp_path: Path, form: FileFormat) -> None:
     if form is FileFormat.ARROW:
@@ -186,6 +199,31 @@ def test_rows_are_deleted_by_keys(bank: Commands, tmp_path: Path) -> None:
     bank.run("insert", TABLE, tmp_path / "keys.csv", "--atomic", "--batch-rows", 5, code=2)
 
 
+@pytest.mark.parametrize("how", [(), ("--atomic",), ("--batch-rows", 1)])
+def test_a_key_column_that_is_not_named_is_an_error_and_null_is_given_as_such(
+    dodona: Commands, tmp_path: Path, how: tuple[object, ...]
+) -> None:
+    dodona.said("create", "//t", "--schema", "k:int64:key,l:utf8:key,v:int64")
+    missing = "missing key column 'l': give each row a value for it, or null"
+    zero, null = {"k": 0, "l": ""}, {"k": 1, "l": None}
+    for command in ("insert", "delete"):
+        value = {"v": 1} if command == "insert" else {}
+        rows = [{**zero, **value}, {"k": 1, **value}]
+        said = dodona.refused(command, "//t", "-", *JSON, *how, stdin=lines_of(rows))
+        assert missing in said
+        assert "row=2, line=2" in said
+        file = arrow_file(tmp_path, k=[1, 2], **({"v": [1, 2]} if value else {}))
+        assert missing in dodona.refused(command, "//t", file, *how)
+    dodona.said("delete", "//t", "--key", '{"k": 0, "l": ""}')
+    assert dodona.rows("//t") == []
+    dodona.said("insert", "//t", "-", *JSON, *how, stdin=lines_of([{**null, "v": 1}]))
+    for refused in (("lookup", "//t", "k=1"), ("delete", "//t", "--key", '{"k": 1}')):
+        assert missing in dodona.refused(*refused)
+    assert "a key has a value for each" in dodona.refused("lookup", "//t", "[1]")
+    dodona.said("delete", "//t", "-", *JSON, *how, stdin=lines_of([null]))
+    assert dodona.rows("//t") == []
+
+
 # ---- what is wrong, and where
 
 ONE = '{"id":1,"balance":2}'
@@ -196,7 +234,10 @@ WRONG = [
     ("csv", 'id,name\n1,"x\ny"\n2,\xff\n', "a cell is not UTF-8", 2, None, 1),
     ("json", ONE + '\n\n{"id":2,"balance":"x"}\n', "column 'balance' takes an int", 2, 3, 1),
     ("json", ONE + '\n{"id":2,"nam":"x"}\n', "no such column (columns=['nam']", 2, 2, 1),
-    ("json", ONE + "\n7\n", "a row is an object, not '7'", 2, 2, 1),
+    ("json", ONE + "\n7\n", "a row is an object, not 7 (", 2, 2, 1),
+    ("json", ONE + '\n{"balance":1}\n', "missing key column 'id': give", 2, 2, 1),
+    ("json", f'[{ONE},{{"balance":1}}]', "missing key column 'id': give", 2, 1, 1),
+    ("csv", "balance,name\n1,x\n", "missing key column 'id': give", None, None, 0),
     ("json", ONE + '\n{"id":2}\n', "at least one column that is not a key", 2, 2, 1),
     ("json", f'[{ONE},\n\n {{"id":2,"balance":1.5}}]', "takes an int, not float", 2, 3, 1),
     ("json", ONE + '\n{"id":2,\n', "not JSON", None, 2, 1),

@@ -13,6 +13,7 @@ import pytest
 
 import dodona as dodona_client
 from dodona.snapshot import Snapshot
+from dodona_local.cli.running import RUN_AGAIN
 from dodona_local.files.formats import FileFormat
 from unit.cli.commands import TABLE, Commands, account, lines_of
 
@@ -113,6 +114,29 @@ def test_lookup_keeps_the_order_of_its_keys(full: Commands) -> None:
         assert words in full.refused("lookup", TABLE, key)
 
 
+def test_versions_are_printed_in_pages(full: Commands) -> None:
+    full.said("delete", TABLE, "--key", "id=1")
+    asked = ("versions", TABLE, "id=1", "--format", "json")
+    deleted, written = [json.loads(line) for line in full.said(*asked).splitlines()]
+    assert [it["$change_type"] for it in (deleted, written)] == ["delete", "write"]
+    assert {**written, "$timestamp": 0} == {
+        "$timestamp": 0,
+        "$change_type": "write",
+        "$columns": "name,balance",
+        **ROWS[0],
+    }
+    assert (deleted["id"], deleted["name"], deleted["$columns"]) == (1, None, "")
+    page = full.run(*asked, "--limit", 1, "--columns", "id")
+    assert [json.loads(it)["$change_type"] for it in page.stdout.splitlines()] == ["delete"]
+    assert f"go on with --below {deleted['$timestamp']}" in page.stderr
+    older = full.said(*asked, "--limit", 1, "--below", deleted["$timestamp"])
+    assert json.loads(older.splitlines()[0]) == written
+    later = full.said(*asked, "--since", written["$timestamp"])
+    assert [json.loads(it) for it in later.splitlines()] == [deleted]
+    assert full.said(*asked, "--since", deleted["$timestamp"]) == ""
+    assert "no such column: 'x'" in full.refused("versions", TABLE, "id=1", "--columns", "x")
+
+
 def test_strange_values_are_spelled_so_that_nothing_is_lost(strange: Commands) -> None:
     by_key = sorted(STRANGE_ROWS, key=lambda row: [None, "", {"$base64": "/wA="}].index(row["k"]))
     assert json.dumps(strange.rows("//t")) == json.dumps(by_key)
@@ -185,9 +209,10 @@ def test_no_half_file_is_left(
     monkeypatch.setattr(Snapshot, "read_batches", break_off)
     (tmp_path / "old.csv").write_text("mine")
     for name in ("new.csv", "old.csv"):
-        code = 130 if isinstance(error, KeyboardInterrupt) else 1
+        is_interrupted = isinstance(error, KeyboardInterrupt)
+        code = 130 if is_interrupted else RUN_AGAIN
         done = full.run("export", TABLE, tmp_path / name, "--overwrite", code=code)
-        words = "" if code == 130 else f"dodona: {tmp_path / name} can't be written: No space left"
+        words = "" if is_interrupted else f"dodona: the disk of {tmp_path / name} is full: "
         assert done.stderr.startswith(words)
     assert any("unfinished" in name for names in seen for name in names)
     assert [it.name for it in tmp_path.iterdir() if it.is_file()] == ["old.csv"]

@@ -1,5 +1,6 @@
 """What all commands have in common: help, places, exit codes, and how they end early."""
 
+import fcntl
 import os
 import pty
 import re
@@ -7,11 +8,13 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import IO, Any, get_args
 
 import pytest
 import typer
@@ -202,9 +205,10 @@ def test_an_interrupt_says_what_was_written(bank: Commands, number: int, code: i
     words = ("insert", TABLE, "-", "--input-format", "json", "--batch-rows", 10)
     with process(bank.folder, *words, stdin=pipe, stderr=pipe, stdout=pipe) as running:
         assert running.stdin is not None
-        running.stdin.write(lines_of([account(it) for it in range(25)]).encode())
+        rows = [account(it, name=f"row {it}") for it in range(25)]
+        running.stdin.write(lines_of(rows).encode())
         running.stdin.flush()
-        wait_until_written(bank.folder)
+        wait_until_written(bank.folder, "row 0")
         running.send_signal(number)
         said, complained = running.communicate(timeout=WAIT_S_MAX)
     assert (running.returncode, said) == (code, b"")
@@ -214,14 +218,23 @@ def test_an_interrupt_says_what_was_written(bank: Commands, number: int, code: i
     assert int(found[1]) in (10, 20)
 
 
-def wait_until_written(folder: Path) -> None:
-    """Until its log has more than what the table's making put there."""
+def wait_until_written(folder: Path, text: str) -> None:
+    """Until the folder's log has it."""
     began = time.monotonic()
-    logs = [it for it in folder.rglob("log/*") if it.is_file()]
-    before = [it.stat().st_mtime_ns for it in logs]
-    while [it.stat().st_mtime_ns for it in logs] == before:
+    while not any(text.encode() in it.read_bytes() for it in folder.rglob("log/*.mdb")):
         assert time.monotonic() < began + WAIT_S_MAX
         time.sleep(0.01)
+    time.sleep(0.5)
+
+
+def wait_until_read(pipe: IO[bytes]) -> None:
+    """Until the other side has taken all of it: a load has begun by then."""
+    began = time.monotonic()
+    waiting = array("i", [1])
+    while waiting[0]:
+        assert time.monotonic() < began + WAIT_S_MAX
+        time.sleep(0.01)
+        fcntl.ioctl(pipe, termios.FIONREAD, waiting)
     time.sleep(0.5)
 
 
@@ -232,7 +245,7 @@ def test_an_interrupted_load_leaves_nothing(bank: Commands) -> None:
         assert running.stdin is not None
         running.stdin.write(lines_of([account(it) for it in range(25)]).encode())
         running.stdin.flush()
-        wait_until_written(bank.folder)
+        wait_until_read(running.stdin)
         running.send_signal(signal.SIGINT)
         _, complained = running.communicate(timeout=WAIT_S_MAX)
     assert (running.returncode, complained.decode()) == (

@@ -137,6 +137,16 @@ def test_whoever_is_not_ready_says_why(serve: Callable[..., None]) -> None:
     assert parts["cell 0"]["tablets"] == 3, "as the master knows it"
 
 
+def test_a_cell_that_never_joined_is_no_bad_address(serve: Callable[..., None]) -> None:
+    """It said that a URL has no protocol."""
+    cells = [CELLS[0], {**CELLS[1], "address": "", "is_alive": False}]
+    cluster = {"proxies": ["http://proxy:1"], "cells": cells}
+    serve({**HEALTHY, "http://master:1/v1/cluster": (200, cluster)})
+    code, parts = look()
+    assert code == 1
+    assert "has let in no node of this cell" in parts["cell 1"]["state"]
+
+
 def test_a_cell_that_is_gone_is_told(serve: Callable[..., None]) -> None:
     serve(without("http://node-1"))
     code, parts = look()

@@ -95,3 +95,11 @@ def test_nodes_move_are_copied_and_go(bank: Commands) -> None:
     bank.said("remove", "//new", "--force")
     bank.said("remove", "//bank/copy")
     assert bank.said("list", "//bank") == ""
+
+
+def test_an_attribute_without_meaning_is_warned_of_and_a_misspelled_one_refused(
+    bank: Commands,
+) -> None:
+    result = bank.run("set", f"{TABLE}/@optimize_for", "scan")
+    assert "dodona: warning: attribute 'optimize_for'" in result.stderr
+    assert "did you mean" in bank.refused("set", f"{TABLE}/@min_data_tll", "1")

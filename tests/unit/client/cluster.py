@@ -216,7 +216,7 @@ def _handler_of(cluster: FakeCluster) -> type[BaseHTTPRequestHandler]:
                 self.send_error(404)
                 return
             try:
-                request = rest.decode_request(operation, dict(parse_qsl(url.query)), content)
+                request = rest.decode_request(operation, parse_qsl(url.query), content)
                 reply = cluster.ask_master(request)
             except InvalidRequest as error:
                 reply = Failure(error.kind, error.message)

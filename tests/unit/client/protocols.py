@@ -27,7 +27,16 @@ from dodona._core.transaction import TransactionBuffer
 from dodona._core.tree import MasterTransactionSession, TreeSession
 from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
-from dodona.types import Atomicity, CellId, Key, Revision, TabletId, Timestamp, TreeTransactionId
+from dodona.types import (
+    Atomicity,
+    CellId,
+    Key,
+    Revision,
+    TableSettings,
+    TabletId,
+    Timestamp,
+    TreeTransactionId,
+)
 
 Result = TypeVar("Result")
 
@@ -72,9 +81,10 @@ def table(
     path: str = PATH,
     atomicity: Atomicity = "full",
     columns: tuple[Column, ...] = COLUMNS,
+    its_id: int = 0,
 ) -> Table:
     addresses = {it.cell: f"node{it.cell}" for it in tablets if it.cell is not None}
-    return Table(path, columns, atomicity, tablets, addresses)
+    return Table(path, columns, atomicity, tablets, addresses, TableSettings(), its_id)
 
 
 class Clock:

@@ -280,7 +280,7 @@ def test_what_several_cells_can_not_have_prepared_begins_anew(reply: Reply) -> N
     it = Play(clock, write(session, 1, PIVOT))
     start = asked_of_several(it, oracle)
     it.answer(Prepared(start, Timestamp(1_060)), reply)
-    assert it.posted() == ((0, Decide(start, CELLS, None)),)
+    assert it.posted() == ((0, Decide(start, CELLS, None, is_proved=True)),)
     committed_anew(it, oracle, 1_001)
 
 

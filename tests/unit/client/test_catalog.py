@@ -265,9 +265,12 @@ def test_a_change_of_life_outlasts_an_absence_of_the_master(
 def test_a_wait_gives_up_when_told_to_and_says_for_whom_it_waited() -> None:
     clock = Clock()
     began_us = clock.now_us
-    with pytest.raises(Unavailable, match="1 tablets of //t are not mounted after 2000") as caught:
+    told = "1 tablets of //t are not mounted after 2000 ms: the master waits for cell 1 at node1"
+    with pytest.raises(Unavailable, match=told) as caught:
         play(clock, new_session(clock).catalog.mount_table(PATH, timeout_ms=2_000), Master(10_000))
-    assert caught.value.attributes == {"table": PATH, "tablets": {11: "mounting"}}
+    attributes = caught.value.attributes
+    assert (attributes["table"], attributes["tablets"]) == (PATH, {11: "mounting"})
+    assert (attributes["cell"], attributes["address"]) == (1, "node1")
     assert 1_900_000 <= clock.now_us - began_us <= 2_100_000
 
 

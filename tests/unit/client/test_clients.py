@@ -294,6 +294,7 @@ def test_a_client_that_is_forgotten_ends_its_thread(cluster: FakeCluster) -> Non
     (thread,) = [it for it in started if it.name == "dodona-client"]
     del client
     gc.collect()
+    thread.join(10)  # a finalizer waits for nothing
     assert not thread.is_alive()
 
 

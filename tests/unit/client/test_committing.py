@@ -33,7 +33,6 @@ from dodona.errors import (
     Overloaded,
     SchemaViolation,
     SnapshotTooOld,
-    TableNotMounted,
     TabletMoved,
     TransactionAborted,
     TransactionConflict,
@@ -67,6 +66,7 @@ ID = TransactionId(50)
 NO_CELLS = Cluster((), ())
 CELLS = (CellId(0), CellId(1))
 ABORT = (0, Decide(ID, CELLS, None))
+PROVED_ABORT = (0, Decide(ID, CELLS, None, is_proved=True))
 
 
 def committed(at: int) -> Committed:
@@ -280,30 +280,6 @@ def test_the_cell_is_asked_where_it_is_now() -> None:
     assert bench.commit.call == (0, AskOutcome(ID))
 
 
-def test_an_unmounted_table_is_named_at_once() -> None:
-    clock = Clock()
-    unmounted = table((tablet(10, 0, None, state="unmounted"),))
-    session = new_session(clock, unmounted)
-    transaction = with_rows(clock, session, 1)
-    commit = Play(clock, session.commit(transaction))
-    commit.wait()  # what was known of the table may have been stale
-    assert commit.call == (MASTER, GetTable(PATH))
-    with pytest.raises(TableNotMounted, match=PATH):
-        commit.answer(unmounted)
-    assert transaction.is_aborted
-
-
-def test_a_table_about_to_be_mounted_is_waited_for() -> None:
-    clock = Clock()
-    session = new_session(clock, table((tablet(10, 0, None, state="mounting"),)))
-    commit = Play(clock, session.commit(with_rows(clock, session, 1)))
-    commit.wait()
-    commit.answer(table((tablet(10, 0, None, state="mounting", revision=2),)))
-    commit.wait()
-    commit.answer(table((tablet(10, 0, None, revision=2),)))
-    assert tablets_of(commit.call[1]) == [10]
-
-
 def test_the_modes_of_table_and_transaction_must_match() -> None:
     clock = Clock()
     session = new_session(clock, table(atomicity="none"))
@@ -365,7 +341,7 @@ def test_a_refusal_is_reported_and_the_coordinator_told(replies: tuple[Reply, ..
     bench = two()
     bench.commit.answer(*replies)
     with pytest.raises(TransactionConflict):
-        assert bench.commit.posted() == (ABORT,)
+        assert bench.commit.posted() == (PROVED_ABORT,)
     assert bench.state == "aborted"
     assert bench.session.routing.find(PATH) is not None, "whoever was not waited for is not silent"
 
@@ -418,7 +394,7 @@ def test_a_prepare_that_never_left_proves_the_abort() -> None:
     bench = two()
     bench.commit.answer(prepared(60), NEVER_SENT)
     with pytest.raises(Unavailable):
-        assert bench.commit.posted() == (ABORT,)
+        assert bench.commit.posted() == (PROVED_ABORT,)
     assert bench.state == "aborted"
 
 

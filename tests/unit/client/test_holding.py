@@ -20,6 +20,7 @@ from dodona._core.session import Session
 from dodona._core.steps import Post, Target
 from dodona.errors import (
     InvalidRequest,
+    MetadataChanged,
     Overloaded,
     SnapshotTooOld,
     TableNotFound,
@@ -411,6 +412,29 @@ def test_without_atomicity_the_newest_is_read_unless_a_timestamp_was_given(
     assert body.timestamp == seen
 
 
+@pytest.mark.parametrize("lease_ms", [3_600_001, 7_200_000, 1 << 62, 0, -1])
+def test_a_lease_that_no_cell_would_give_is_refused_at_once(
+    session: Session, clock: Clock, lease_ms: int
+) -> None:
+    """As that of a load is: sync, asyncio and Spark come this way."""
+    with pytest.raises(InvalidRequest, match=r"lease_ms is a number (from 1|up to 3600000),"):
+        play(clock, session.hold_snapshot([PATH], lease_ms=lease_ms), nobody)
+
+
+def test_the_first_page_is_by_the_new_schema_if_the_table_was_altered_before_it(
+    clock: Clock, session: Session, cells: Cells
+) -> None:
+    """Nothing was handed out yet: so nobody has to begin anew."""
+    held = hold(clock, session, cells)
+    it = Play(clock, session.read_pages(held, PATH).next())
+    it.answer(Failure("tablet_moved", "the tablet was mounted anew"))
+    it.wait()
+    it.answer(table(columns=SCHEMA.columns[:2]))
+    _, body = it.call
+    assert isinstance(body, ScanArrow)
+    assert body.column_mask == 1
+
+
 def test_a_table_that_was_altered_meanwhile_is_noticed(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
@@ -419,5 +443,10 @@ def test_a_table_that_was_altered_meanwhile_is_noticed(
     it = Play(clock, pages.next())
     it.answer(page([1], 2))
     session.routing.learn(table(columns=SCHEMA.columns[:2]))
-    with pytest.raises(Unavailable, match="schema changed"):
+    with pytest.raises(MetadataChanged, match="was altered since this read began") as caught:
         play(clock, pages.next(), nobody)
+    assert caught.value.action == "look"
+    assert caught.value.attributes == {
+        "table": PATH,
+        "removed": [it.name for it in SCHEMA.columns[2:]],
+    }

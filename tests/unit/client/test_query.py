@@ -14,6 +14,7 @@ import dodona
 import dodona.aio
 from dodona._core import steps
 from dodona._core.messages import ScanArrow
+from dodona._core.spelling import read_value, spell_any_as_text
 from dodona._core.sql.engine import Engine, QueryLimits
 from dodona.errors import InvalidRequest, LimitExceeded, TransactionClosed
 
@@ -67,7 +68,7 @@ def before_scan(db: dodona.Client, number: int, act: Callable[[], object]) -> No
                     act()
             replies = yield step
 
-    db._run = lambda protocol: run(watched(protocol))
+    db._run = lambda protocol, *timeout: run(watched(protocol), *timeout)
 
 
 # ---- what SQL can do
@@ -172,6 +173,31 @@ def typed(db: dodona.Client) -> dodona.Client:
     return db
 
 
+NAN, INF = float("nan"), float("inf")
+LIKENESSES: list[Any] = [
+    *(None, NAN, "NaN", INF, -INF, "Infinity", 0.0, -0.0, 0, False, "", b"", [], {}, "null"),
+    *(b"\xff", "/w==", "\xff", b"text", "text", 1, 1.0, "1", True, (1 << 64) - 1, -(1 << 63)),
+    *({"$base64": "/w=="}, {"$double": "NaN"}, {"$dict": {"$base64": "/w=="}}, {"$dict": {}}),
+    *({"$base64": "", "b": 1}, ["\xc4\xca", b"\xc4"], {"\x7f\xf0": "\x7f\xf8"}),
+]
+
+
+def test_values_of_type_any_are_spelled_as_everywhere_and_no_two_alike(db: dodona.Client) -> None:
+    column = dodona.Column
+    db.create_table("//any", [column("k", "int64", "ascending"), column("v", "any")], mount=True)
+    values = [*LIKENESSES, *([it] for it in LIKENESSES), *({"a": [it]} for it in LIKENESSES)]
+    db.insert_rows("//any", [{"k": key, "v": it} for key, it in enumerate(values)])
+    texts = db.query("select v from [//any] order by k").column("v").to_pylist()
+    assert texts[0] is None
+    assert len({*texts}) == len(values)
+    looked_up = [
+        row["v"] for row in db.lookup_rows("//any", [{"k": it} for it in range(len(values))])
+    ]
+    assert texts[1:] == [spell_any_as_text(it) for it in looked_up[1:]]
+    read = [read_value(column("v", "any"), msgspec.json.decode(it)) for it in texts[1:]]
+    assert repr(read) == repr(looked_up[1:]) == repr(values[1:])
+
+
 def test_values_come_out_as_they_went_in(typed: dodona.Client) -> None:
     (plain, whole) = typed.query("select * from [//typed]").to_pylist()
     assert whole == {
@@ -182,7 +208,7 @@ def test_values_come_out_as_they_went_in(typed: dodona.Client) -> None:
         "b": True,
         "s": b"\x00'\\\xfe",
         "t": "é'\n",
-        "x": '{"list":[1,null,18446744073709551615],"text":"é","bytes":"/w=="}',
+        "x": '{"list":[1,null,18446744073709551615],"text":"é","bytes":{"$base64":"/w=="}}',
         'a "b': 7,
     }
     assert plain == {**dict.fromkeys(whole), "k": b"plain", "s": b"plain"}
@@ -408,3 +434,16 @@ async def test_the_loop_goes_on_while_duckdb_computes_and_a_cancelled_query_stop
         with pytest.raises(asyncio.CancelledError):
             await query
         await ended.wait()
+
+
+def test_a_time_with_an_offset_keeps_it(db: dodona.Client) -> None:
+    """As text, since Arrow's times have no offset."""
+    found = db.query(
+        "select t, 1 as t, time '01:02:03' as u from (values (timetz '12:00:00+02'), "
+        "(null), (timetz '01:00:00-05:30')) v(t)"
+    )
+    assert found.column(0).to_pylist() == ["12:00:00+02", None, "01:00:00-05:30"]
+    assert found.column_names == ["t", "t", "u"]
+    for within in ("[timetz '12:00:00+02']", "{'a': timetz '12:00:00+02'}"):
+        with pytest.raises(InvalidRequest, match="offsets would be lost: cast it to text"):
+            db.query(f"select {within} as x")

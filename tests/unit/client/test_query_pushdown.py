@@ -47,7 +47,7 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> dict[str, ScanRange]:
 
     def watched(query: query_module.Query, read_arrow: Any) -> Any:
         wanted.clear()
-        wanted.update({it.path: it.wanted for it in query._sources if it.wanted is not None})
+        wanted.update({it.path: it.wanted for it in query.sources if it.wanted is not None})
         return fetch(query, read_arrow)
 
     monkeypatch.setattr(query_module.Query, "fetch", watched)
@@ -69,7 +69,7 @@ def scans_of(db: dodona.Client, text: str) -> list[ScanArrow]:
                 sent.extend([it for _, it in step.requests if isinstance(it, ScanArrow)])
             replies = yield step
 
-    db._run = lambda protocol: run(watched(protocol))
+    db._run = lambda protocol, *timeout: run(watched(protocol), *timeout)
     try:
         db.query(text)
     finally:

@@ -411,15 +411,37 @@ def test_an_unmounted_table_is_named() -> None:
         play(clock, session.select(PATH, timestamp=Timestamp(9)), lambda target, body: unmounted)
 
 
-def test_a_schema_that_changed_on_the_way_is_noticed() -> None:
+def test_a_lookup_begins_anew_when_the_schema_changed_on_the_way() -> None:
     clock, session, _ = fresh()
+    masks: list[int] = []
 
     def answer(target: Target, body: Request) -> Reply:
-        return table(columns=COLUMNS[:2]) if target == MASTER else MOVED
+        if target == MASTER:
+            return table(columns=COLUMNS[:2])
+        assert isinstance(body, Lookup)
+        masks.append(int(body.column_mask))
+        return MOVED if len(masks) <= 2 else Rows(((10,) * int(body.column_mask).bit_count(),))
 
-    with pytest.raises(Unavailable, match="changed") as caught:
-        play(clock, session.lookup_rows(PATH, [{"id": 1}]), answer)
-    assert caught.value.is_retryable
+    found = play(clock, session.lookup_rows(PATH, [{"id": 1}]), answer)
+    assert found == [{"id": 1, "value": 10}]
+    assert masks == [0b11, 0b11, 0b1], "the short way first"
+
+
+def test_a_scan_begins_anew_when_the_table_became_atomic_on_the_way() -> None:
+    """Its pages are of different moments, which only a table without atomicity may show."""
+    clock = Clock()
+    session, scans = new_session(clock, table(atomicity="none")), list[Timestamp]()
+
+    def answer(target: Target, body: Request) -> Reply:
+        if isinstance(body, GenerateTimestamps):
+            return TimestampRange(Timestamp(777), 1)
+        assert isinstance(body, Scan)
+        scans.append(body.timestamp)
+        session.routing.learn(table())
+        return ScanPage((), (), None)
+
+    assert list(play(clock, session.select(PATH, None, None, None), answer)) == []
+    assert scans == [SYNC_LAST_COMMITTED] * 2 + [Timestamp(777)] * 2
 
 
 def test_an_unknown_table_is_named() -> None:

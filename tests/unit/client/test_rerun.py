@@ -9,6 +9,7 @@ from dodona._core.transaction import TransactionBuffer
 from dodona.errors import (
     CommitOutcomeUnknown,
     DataCorrupted,
+    DiskFull,
     DodonaError,
     InvalidRequest,
     SchemaViolation,
@@ -71,6 +72,41 @@ def test_a_deadline_ends_them_too() -> None:
     clock.now_us += 1_000_000
     with pytest.raises(TransactionConflict):
         play(clock, session.after_failure(rerun, None, TransactionConflict("no")), nobody)
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "is_hurried"), [(900, True), (100, False)], ids=["hurried", "not hurried"]
+)
+def test_an_attempt_with_little_time_hides_no_error_of_the_one_before(
+    before_ms: int, is_hurried: bool
+) -> None:
+    """What it was given up for: no time at all, or a server that had a few milliseconds."""
+    for late in (
+        Unavailable("no time", timeout_ms=1_000, is_sent=False),
+        Unavailable("no answer in 4 ms", server="oracle"),
+    ):
+        clock, session = fresh()
+        full = DiskFull("no room")
+        rerun = session.rerun(10, 30_000, timeout_ms=1_000)
+        clock.now_us += before_ms * 1000
+        play(clock, session.after_failure(rerun, None, full), nobody)
+        clock.now_us += 1_000_000 - before_ms * 1000
+        with pytest.raises(DodonaError) as caught:
+            play(clock, session.after_failure(rerun, None, late), nobody)
+        assert caught.value is (full if is_hurried else late)
+
+
+def test_an_attempt_that_nothing_cuts_off_tells_what_it_found() -> None:
+    """No attempt begins after `deadline_ms`, and one that began has its time."""
+    clock, session = fresh()
+    rerun = session.rerun(10, 1_000)
+    clock.now_us += 900_000
+    play(clock, session.after_failure(rerun, None, DiskFull("no room")), nobody)
+    clock.now_us += 100_000
+    found = Unavailable("no answer", cell=1)
+    with pytest.raises(Unavailable) as caught:
+        play(clock, session.after_failure(rerun, None, found), nobody)
+    assert caught.value is found
 
 
 @pytest.mark.parametrize("bounds", [(0, 1), (1, 0), (-1, 1)])

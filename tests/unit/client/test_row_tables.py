@@ -45,7 +45,7 @@ def test_columns_come_in_the_table_s_order_and_types() -> None:
 
 
 def test_columns_that_no_row_names_are_left_out() -> None:
-    assert made({"value": 1.0, "id": 1}).column_names == ["id", "value"]
+    assert made(GOOD).column_names == ["id", "part", "value"]
 
 
 def refusal(*rows: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -54,21 +54,24 @@ def refusal(*rows: dict[str, Any], **options: Any) -> dict[str, Any]:
     return refused.value.attributes
 
 
-GOOD = {"id": 1, "value": 1.0}
+GOOD = {"id": 1, "part": "a", "value": 1.0}
 
 
 @pytest.mark.parametrize(
     ("row", "column"),
     [
-        ({"id": "x", "value": 1.0}, "id"),
-        ({"id": 1 << 63, "value": 1.0}, "id"),
-        ({"id": 1, "value": None}, "value"),
-        ({"id": 1}, "value"),
-        ({"id": 1, "value": "x"}, "value"),
-        ({"id": 1, "value": 1.0, "raw": 1}, "raw"),
-        ({"id": 1, "value": 1.0, "part": b"x"}, "part"),
-        ({"id": 1, "value": 1.0, "more": object()}, "more"),
-        ({"id": 1, "value": 1.0, "nope": 1}, "nope"),
+        ({**GOOD, "id": "x"}, "id"),
+        ({**GOOD, "id": 1 << 63}, "id"),
+        ({**GOOD, "value": None}, "value"),
+        ({"id": 1, "part": "a"}, "value"),
+        ({**GOOD, "value": "x"}, "value"),
+        ({**GOOD, "raw": 1}, "raw"),
+        ({**GOOD, "part": b"x"}, "part"),
+        ({**GOOD, "more": object()}, "more"),
+        ({**GOOD, "nope": 1}, "nope"),
+        ({"id": 1, "value": 1.0}, "part"),
+        ({"part": "a", "value": 1.0}, "id"),
+        ({}, "id"),
     ],
 )
 def test_the_row_and_the_column_that_do_not_fit_are_named(row: dict[str, Any], column: str) -> None:
@@ -83,3 +86,9 @@ def test_rows_that_update_name_the_same_columns() -> None:
     assert refusal(updated, GOOD, first_row=5, is_update=True) == {"row_index": 6}
     with pytest.raises(SchemaViolation, match="name the same columns"):
         made(GOOD, updated, is_update=True)
+
+
+def test_key_columns_are_named_by_each_row_and_may_be_null() -> None:
+    with pytest.raises(SchemaViolation, match="missing key column 'part'"):
+        made({"id": 1, "value": 1.0})
+    assert made({**GOOD, "part": None}).column("part").to_pylist() == [None]

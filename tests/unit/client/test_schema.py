@@ -6,12 +6,11 @@ import pytest
 
 from dodona.errors import SchemaViolation
 from dodona.keys import encode_key
+from dodona.row_rules import KEY_BYTES_MAX, ROW_BYTES_MAX
 from dodona.schema import (
-    KEY_BYTES_MAX,
     KEY_COLUMNS_MAX,
     LOCK_GROUPS_MAX,
     NAME_LENGTH_MAX,
-    ROW_BYTES_MAX,
     VALUE_COLUMNS_MAX,
     Column,
     TableSchema,
@@ -176,7 +175,7 @@ REQUIRED = TableSchema.parse(
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"must": 1}, "required column is missing"),
+        ({"must": 1}, "missing key column 'id'"),
         ({"id": None, "must": 1}, "required column is null"),
         ({"id": 1, "must": None}, "required column is null"),
         ({"id": 1, "may": 1}, "required column is missing"),
@@ -203,12 +202,21 @@ OPTIONAL_KEYS = TableSchema.parse(
 )
 
 
-def test_absent_key_columns_are_null_unless_required() -> None:
+def test_key_columns_have_to_be_named_and_may_be_null() -> None:
     types = ["int64", "int64"]
-    assert OPTIONAL_KEYS.key_of({"l": 2}) == encode_key([None, 2], types)
-    assert OPTIONAL_KEYS.key_of({}) == encode_key([None, None], types)
-    assert OPTIONAL_KEYS.write_of({"value": 1})[0] == encode_key([None, None], types)
-    with pytest.raises(SchemaViolation, match="required column is missing") as caught:
+    assert OPTIONAL_KEYS.key_of({"k": None, "l": 2}) == encode_key([None, 2], types)
+    nulls = {"k": None, "l": None}
+    assert OPTIONAL_KEYS.key_of(nulls) == encode_key([None, None], types)
+    assert OPTIONAL_KEYS.write_of({**nulls, "value": 1})[0] == encode_key([None, None], types)
+    for row, column in (({"l": 2}, "k"), ({"k": 1}, "l"), ({}, "k")):
+        for refuse in (
+            OPTIONAL_KEYS.key_of,
+            lambda row: OPTIONAL_KEYS.write_of({**row, "value": 1}),
+        ):
+            with pytest.raises(SchemaViolation, match=r"missing key column .* or null") as caught:
+                refuse(row)
+            assert caught.value.attributes == {"column": column}
+    with pytest.raises(SchemaViolation, match=r"column 'id': give .* for it \(") as caught:
         REQUIRED.key_of({})
     assert caught.value.attributes == {"column": "id"}
 

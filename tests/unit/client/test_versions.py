@@ -136,3 +136,74 @@ def test_it_follows_a_tablet_that_moved() -> None:
     it.answer(table(columns=COUNTED))
     it.answer(VersionedRows((HISTORY,)))
     assert it.result == [EXPECTED]
+
+
+def versions_of(count: int, first: int = 1) -> tuple[RowVersion, ...]:
+    """Newest first."""
+    return tuple(
+        [RowVersion(Timestamp(at), 0b1, (at,)) for at in range(first, first + count)][::-1]
+    )
+
+
+def paged(page_size: int, histories: dict[Key, tuple[RowVersion, ...]]) -> Any:
+    """Answers as a tablet's, so many versions at a time. Notes how many pages there were."""
+
+    def answer(_: Target, body: Request) -> Reply:
+        assert isinstance(body, LookupVersions)
+        room, rows, cut = page_size, [], []
+        for place, one in enumerate(body.keys):
+            below = min([it for it in (body.below, body.first_below * (place == 0)) if it] or [999])
+            found = [it for it in histories[one] if body.since < it.timestamp < below]
+            shown = found[: min(room, body.count_max or room)]
+            rows.append(tuple(shown))
+            room -= len(shown)
+            if len(shown) < len(found) and len(shown) == body.count_max:
+                cut.append(place)
+            elif len(shown) < len(found):
+                return VersionedRows(tuple(rows), True, tuple(cut), True)
+            if not room:
+                break
+        return VersionedRows(tuple(rows), False, tuple(cut), True)
+
+    return answer
+
+
+@pytest.mark.parametrize("page_size", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("limit", [None, 1, 4, 5, 50])
+def test_pages_of_versions_are_put_together(page_size: int, limit: int | None) -> None:
+    clock, session = fresh()
+    histories = {key(1): versions_of(10), key(2): versions_of(1, 50), key(3): versions_of(4, 20)}
+    keys = [{"id": 1}, {"id": 2}, {"id": 3}, {"id": 1}]
+    lookup = session.lookup_versions(PATH, keys, limit=limit)
+    found = play(clock, lookup, paged(page_size, histories))
+    for row, given in zip(found, keys, strict=True):
+        stamps = [version.timestamp for version in histories[key(given["id"])]]
+        assert row.write_timestamps == stamps[:limit]
+        is_cut = limit is not None and limit < len(stamps)
+        assert row.more_below == (stamps[limit - 1] if is_cut and limit else None)
+
+
+def test_bounds_of_versions_are_passed_on_and_checked() -> None:
+    clock, session = fresh()
+    it = Play(clock, session.lookup_versions(PATH, [{"id": 1}], since=3, below=9, limit=2))  # type: ignore[arg-type]
+    _, body = it.call
+    assert isinstance(body, LookupVersions)
+    assert (body.since, body.below, body.count_max, body.first_below) == (3, 9, 2, 0)
+    for wrong in ({"since": "x"}, {"since": -1}, {"below": 0}, {"limit": 0}, {"limit": True}):
+        with pytest.raises(InvalidRequest):
+            play(clock, session.lookup_versions(PATH, [{"id": 1}], **wrong), nobody)
+
+
+def test_a_cell_of_an_older_release_is_not_asked_for_a_part_of_a_history() -> None:
+    """It would answer with all of it."""
+    cell = answering({key(1): HISTORY})
+
+    def answer(target: Target, body: Request) -> Reply:
+        return table(columns=COUNTED) if target == MASTER else cell(target, body)
+
+    for bounds in ({"since": 15}, {"below": 15}, {"limit": 1}):
+        clock, session = fresh()
+        assert play(clock, session.lookup_versions(PATH, [{"id": 1}]), answer) == [EXPECTED]
+        lookup = session.lookup_versions(PATH, [{"id": 1}], **bounds)  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match="upgrade the nodes"):
+            play(clock, lookup, answer)

@@ -8,7 +8,7 @@ from dodona._core.messages import Failure, Reply, Request, WriteNonAtomic, Writt
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Target
 from dodona._core.transaction import TransactionBuffer
-from dodona.errors import DodonaError, InvalidRequest, Unavailable
+from dodona.errors import DodonaError, InvalidRequest, TransactionAborted, Unavailable
 from dodona.schema import Column
 from dodona.types import Timestamp, timestamp_from_unix_us
 from unit.client.protocols import (
@@ -212,6 +212,8 @@ def test_rows_made_for_another_schema_are_not_sent() -> None:
     transaction, it = commit(clock, session, 1)
     it.answer(MOVED)
     it.wait()
-    with pytest.raises(Unavailable, match="schema changed"):
+    with pytest.raises(TransactionAborted, match="was altered since") as caught:
         it.answer(table(atomicity="none", columns=COLUMNS[:2]))
+    assert caught.value.action == "rerun"
+    assert caught.value.attributes["removed"] == [it.name for it in COLUMNS[2:]]
     assert transaction.is_aborted

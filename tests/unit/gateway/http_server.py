@@ -15,11 +15,13 @@ from typing import Any, Final
 
 import uvicorn
 
-from dodona_gateway.shell.http import HttpBounds, bounded_http
+from dodona._io.http import HttpBounds, bounded_http
 
 SOON_S: Final = 5.0
 LARGE: Final = bytes(16 << 20)
 """What `/large` is answered with."""
+SMALLER: Final = bytes(60_000)
+"""What `/smaller` is: the system takes all of it, whether it is read or not."""
 
 
 class Application:
@@ -39,7 +41,7 @@ class Application:
             self.bodies.append(await _body(receive))
         while path == "/slow" and not self.may_go_on.is_set():
             await asyncio.sleep(0.01)
-        content = LARGE if path == "/large" else path.encode()
+        content = {"/large": LARGE, "/smaller": SMALLER}.get(path, path.encode())
         headers = [(b"content-length", str(len(content)).encode())]
         if path == "/unread":
             headers.append((b"connection", b"close"))
@@ -62,7 +64,7 @@ async def _body(receive: Any) -> bytes | None:
 class Server:
     """uvicorn in a thread of its own."""
 
-    def __init__(self, bounds: HttpBounds) -> None:
+    def __init__(self, bounds: HttpBounds, idle_seconds_max: int) -> None:
         self.application = Application()
         self.protocol = bounded_http(bounds)
         config = uvicorn.Config(
@@ -74,7 +76,7 @@ class Server:
             loop="uvloop",
             log_config=None,
             access_log=False,
-            timeout_keep_alive=1,
+            timeout_keep_alive=idle_seconds_max,
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
@@ -96,8 +98,14 @@ class Server:
     def connection_count(self) -> int:
         return len(self._server.server_state.connections)
 
-    def connect(self) -> "Line":
-        return Line(socket.create_connection(self.address, SOON_S))
+    def connect(self, receive_bytes: int | None = None) -> "Line":
+        """`receive_bytes` is what the system takes for it before it is read."""
+        connection = socket.socket()
+        if receive_bytes is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        connection.settimeout(SOON_S)
+        connection.connect(self.address)
+        return Line(connection)
 
 
 class Line:
@@ -162,8 +170,8 @@ class Line:
 
 
 @contextmanager
-def serving(bounds: HttpBounds) -> Iterator[Server]:
-    server = Server(bounds)
+def serving(bounds: HttpBounds, idle_seconds_max: int = 1) -> Iterator[Server]:
+    server = Server(bounds, idle_seconds_max)
     server.start()
     try:
         yield server

@@ -196,6 +196,16 @@ async def test_who_was_never_seen_is_not_let_in_without_the_table(
         await ask(gate, 2)
 
 
+async def test_a_silent_server_is_named_without_its_address(
+    gate: Authenticator, table: Table
+) -> None:
+    """Who asks is nobody yet."""
+    table.error = Unavailable("no answer", cell=3, silent_ms=900, address="http://10.0.0.3:4000")
+    with pytest.raises(Unavailable) as raised:
+        await ask(gate)
+    assert raised.value.attributes == {"cell": 3, "silent_ms": 900}
+
+
 async def test_a_table_that_hangs_is_not_waited_for(
     gate: Authenticator, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

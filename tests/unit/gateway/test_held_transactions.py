@@ -374,7 +374,7 @@ async def test_a_commit_whose_outcome_was_unknown_is_settled_by_its_repetition(
 def lose_the_next_answer(monkeypatch: pytest.MonkeyPatch, *, is_committed: bool) -> None:
     commit = AsyncTransaction.commit
 
-    async def commit_and_lose(transaction: AsyncTransaction) -> None:
+    async def commit_and_lose(transaction: AsyncTransaction, **_: object) -> None:
         monkeypatch.setattr(AsyncTransaction, "commit", commit)
         if is_committed:
             await commit(transaction)
@@ -391,7 +391,7 @@ async def test_a_failure_within_a_commit_leaves_an_unknown_end_and_no_stuck_leas
         text = await begin(held, lease_ms=1)
         await write(held, text, 1)
 
-        async def fail(transaction: AsyncTransaction) -> None:
+        async def fail(transaction: AsyncTransaction, **_: object) -> None:
             transaction._buffer.start_commit(0)
             raise ZeroDivisionError
 

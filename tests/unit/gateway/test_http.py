@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import uvloop
 
-from dodona_gateway.shell.http import HttpBounds, _Outlet
+from dodona._io.http import HttpBounds, _Outlet
 from unit.gateway.http_server import LARGE, Line, Server, serving, wait_until
 
 BOUNDS: Final = HttpBounds(
@@ -328,11 +328,10 @@ def test_what_ends_a_connection_that_is_gone_does_nothing() -> None:
 
 
 def test_there_are_only_so_many_connections() -> None:
+    slow = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n"
     with serving(HttpBounds(5, 20_000, 5, 3, 100_000)) as server:
-        lines = [server.connect() for _ in range(3)]
-        time.sleep(0.1)
-        for line in lines:
-            assert line.send(GET).read()[0] == 200
+        lines = [server.connect().send(slow) for _ in range(3)]
+        wait_until(lambda: len(server.application.asked) == 3)
         with server.connect() as one_more:
             problem = one_more.send(GET).problem()
             assert problem["status"] == 429
@@ -349,12 +348,52 @@ def test_there_are_only_so_many_connections() -> None:
         wait_until(lambda: server.connection_count <= 6)
         wait_until(lambda: server.protocol.together.refusals["overloaded"] == 6)
         assert server.protocol.together.count == server.connection_count
+        server.application.may_go_on.set()
+        assert [line.read()[0] for line in lines] == [200] * 3
         for line in (*lines, *far_more):
             line.socket.close()
         wait_until(lambda: server.connection_count == 0)
         assert server.protocol.together.count == 0
         with server.connect() as line:
             assert line.send(GET).read()[0] == 200
+
+
+def test_the_connection_that_is_idle_for_longest_gives_way() -> None:
+    with serving(HttpBounds(5, 20_000, 5, 3, 100_000)) as server:
+        first, second, busy = (server.connect() for _ in range(3))
+        for line in (first, second, first):  # so that the second is idle for longer
+            assert line.send(GET).read()[0] == 200
+        busy.send(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        wait_until(lambda: "/slow" in server.application.asked)
+        with server.connect() as another:
+            assert another.send(GET).read()[0] == 200
+            assert second.is_at_end()
+            assert first.send(GET).read()[0] == 200
+        server.application.may_go_on.set()
+        assert busy.read()[0] == 200
+        for line in (first, second, busy):
+            line.socket.close()
+        wait_until(lambda: server.connection_count == 0)
+        together = server.protocol.together
+        assert (together.count, together.idle, together.unproven) == (0, {}, {})
+        assert together.refusals["overloaded"] == 0
+
+
+def test_a_connection_is_idle_once_its_answer_is_taken() -> None:
+    smaller = b"GET /smaller HTTP/1.1\r\nhost: x\r\n\r\n"
+    with (
+        serving(BOUNDS, idle_seconds_max=60) as server,
+        server.connect() as idle,
+        server.connect(receive_bytes=2048) as slow,
+    ):
+        idle.send(smaller).read()
+        slow.send(smaller)
+        wait_until(lambda: len(server.application.asked) == 2)
+        wait_until(lambda: server.connection_count == 1)
+        with pytest.raises(ConnectionResetError):
+            slow.read()
+        time.sleep(BOUNDS.answer_seconds_max)
+        assert idle.send(GET).read()[0] == 200
 
 
 def test_what_gets_no_further_is_counted_by_what_was_wrong_with_it() -> None:

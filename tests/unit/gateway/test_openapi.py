@@ -8,10 +8,11 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from dodona._core.rest import decode_query
 from dodona_gateway.core.content import decode_body
 from dodona_gateway.core.examples import EXAMPLES
 from dodona_gateway.shell.gateway import ROUTES, openapi_document, openapi_text
-from dodona_gateway.shell.routes import Route, decode_parameters
+from dodona_gateway.shell.routes import Route
 
 DOCUMENT: Final = Path(__file__).resolve().parents[3] / "docs" / "reference" / "openapi.json"
 METHODS: Final = {"get", "post", "delete"}
@@ -58,7 +59,8 @@ def test_an_example_is_a_request_of_its_kind(route: Route) -> None:
     request = EXAMPLES[route.name].request
     asked: Any
     if route.is_query:
-        asked = decode_parameters(route.request, {name: str(it) for name, it in request.items()})
+        given_as_text = [(name, str(it)) for name, it in request.items()]
+        asked = decode_query(route.request, given_as_text)
     else:
         asked = decode_body(msgspec.json.encode(request), "json", route.request)
         assert decode_body(msgspec.msgpack.encode(request), "msgpack", route.request) == asked

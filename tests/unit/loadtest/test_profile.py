@@ -13,7 +13,7 @@ import pytest
 from dodona_loadtest import bench, profile
 from dodona_loadtest.harness.client_process import Order
 from dodona_loadtest.harness.measure import Sample
-from dodona_loadtest.harness.onlookers import Manner
+from dodona_loadtest.harness.onlookers import Manner, Watch, descendants
 from dodona_loadtest.harness.row import Contender, Row, Running
 from dodona_loadtest.harness.stacks import (
     process_name,
@@ -128,6 +128,29 @@ def test_a_study_s_processes_are_looked_at(
         assert str(Path(sys.prefix).resolve()) not in text
         assert str(Path(__file__).parents[3]) not in text
     assert "| dodona_tablets/" in page
+
+
+@pytest.mark.integration
+def test_processes_of_before_are_not_looked_at(tmp_path: Path) -> None:
+    """Fifteen idle workers of Spark took so many onlookers that the study's own came too late."""
+    if not may_look():
+        pytest.skip("py-spy may not look into processes here")
+    with idle_process():
+        strangers = descendants()
+        with idle_process(), Watch(Manner(20), "raw", tmp_path, strangers) as watch:
+            looked_at = {*vars(watch)["_onlookers"]}
+        assert len(looked_at) == 2, "this process, and its child"
+        assert looked_at.isdisjoint(strangers)
+
+
+@contextmanager
+def idle_process() -> Iterator[None]:
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE)
+    try:
+        yield
+    finally:
+        process.communicate(timeout=30)
 
 
 def test_processes_that_did_next_to_nothing_are_only_named(tmp_path: Path) -> None:

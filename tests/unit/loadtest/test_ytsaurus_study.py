@@ -13,6 +13,7 @@ from dodona_loadtest.studies import ytsaurus
 from dodona_loadtest.studies.ytsaurus import STUDY
 
 
+@pytest.mark.alone  # its clients have a time to do it in
 @pytest.mark.integration
 @pytest.mark.timeout(120)
 def test_every_client_writes_and_reads_the_rows(tmp_path: Path) -> None:

@@ -135,13 +135,6 @@ def test_a_folder_with_nothing_in_it_is_a_clear_error_and_stays_as_it_is(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_without_any_file_is_told(folder: Path) -> None:
-    for path in (folder / "node-0" / "log").iterdir():
-        path.unlink()
-    with pytest.raises(InvalidRequest, match="there is no log in"):
-        check_folder(folder)
-
-
 def test_a_backup_is_checked(folder: Path, tmp_path: Path) -> None:
     place = tmp_path / "backup"
     with dodona.open(folder) as db:

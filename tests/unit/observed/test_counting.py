@@ -82,8 +82,6 @@ def test_commits_are_counted_by_protocol_and_outcome_once_in_the_cluster() -> No
         assert all(isinstance(it, Prepared) for it in prepared)
         at = max(it.timestamp for it in prepared if isinstance(it, Prepared))
         bench.decide(start, at if is_commit else None)
-        if not is_commit:
-            bench.pass_time(3)
         bench.settle()
     here, there = counted(bench), counted(bench, 1)
     happy = {(it, "committed"): 1 for it in ("one_cell", "blind", "two_phase")}

@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -99,6 +100,25 @@ def test_a_port_that_is_taken_is_said() -> None:
 def test_a_name_with_several_addresses_is_listened_at_all_of_them() -> None:
     with Door("localhost", 0) as door:
         assert httpx.get(f"http://localhost:{door.port}/healthz").status_code == 200
+
+
+def test_who_sends_a_byte_now_and_then_keeps_nobody_waiting_at_the_door() -> None:
+    with Door("127.0.0.1", 0) as door, socket.create_connection(("127.0.0.1", door.port)) as slow:
+        has_ended = threading.Event()
+
+        def drip() -> None:
+            with suppress(OSError):  # it is turned away
+                while not has_ended.wait(0.1):
+                    slow.sendall(b"x")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            url = f"http://127.0.0.1:{door.port}/healthz"
+            assert httpx.get(url, timeout=4).status_code == 200
+        finally:
+            has_ended.set()
+            dripping.join()
 
 
 # ---- the leave

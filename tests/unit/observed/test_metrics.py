@@ -19,9 +19,10 @@ from dodona._core.messages import (
     GetTable,
     MountTable,
 )
-from dodona._io.cluster_key import ClusterKey, MetricsKey
+from dodona._io.cluster_key import Admission, ClusterKey, MetricsKey
+from dodona._io.exposition import Metrics
 from dodona._io.life import Life
-from dodona._io.metrics import Metric, Metrics, full_name
+from dodona._io.metrics import Metric, full_name
 from dodona._io.pages import add_metrics, create_application
 from dodona.errors import ERRORS_BY_KIND, InvalidRequest
 from dodona.types import CellId, Now, TabletId, TransactionId, TreeTransactionId
@@ -133,8 +134,10 @@ def caller(key: str | None, metrics_key: str | None) -> TestClient:
         "test",
         no_lifespan,
         Life(),
-        None if key is None else ClusterKey(key),
-        None if metrics_key is None else MetricsKey(metrics_key),
+        Admission(
+            None if key is None else ClusterKey(key),
+            None if metrics_key is None else MetricsKey(metrics_key),
+        ),
     )
     add_metrics(application, metrics())
 

@@ -44,9 +44,9 @@ class Seen:
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     found, real = Seen(), EmbeddedDriver.run
 
-    def run(driver: EmbeddedDriver, protocol: Protocol[Any]) -> Any:
+    def run(driver: EmbeddedDriver, protocol: Protocol[Any], timeout_ms: int | None = None) -> Any:
         found.names.append(protocol.__qualname__)  # type: ignore[attr-defined]
-        return real(driver, traced(protocol, found))  # type: ignore[arg-type]
+        return real(driver, traced(protocol, found), timeout_ms)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EmbeddedDriver, "run", run)
     return found

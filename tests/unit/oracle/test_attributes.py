@@ -23,6 +23,7 @@ from dodona.errors import InvalidRequest, InvalidTabletState, LimitExceeded, Nod
 from dodona.keys import encode_key
 from dodona.schema import Column
 from dodona.types import KEY_MIN, Revision, TableSettings, TabletId, Timestamp
+from dodona_oracle.core import attribute_calls
 from dodona_oracle.core.attributes import instant_text
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
@@ -95,6 +96,22 @@ def retained(realm: Realm) -> list[int]:
     """Of the table, then of its tablets."""
     tablets = [it["retained_timestamp"] for it in get(realm, "//t/@tablets")]
     return [get(realm, "//t/@retained_timestamp"), *tablets]
+
+
+def test_what_has_no_list_says_why(realm: Realm) -> None:
+    realm.ask(create("//a/t"))
+    for path, what in (("//a/t", "a table"), ("//a/@id", "an attribute")):
+        with pytest.raises(InvalidRequest, match=f"is {what}, not a directory"):
+            realm.ask(ListNodes(path))
+
+
+def test_so_many_nodes_are_shown_and_no_more(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attribute_calls, "SHOWN_MAX", 3)
+    realm.ask(create("//a/b/t"))
+    assert get(realm, "//a") == {"b": {"t": None}}
+    realm.ask(CreateDirectory("//a/c"))
+    with pytest.raises(LimitExceeded, match="more than 3 nodes are below //a"):
+        get(realm, "//a")
 
 
 def test_a_table_says_from_when_on_it_can_be_read_in_all_tablets(realm: Realm) -> None:
@@ -291,3 +308,42 @@ def test_the_catalog_s_own_attributes_stay(realm: Realm) -> None:
 )
 def test_instants_are_shown_as_text(unix_us: int, text: str) -> None:
     assert instant_text(unix_us) == text
+
+
+MISSPELLED = {
+    "min_data_tll": "min_data_ttl",
+    "max_data_version": "max_data_versions",
+    "Atomicity": "atomicity",
+    "merge-rows-on-flush": "merge_rows_on_flush",
+    "dynamic_store_auto_flush_perod": "dynamic_store_auto_flush_period",
+}
+
+
+@pytest.mark.parametrize(("name", "setting"), MISSPELLED.items())
+def test_a_misspelled_setting_of_a_table_is_refused_with_the_name_that_was_meant(
+    realm: Realm, name: str, setting: str
+) -> None:
+    realm.ask(create("//t"))
+    packed = msgspec.msgpack.encode({name: 1})
+    asked: list[CreateTable | SetNode] = [
+        msgspec.structs.replace(create("//u"), attributes=packed),
+        SetNode(f"//t/@{name}", msgspec.msgpack.encode(1)),
+        SetNode("//t/@", packed),
+    ]
+    for request in asked:
+        with pytest.raises(InvalidRequest, match=f"did you mean '{setting}'"):
+            realm.ask(request)
+    assert not msgspec.msgpack.decode(realm.ask(NodeExists("//u")).value)
+    assert not msgspec.msgpack.decode(realm.ask(NodeExists(f"//t/@{name}")).value)
+
+
+@pytest.mark.parametrize("name", ["owner", "_min_data_tll", "x", "forced_compaction_revision"])
+def test_attributes_of_a_users_own_are_kept(realm: Realm, name: str) -> None:
+    packed = msgspec.msgpack.encode({name: 1})
+    realm.ask(msgspec.structs.replace(create("//t"), attributes=packed))
+    assert get(realm, f"//t/@{name}") == 1
+
+
+def test_a_directory_has_no_settings_to_be_misspelled(realm: Realm) -> None:
+    realm.ask(CreateDirectory("//d", msgspec.msgpack.encode({"min_data_tll": 1})))
+    assert get(realm, "//d/@min_data_tll") == 1

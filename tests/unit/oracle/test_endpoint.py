@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import picows
 import pytest
 import uvicorn
@@ -22,8 +23,10 @@ from dodona._core.messages import (
     AskOutcome,
     Failure,
     GenerateTimestamps,
+    Message,
     Rows,
     TimestampRange,
+    Traced,
 )
 from dodona._io.endpoint import (
     UVICORN_OPTIONS,
@@ -214,7 +217,6 @@ async def assert_lives(server: Server) -> None:
         b"\x91\x92\x01",
         encode_frame([(1, AskOutcome(TransactionId(1)))])[:-1],
         encode_frame([(1, GenerateTimestamps(1))]) + b"\x00",
-        encode_frame([[1, [99, 1]]]),
         encode_frame([["one", GenerateTimestamps(1)]]),
         encode_frame([[1, [1, "count"]]]),
         encode_frame([[1, [10, 1, 2]]]),
@@ -239,6 +241,41 @@ async def test_a_garbled_frame_behind_a_good_one_does_not_undo_it() -> None:
         assert await client.frame() == [(1, TimestampRange(Timestamp(1), 1))]
         client.send(b"\xc1")
         assert (await client.wait_until_closed())[0] == 1007
+
+
+class Later(Message, frozen=True, array_like=True, gc=False, tag=9_999):
+    """A message of a release to come."""
+
+    path: str
+
+
+async def test_a_message_of_a_later_release_is_refused_and_its_neighbours_are_not() -> None:
+    async with served() as server:
+        client = await server.connect()
+        asked = GenerateTimestamps(4)
+        later = Later("//t")
+        client.ask((1, later), (2, asked), (3, Traced("", later)), (ONE_WAY, later), (4, asked))  # type: ignore[arg-type]
+        replies = dict(await client.frame())
+        while len(replies) < 4:
+            replies |= dict(await client.frame())
+        assert replies[2] == replies[4] == TimestampRange(Timestamp(4), 1)
+        for refused in (replies[1], replies[3]):
+            assert isinstance(refused, Failure)
+            assert refused.kind == "invalid_request"
+            assert "older release" in refused.message
+        client.ask((5, later), (6, AskOutcome("text")))  # type: ignore[arg-type]
+        assert (await client.wait_until_closed())[0] == 1007
+
+
+async def test_a_message_that_has_grown_is_taken_for_what_it_was() -> None:
+    async with served() as server:
+        client = await server.connect()
+        client.send(
+            msgspec.msgpack.encode(
+                [(1, [*msgspec.msgpack.decode(encode_frame(GenerateTimestamps(7))), "more"])]
+            )
+        )
+        assert await client.frame() == [(1, TimestampRange(Timestamp(7), 1))]
 
 
 async def test_a_text_frame_closes_its_connection_only() -> None:

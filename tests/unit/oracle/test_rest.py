@@ -153,7 +153,9 @@ def test_requests_travel_unchanged(request_: RestRequest) -> None:
     call = encode_call(request_)
     path, _, query = call.target.partition("?")
     assert (call.method, path) == (operation.method, operation.path)
-    assert decode_request(operation, QueryParams(query), call.content or b"") == request_
+    assert (
+        decode_request(operation, QueryParams(query).multi_items(), call.content or b"") == request_
+    )
 
 
 @pytest.mark.parametrize(("kind", "reply"), REPLIES, ids=lambda it: type(it).__name__)
@@ -204,8 +206,8 @@ def test_a_success_that_is_not_ours_is_a_failure(content: bytes) -> None:
 def test_what_may_be_left_out_has_defaults() -> None:
     content = b'{"path":"//a","columns":[]}'
     operation = OPERATIONS_BY_REQUEST[CreateTable]
-    assert decode_request(operation, {}, content) == CreateTable("//a", (), "full", (Key(b""),))
-    assert decode_request(OPERATIONS_BY_REQUEST[ListTables], {}, b"") == ListTables("//")
+    assert decode_request(operation, (), content) == CreateTable("//a", (), "full", (Key(b""),))
+    assert decode_request(OPERATIONS_BY_REQUEST[ListTables], (), b"") == ListTables("//")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_what_may_be_left_out_has_defaults() -> None:
 )
 def test_a_body_that_is_wrong_says_where(content: bytes, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
-        decode_request(OPERATIONS_BY_REQUEST[CreateTable], {}, content)
+        decode_request(OPERATIONS_BY_REQUEST[CreateTable], (), content)
 
 
 def test_attributes_are_json_values() -> None:
@@ -240,7 +242,7 @@ def test_attributes_are_json_values() -> None:
 def test_an_attribute_that_can_not_be_kept_is_refused(value: bytes) -> None:
     with pytest.raises(InvalidRequest, match="body"):
         decode_request(
-            OPERATIONS_BY_REQUEST[SetNode], {}, b'{"path":"//a/@x","value":' + value + b"}"
+            OPERATIONS_BY_REQUEST[SetNode], (), b'{"path":"//a/@x","value":' + value + b"}"
         )
 
 
@@ -257,12 +259,20 @@ def test_a_query_that_is_wrong_says_where(
     request_: type[Message], query: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=reason):
-        decode_request(OPERATIONS_BY_REQUEST[request_], query, b"")
+        decode_request(OPERATIONS_BY_REQUEST[request_], list(query.items()), b"")
 
 
 def test_a_missing_query_parameter_is_named() -> None:
     with pytest.raises(InvalidRequest, match="'path'"):
-        decode_request(OPERATIONS_BY_REQUEST[GetTable], {"pfad": "//a"}, b"")
+        decode_request(OPERATIONS_BY_REQUEST[GetTable], [("pfad", "//a")], b"")
+
+
+def test_a_query_parameter_is_given_once_and_has_a_value() -> None:
+    once, index = ("path", "//a"), ("first_tablet", "null")
+    with pytest.raises(InvalidRequest, match="'path' is given 2 times"):
+        decode_request(OPERATIONS_BY_REQUEST[GetTable], [once, once], b"")
+    with pytest.raises(InvalidRequest, match="'first_tablet' is null: leave it out"):
+        decode_request(OPERATIONS_BY_REQUEST[MountTable], [once, index], b"")
 
 
 def test_the_schemas_refer_only_to_components_that_are_there() -> None:

@@ -120,17 +120,23 @@ async def test_asking_has_an_end() -> None:
 
 
 async def test_the_core_is_ticked_when_it_is_due_and_not_before() -> None:
-    core = ScriptedCore()
-    core.deadline_us = read_clock().instant_us + 30_000
+    core, ticks = ScriptedCore(), list[int]()
+    tick = core.tick
+
+    def note(now: Now) -> None:
+        ticks.append(now.instant_us)
+        tick(now)
+
+    core.tick = note  # type: ignore[method-assign]
+    core.deadline_us = due_us = read_clock().instant_us + 30_000
     runtime = Runtime(core, None)
     runtime.start()
     runtime.handle((Listener(), 1), REQUEST)
-    await asyncio.sleep(0.005)
-    assert core.tick_count == 0
     async with asyncio.timeout(30):
         while core.tick_count == 0:
             await asyncio.sleep(0.001)
     assert core.tick_count == 1
+    assert ticks[0] >= due_us
     core.deadline_us = read_clock().instant_us + 3_600_000_000
     runtime.handle((Listener(), 2), REQUEST)
     core.deadline_us = read_clock().instant_us + 1000  # an earlier deadline goes first

@@ -2,10 +2,10 @@
 
 from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo
 from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
-from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now
+from dodona.types import MAX_TIMESTAMP, TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
-from dodona_oracle.core.records import MACHINE, ORACLE, Put, changes_of
+from dodona_oracle.core.records import MACHINE, ORACLE, Put, changes_of, put_ceiling
 
 NOON_US = 1_700_000_000_000_000
 TAKEOVER_US = AllocatorSettings().takeover_us
@@ -77,13 +77,10 @@ def test_whoever_waits_says_that_it_is_not_ready_until_it_would_answer() -> None
 
 
 def test_whose_timestamps_are_used_up_is_not_ready() -> None:
-    last_us = 1 << 32
-    process = Process({}, "")
-    assert isinstance(process.ask(1), TimestampRange)
-    late = Now(2, last_us * 1_000_000)
-    while process.core.why_not_ready(late) is None:
-        process.core.handle("route", GenerateTimestamps(TIMESTAMPS_PER_REQUEST_MAX), late)
-        process.settle(2)
+    (last,) = changes_of(put_ceiling(Timestamp(MAX_TIMESTAMP - 10)))
+    assert isinstance(last, Put)
+    process = Process({(last.bucket, last.key): last.value}, "")
+    late = process.at(2)
     assert "used up" in str(process.core.why_not_ready(late))
     process.core.handle("route", GenerateTimestamps(TIMESTAMPS_PER_REQUEST_MAX), late)
     (reply,) = process.settle(2)

@@ -12,6 +12,7 @@ from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampR
 from dodona._io.cluster_key import ClusterKey
 from dodona._io.runtime import Runtime
 from dodona._io.settings import parse_settings
+from dodona._io.silence import Silence
 from dodona.types import Timestamp
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.shell import transport
@@ -38,7 +39,8 @@ class FakePeer:
 def peers(monkeypatch: pytest.MonkeyPatch) -> list[FakePeer]:
     made: list[FakePeer] = []
 
-    def make(url: str, *, timeout_ms: int, key: ClusterKey | None) -> FakePeer:
+    def make(url: str, *, timeout_ms: int, key: ClusterKey | None, silence: Silence) -> FakePeer:
+        assert silence.name.startswith("the master at ")
         made.append(FakePeer(url, timeout_ms=timeout_ms))
         return made[-1]
 
@@ -117,9 +119,10 @@ async def test_a_password_in_the_master_s_url_is_in_no_line(
 
     monkeypatch.setattr(registration, "_register", register)
     running = asyncio.create_task(registration.run())
-    await asyncio.sleep(0.01)
+    async with asyncio.timeout(30):
+        while "registered with http://127.0.0.1:1/base" not in caplog.text:
+            await asyncio.sleep(0.005)
     running.cancel()
     await asyncio.wait([running])
-    assert "registered with http://127.0.0.1:1/base" in caplog.text
     assert "not registered" in caplog.text
     assert "secret" not in caplog.text

@@ -100,7 +100,7 @@ class Readings:
         while True:
             yield Pause(1 + db.random.randrange(1_000))
             try:
-                hold = yield from db.session.hold_snapshot([self.path])
+                hold = yield from db.session.hold_snapshot([self.path], lease_ms=LEASE_MS)
             except DodonaError:
                 continue
             db.session.holds.add(hold)

@@ -3,20 +3,22 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 import dodona
 from pyspark_dodona import connection
+from pyspark_dodona.options import ReadOptions
 
-URL = "http://127.0.0.1:1"
+CLUSTER = ReadOptions("http://127.0.0.1:1", "//a")
 
 
 def test_threads_share_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     monkeypatch.setattr(connection, "_clients", {})
 
-    def connect(url: str) -> object:
+    def connect(url: str, *, call_timeout_ms: int | None) -> object:
         time.sleep(0.05)  # so that others come meanwhile
         made.append(object())
         return made[-1]
@@ -26,8 +28,23 @@ def test_threads_share_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def ask(_: int) -> object:
         together.wait(10)
-        return connection.connect(URL)
+        return connection.connect(CLUSTER)
 
     with ThreadPoolExecutor(4) as threads:
         assert set(map(id, threads.map(ask, range(4)))) == {id(made[0])}
     assert len(made) == 1
+
+
+def test_clients_with_other_bounds_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, int | None]] = []
+    monkeypatch.setattr(connection, "_clients", {})
+
+    def connect(url: str, *, call_timeout_ms: int | None) -> object:
+        made.append((url, call_timeout_ms))
+        return object()
+
+    monkeypatch.setattr(dodona, "connect", connect)
+    bounded = replace(CLUSTER, call_timeout_ms=500)
+    clients = [connection.connect(it) for it in (CLUSTER, bounded, CLUSTER, bounded)]
+    assert made == [(CLUSTER.url, None), (CLUSTER.url, 500)]
+    assert clients[:2] == clients[2:]

@@ -83,6 +83,7 @@ def test_streams_without_options_have_the_defaults_of_the_table() -> None:
         ("pushdown", "false", False),
         ("pushdown", "Auto", None),
         ("lease_s", "3600", 3600),
+        ("call_timeout_ms", "86400000", 86_400_000),
     ],
 )
 def test_what_an_option_of_a_read_says(name: str, text: str, expected: Any) -> None:
@@ -135,6 +136,7 @@ def test_options_of_a_write() -> None:
         "txn_app_id": "app",
         "txn_version": "0",
         "lease_s": "10",
+        "call_timeout_ms": "2500",
     }
     assert parse_write(given, is_overwrite=True) == WriteOptions(
         "http://here",
@@ -145,6 +147,7 @@ def test_options_of_a_write() -> None:
         txn_app_id="app",
         txn_version=0,
         lease_s=10,
+        call_timeout_ms=2500,
         is_overwrite=True,
     )
     assert parse_write(NONE, is_overwrite=False).atomicity == "none"
@@ -160,10 +163,13 @@ def test_options_of_a_write() -> None:
         ({"url": " ", "path": "//a"}, "the option 'url' is empty"),
         (
             {**BASE, "timestmp": "1"},
-            "a read has no option 'timestmp'; did you mean 'timestamp'; it has these: columns, fil",
+            "a read has no option 'timestmp'; did you mean 'timestamp'; it has these: call_",
         ),
         ({**BASE, "timestampof": "1"}, "'timestampof'; did you mean 'timestamp'; it has"),
-        ({**BASE, "zzz": "1"}, "a read has no option 'zzz'; it has these: columns"),
+        (
+            {**BASE, "zzz": "1"},
+            "a read has no option 'zzz'; it has these: call_timeout_ms, ",
+        ),
         ({**BASE, "atomicity": "none"}, "a read has no option 'atomicity'; it has these"),
         ({**BASE, "checkpointlocation": "x"}, "a read has no option 'checkpointlocation'"),
         ({**BASE, "timestamp": "1", "versionasof": "1"}, "'timestamp' and 'versionasof' are one"),

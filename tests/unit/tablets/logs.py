@@ -19,6 +19,7 @@ from dodona_tablets.core.records import (
     WatermarkRaised,
 )
 from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.log_bounds import BOUNDS_NAME
 from dodona_tablets.shell.log_groups import encode_group
 from unit.tablets.cells import NON_ATOMIC, put
 
@@ -57,3 +58,8 @@ def write_file(path: Path, groups: dict[bytes, bytes]) -> None:
         for key, value in groups.items():
             with environment.begin(write=True) as transaction:
                 transaction.put(key, value)
+
+
+def forget_bounds(folder: Path) -> None:
+    """As a version left the log that did not write down which files there are."""
+    (folder / BOUNDS_NAME).unlink(missing_ok=True)

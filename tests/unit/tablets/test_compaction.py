@@ -1,20 +1,50 @@
 """Chunks become one, and old versions go: which are chosen, what stays, and who is waited for."""
 
+import msgspec
+import pytest
+
 from dodona._core.effects import RemoveChunks
-from dodona._core.messages import CommitOne, Failure, RowLock
+from dodona._core.messages import (
+    CommitOne,
+    Failure,
+    Lookup,
+    RowLock,
+    WriteNonAtomic,
+    Written,
+)
 from dodona.errors import Overloaded
-from dodona.types import CellId, TableSettings, Timestamp
+from dodona.types import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    NULL_TIMESTAMP,
+    CellId,
+    TableSettings,
+    Timestamp,
+)
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
 from dodona_tablets.core.chunks.jobs import build
-from dodona_tablets.core.compaction import CompactionToken, tier_of
+from dodona_tablets.core.compaction import CompactionToken, expired_chunks, tier_of
 from dodona_tablets.core.records import ChunksCompacted
+from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.tablet import Tablet
-from unit.tablets.cells import ATOMIC, SECOND, Bench, changes, delete, key, put
+from unit.tablets.cells import (
+    ATOMIC,
+    NON_ATOMIC,
+    REVISION,
+    SECOND,
+    Bench,
+    changes,
+    delete,
+    key,
+    put,
+)
+from unit.tablets.loads import Loading
 
 CELL = CellId(0)
 SOON = TableSettings(dynamic_store_auto_flush_period=1_000)
 AT_ONCE = TableSettings(dynamic_store_auto_flush_period=1_000, min_data_ttl=0, max_data_ttl=0)
+EXPIRING = msgspec.structs.replace(AT_ONCE, min_data_versions=0)
 CLEANING = CellLimits(clean_period_ms=10_000)
 
 
@@ -113,18 +143,88 @@ def test_a_chunk_without_garbage_is_left_alone_and_keeps_its_history() -> None:
 
 
 def test_a_chunk_of_which_nothing_is_left_goes() -> None:
-    settings = TableSettings(
-        dynamic_store_auto_flush_period=1_000,
-        min_data_ttl=0,
-        max_data_ttl=0,
-        min_data_versions=0,
-    )
-    bench = Bench(settings=settings, limits=CLEANING)
+    bench = Bench(settings=EXPIRING, limits=CLEANING)
     bench.commit(put(1, 1))
     let_time_pass(bench, 200)
     assert tablet_of(bench).stores.chunks == []
     assert bench.files[CELL] == {}
     assert bench.read(1) is None
+
+
+def commit_lock(bench: Bench, number: int) -> None:
+    start = bench.begin()
+    bench.ask(CommitOne(start, (changes(locks=(RowLock(key(number), 1, "exclusive"),)),)))
+    bench.answer_oracle()
+
+
+@pytest.mark.parametrize("is_beside_locks", [False, True])
+def test_rows_of_a_load_expire_and_their_chunk_is_written_once(is_beside_locks: bool) -> None:
+    """A publication writes no row, and a lock none either: there is nothing older in memory."""
+    bench = Bench(settings=EXPIRING, limits=CLEANING)
+    if is_beside_locks:
+        commit_lock(bench, 7)
+    load = Loading(bench)
+    load.seal(load.stage({1: 1, 2: 2}))
+    load.publish()
+    if is_beside_locks:
+        commit_lock(bench, 8)
+    assert bench.read(1) == (1, None)
+    let_time_pass(bench, 200)
+    assert tablet_of(bench).stores.chunks == []
+    assert bench.read(1) is None
+    assert len(compacted(bench)) == 1
+    bench.start(CELL)
+    assert bench.read(1) is None
+
+
+def test_rows_that_only_lock_leave_no_timestamp_in_a_store() -> None:
+    bench = Bench()
+    commit_lock(bench, 7)
+    store = tablet_of(bench).active
+    assert (len(store), store.max_timestamp) == (0, NULL_TIMESTAMP)
+    assert store.min_timestamp == MAX_TIMESTAMP
+
+
+@pytest.mark.parametrize(
+    ("spans", "chosen"),
+    [
+        ([(1, 5)], [0]),
+        ([(1, 5), (4, 9)], [0, 1]),  # each has something older than the newest of the other
+        ([(1, 5), (4, 20)], []),  # the second does not go yet, and may have what the first hides
+        ([(1, 3), (4, 20)], [0]),
+        ([(11, 20)], []),
+    ],
+)
+def test_expired_chunks_are_chosen_if_one_of_them_goes_as_a_whole(
+    spans: list[tuple[int, int]], chosen: list[int]
+) -> None:
+    """Nothing is written again for nothing."""
+    tablet = tablet_of(Bench(settings=EXPIRING))
+    for number, span in enumerate(spans):
+        first, last = map(Timestamp, span)
+        info = ChunkInfo(number, 1, 1, key(1), key(1), first, last, 0, 0)
+        tablet.stores.attach(AttachedChunk(info), None)
+    terms = Terms(Timestamp(15), Timestamp(10), EXPIRING)
+    found = expired_chunks(tablet, tablet.stores.chunks, terms)
+    assert [it.attached.info.number for it in found] == chosen
+    kept = Terms(Timestamp(15), Timestamp(10), AT_ONCE)
+    assert expired_chunks(tablet, tablet.stores.chunks, kept) == ()
+
+
+def test_an_expired_chunk_waits_for_what_is_older_and_is_not_written_again_meanwhile() -> None:
+    """Rows in memory that are older keep it: its versions may hide theirs."""
+    settings = msgspec.structs.replace(EXPIRING, dynamic_store_auto_flush_period=300_000)
+    bench = Bench(settings=settings, limits=CLEANING)
+    load = Loading(bench)
+    load.seal(load.stage({1: 1}))
+    bench.commit(put(9, 9))
+    load.publish()
+    let_time_pass(bench, 250)
+    assert compacted(bench) == []
+    let_time_pass(bench, 250)
+    assert tablet_of(bench).stores.chunks == []
+    assert (bench.read(1), bench.read(9)) == (None, None)
+    assert len(compacted(bench)) <= 2
 
 
 def test_a_transaction_that_stays_prepared_holds_everything_back() -> None:
@@ -152,6 +252,59 @@ def test_the_retained_timestamp_leaves_room_for_every_transaction() -> None:
     while not compacted(bench):  # at that instant, and not long after, it has to be so far behind
         let_time_pass(bench, 1)
     assert compacted(bench)[0].retained <= bench.oracle - 75 * SECOND
+
+
+def write_stamped(bench: Bench, value: int, behind_s: int = 0) -> Timestamp:
+    stamp = Timestamp(bench.oracle - behind_s * SECOND)
+    reply = bench.answer(
+        bench.ask(WriteNonAtomic(NON_ATOMIC, REVISION, stamp, True, (put(1, value),)))
+    )
+    assert isinstance(reply, Written)
+    return reply.timestamp
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_without_atomicity_old_versions_go_within_seconds(merges: bool) -> None:
+    """No transaction lives that could need them: so neither at a flush nor at a compaction does
+    anything wait for the end of one."""
+    settings = msgspec.structs.replace(AT_ONCE, merge_rows_on_flush=merges)
+    bench = Bench(settings=settings, limits=CLEANING)
+    tablet = bench.nodes[CELL].cell.tablets[NON_ATOMIC]
+    first = write_stamped(bench, 1)
+    for value in range(2, 60):
+        let_time_pass(bench, 1)
+        write_stamped(bench, value)
+        assert tablet.retained_timestamp <= bench.oracle - 5 * SECOND
+    ((_, versions),) = tablet.dump()
+    assert len(versions) < 20
+    assert tablet.retained_timestamp > bench.oracle - 20 * SECOND
+    reply = bench.answer(bench.ask(Lookup(NON_ATOMIC, REVISION, first, (key(1),), 3)))
+    assert isinstance(reply, Failure)
+    assert reply.kind == "snapshot_too_old"
+
+
+def test_without_atomicity_a_clock_that_is_behind_stamps_nothing_below_what_is_retained() -> None:
+    settings = msgspec.structs.replace(EXPIRING, merge_rows_on_flush=True)
+    bench = Bench(settings=settings, limits=CLEANING)
+    tablet = bench.nodes[CELL].cell.tablets[NON_ATOMIC]
+    write_stamped(bench, 1)
+    let_time_pass(bench, 40)
+    assert tablet.dump() == []
+    retained = tablet.retained_timestamp
+    assert retained > bench.oracle - 50 * SECOND
+    assert write_stamped(bench, 2, behind_s=55) >= retained
+    bench.start(CELL)
+    ((_, versions),) = bench.nodes[CELL].cell.tablets[NON_ATOMIC].dump()
+    assert versions[0][0] >= retained
+
+
+def test_a_new_tablet_waits_for_no_reader_and_one_that_is_mounted_again_does() -> None:
+    """Nobody can hold a snapshot of what never was: only of a tablet that was served before."""
+    bench = Bench()
+    readers = bench.nodes[CELL].cell.readers
+    assert readers.oldest(NON_ATOMIC) is None
+    bench.start(CELL)
+    assert bench.nodes[CELL].cell.readers.oldest(NON_ATOMIC) == MIN_TIMESTAMP
 
 
 def test_a_compaction_that_fails_is_tried_again_later() -> None:

@@ -1,5 +1,7 @@
 """Two-phase commit: decisions, lost and repeated messages, recovery, crashes of either side."""
 
+import pytest
+
 from dodona._core.messages import (
     Aborted,
     Acknowledge,
@@ -252,11 +254,29 @@ def test_a_decision_below_the_watermark_is_confirmed_and_a_question_is_not() -> 
     for _ in range(100):
         bench.pass_time(1)
         bench.answer_oracle()
+    assert not bench.in_flight
     assert bench.answer(bench.decide(start, at)) == Committed(start, at)
+    assert bench.in_flight == [(ONE, TellCommit(ZERO, start, at))]
     assert bench.answer(bench.ask(AskOutcome(start))) == OutcomeUnknown(start)
     bench.settle()
     assert read_everywhere(bench) == [(1, None)] * 2
     assert bench.oracle > start + 90 * SECOND
+
+
+@pytest.mark.parametrize("above", [0, 1])
+def test_the_watermark_itself_is_below_for_decisions_and_questions(above: int) -> None:
+    """Rule 12: nothing is recorded there."""
+    bench = Bench(2)
+    start = bench.begin()
+    node = bench.nodes[ZERO]
+    node.cell.outcomes.raise_watermark(Timestamp(start - above))
+    reply = bench.answer(bench.decide(start, Timestamp(start + 1)))
+    assert isinstance(reply, Failure if above else Committed)
+    bench.in_flight.clear()
+    node.handle_cell_message(AskCoordinator(ONE, start), bench.now)
+    bench.carry_out(ZERO)
+    assert bench.in_flight == [(ONE, TellAbort(ZERO, start, is_forgotten=not above))]
+    assert node.cell.state_of(start) is (State.REFUSED if above else State.NONE)
 
 
 # ---- messages that come when all is forgotten: found by the simulator (seed 1249)
@@ -310,6 +330,7 @@ def test_a_late_question_to_a_coordinator_that_forgot_undoes_nothing() -> None:
     bench.carry_out(ZERO)
     bench.deliver()
     assert bench.nodes[ZERO].cell.state_of(start) is State.NONE
+    assert bench.nodes[ONE].cell.misfit_count == 0, "nobody lied"
     assert bench.read(1, cell=1) == (1, None)
 
 

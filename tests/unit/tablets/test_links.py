@@ -1,23 +1,30 @@
-"""A node's way to the oracle: who may share a question, above all one that was asked early."""
+"""A node's way to the oracle: who may share a question, above all one that was asked early. And
+what is said of a master that does not take its heartbeats.
+"""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
+from dodona._core import rest
 from dodona._core.effects import AskTimestamps, Effect
 from dodona._core.messages import (
     AskOutcome,
     CommitOne,
     Failure,
     GenerateTimestamps,
+    Heartbeat,
     Prepare,
     Reply,
     TimestampRange,
 )
 from dodona._io.cluster_key import ClusterKey
 from dodona._io.runtime import Runtime
+from dodona._io.silence import Silence
 from dodona.types import CellId, Now, Timestamp, TransactionId
 from dodona_tablets.shell import links as links_module
 from dodona_tablets.shell.links import Links
@@ -30,7 +37,9 @@ AWAY = Failure("unavailable", "the master is away")
 class FakePeer:
     """Stands in for the connection to the oracle: the test answers, or it fails at once."""
 
-    def __init__(self, url: str, *, timeout_ms: int, key: ClusterKey | None) -> None:
+    def __init__(
+        self, url: str, *, timeout_ms: int, key: ClusterKey | None, silence: Silence
+    ) -> None:
         self.questions: list[tuple[int, Callable[[Reply], None]]] = []
         self.is_away = False
 
@@ -57,6 +66,7 @@ class Core:
     def __init__(self) -> None:
         self.effects: list[Effect] = []
         self.got: list[tuple[Any, int]] = []
+        self.reasons: list[str] = []
 
     def handle(self, route: Any, body: Any, now: Now) -> None:
         if body.transaction % 2 == 0:
@@ -64,6 +74,9 @@ class Core:
 
     def handle_timestamp(self, token: Any, timestamp: Timestamp, now: Now) -> None:
         self.got.append((token, timestamp))
+
+    def note_oracle_failure(self, reason: str, now: Now) -> None:
+        self.reasons.append(reason)
 
     def tick(self, now: Now) -> None: ...
 
@@ -177,3 +190,33 @@ async def test_an_early_question_that_fails_later_leaves_it_to_the_core(bench: B
     bench.frame(commit(4))
     bench.oracle.answer(300)
     assert bench.core.got == [(4, 300)]
+
+
+# ---- heartbeats that are not taken
+
+
+async def test_why_a_heartbeat_fails_is_said_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There are several in a second. Another reason is news."""
+    said: list[str | None] = ["a", "a", None, None, "a", "b", "b"]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        reason = said.pop(0)
+        if reason is None:
+            raise httpx.ConnectError("nobody there", request=request)
+        problem = rest.problem_of(Failure("invalid_request", reason))
+        return httpx.Response(problem.status, content=rest.encode_problem(problem))
+
+    bench.links._http = httpx.AsyncClient(
+        base_url="http://127.0.0.1:1", transport=httpx.MockTransport(answer)
+    )
+    caplog.set_level(logging.WARNING, "dodona.links")
+    while said:
+        await bench.links._beat(Heartbeat(CellId(0), "127.0.0.1:2", (), 1))
+    fields: list[Any] = [it.__dict__["fields"] for it in caplog.records]
+    events = [(it["event"], it["reason"]) for it in fields]
+    nobody = ("no_heartbeat", "ConnectError('nobody there')")
+    refused = [("heartbeat_refused", reason) for reason in "aab"]
+    assert events == [refused[0], nobody, *refused[1:]]
+    await bench.links._http.aclose()

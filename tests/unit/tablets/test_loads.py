@@ -172,9 +172,12 @@ def test_a_load_that_makes_no_sense_is_refused(changed: dict[str, Any], text: st
 
 
 def test_a_lease_has_a_longest_length() -> None:
-    bench = Bench(limits=CellLimits(load_lease_ms_max=5_000))
-    load = Loading(bench)
-    assert load.open() == LoadHeld(5_000)
+    load = Loading(Bench(limits=CellLimits(load_lease_ms_max=LEASE_MS - 1)))
+    refused = failure(load.open())
+    assert refused.kind == InvalidRequest.kind
+    assert refused.message == f"a load has a lease of at most {LEASE_MS - 1} ms, not {LEASE_MS}"
+    load = Loading(Bench(limits=CellLimits(load_lease_ms_max=LEASE_MS)))
+    assert load.open() == LoadHeld(LEASE_MS)
 
 
 # Staging

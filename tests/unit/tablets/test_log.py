@@ -17,7 +17,15 @@ from dodona.types import Timestamp
 from dodona_tablets.core.records import Checkpoint, Record, WatermarkRaised
 from dodona_tablets.shell.log import LOG_NAME, SHORT_BYTES_MAX, SPARE_BYTES, CellLog
 from dodona_tablets.shell.log_check import verify_log
-from unit.tablets.logs import BYTES_MAX, RECORDS, fill, groups_of, rows, write_file
+from unit.tablets.logs import (
+    BYTES_MAX,
+    RECORDS,
+    fill,
+    forget_bounds,
+    groups_of,
+    rows,
+    write_file,
+)
 
 FIRST_FILE = f"{1:020}.mdb"
 ROOMY_BYTES_MAX = 1 << 30
@@ -153,6 +161,7 @@ def test_a_missing_file_is_damage(tmp_path: Path, missing: int) -> None:
     log.close()
     files = sorted((tmp_path / LOG_NAME).iterdir())
     files[missing - 1].unlink()
+    forget_bounds(tmp_path)
     log = CellLog.open(tmp_path, BYTES_MAX)
     words = "is missing" if missing > 1 else "does not have a checkpoint to begin with"
     for read in (log.read, log.survey):

@@ -18,7 +18,7 @@ from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell import log as log_module
 from dodona_tablets.shell.log import LOG_NAME, CellLog
 from dodona_tablets.shell.log_check import LogSummary, verify_log
-from unit.tablets.logs import RECORDS, fill, groups_of, rows, write_file
+from unit.tablets.logs import RECORDS, fill, forget_bounds, groups_of, rows, write_file
 
 PAGE: Final = 4096
 NAME: Final = f"{1:020}.mdb"
@@ -44,6 +44,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def put(path: Path, raw: bytes) -> None:
     """The only file of a log again, with these bytes."""
+    forget_bounds(path.parent.parent)
     for other in path.parent.iterdir():
         other.unlink()
     path.write_bytes(raw)
@@ -72,6 +73,7 @@ def test_a_commit_of_which_not_all_was_written_is_there_or_is_none(
     """LMDB writes last what makes the others part of the file: but with all of these a commit is
     durable, and somebody may have been told of it."""
     path.unlink()
+    forget_bounds(path.parent.parent)
     log = CellLog.open(path.parent.parent, BYTES_MAX)
     for group in GROUPS:
         log.append(group)
@@ -201,6 +203,7 @@ def test_every_prefix_of_a_file_is_whole_or_refused(path: Path) -> None:
 def test_room_at_the_end_of_a_file_may_be_missing(path: Path) -> None:
     used_bytes = path.stat().st_size
     path.unlink()
+    forget_bounds(path.parent.parent)
     log = CellLog.open(path.parent.parent, BYTES_MAX)
     for group in [*GROUPS, RECORDS]:
         log.append(group)

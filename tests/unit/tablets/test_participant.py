@@ -10,12 +10,14 @@ from dodona._core.messages import (
     Failure,
     OutcomeUnknown,
     Prepared,
+    QueryStatus,
     RowLock,
     TabletModifications,
 )
-from dodona.types import CellId, Revision, TransactionId
+from dodona.types import CellId, LockType, Revision, Timestamp, TransactionId
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.records import CommittedHere
+from dodona_tablets.core.transaction import State
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,
@@ -157,6 +159,17 @@ def test_the_outcome_of_a_commit_can_be_asked_for_and_of_a_stranger_is_settled()
     assert kind(bench.answer(bench.commit_one(stranger, put(2, 2)))) == "transaction_aborted"
 
 
+@pytest.mark.parametrize(("after", "is_refused"), [(0, True), (1, False)])
+def test_a_commit_is_above_its_start(after: int, is_refused: bool) -> None:
+    """Rule 3. A cell believes no oracle that gives a timestamp twice."""
+    bench = Bench()
+    start = bench.begin()
+    route = bench.commit_one(start, put(1, 1))
+    bench.nodes[CellId(0)].handle_timestamp(start, Timestamp(start + after), bench.now)
+    bench.carry_out(CellId(0))
+    assert isinstance(bench.answer(route), Failure if is_refused else Committed)
+
+
 def test_a_start_timestamp_from_the_future_is_refused() -> None:
     bench = Bench()
     future = TransactionId(bench.oracle + 50 * SECOND)
@@ -166,22 +179,45 @@ def test_a_start_timestamp_from_the_future_is_refused() -> None:
     assert bench.read(1) is None
 
 
+def prepared_at(bench: Bench) -> tuple[TransactionId, Timestamp]:
+    """A transaction of the first of two cells that has written row 1, and when it was prepared."""
+    start = bench.begin()
+    route = bench.prepare(start, put(1, 1), cell=0)
+    bench.answer_oracle()
+    vote = bench.answer(route)
+    assert isinstance(vote, Prepared)
+    return start, vote.timestamp
+
+
 def test_a_writer_waits_for_a_row_prepared_before_its_start() -> None:
     for outcome in ("commit", "abort"):
         bench = Bench(2)
-        first = bench.begin()
-        prepared = bench.prepare(first, put(1, 1), cell=0)
-        bench.answer_oracle()
-        vote = bench.answer(prepared)
-        assert isinstance(vote, Prepared)
+        first, at = prepared_at(bench)
         second = bench.begin()
         waiting = bench.commit_one(second, put(1, 2))
         assert bench.answer(waiting) is None
-        bench.decide(first, vote.timestamp if outcome == "commit" else None)
+        bench.decide(first, at if outcome == "commit" else None)
         bench.settle()
         # An abort lets the waiter through. A commit at p < its start does too: it saw it coming.
         assert isinstance(bench.answer(waiting), Committed)
         assert bench.read(1) == (2, None)
+
+
+@pytest.mark.parametrize("kind", ["shared_weak", "shared_strong", "exclusive"])
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+def test_whoever_only_locks_waits_for_a_row_prepared_before_its_start(
+    kind: LockType, outcome: str
+) -> None:
+    bench = Bench(2)
+    first, at = prepared_at(bench)
+    second = bench.begin()
+    locks = RowLock(key(1), 1, kind), RowLock(key(2), 1, kind)
+    waiting = bench.ask(CommitOne(second, (changes(locks=locks),)))
+    bench.answer_oracle()
+    assert bench.answer(waiting) is None
+    bench.decide(first, at if outcome == "commit" else None)
+    bench.settle()
+    assert isinstance(bench.answer(waiting), Committed)
 
 
 def test_waiting_is_bounded() -> None:
@@ -192,7 +228,8 @@ def test_waiting_is_bounded() -> None:
     bench.pass_time(5.5)
     reply = bench.answer(route)
     assert isinstance(reply, Failure)
-    assert reply.kind == "transaction_conflict"
+    assert reply.kind == "unavailable"  # no conflict: the other's coordinator does not answer
+    assert reply.attributes["cell"] == 0
     assert "timed out" in reply.message
 
 
@@ -203,7 +240,7 @@ def test_the_oracle_is_asked_again_and_then_given_up() -> None:
     bench.pass_time(2)
     assert bench.asked.count((0, start)) >= 2  # type: ignore[arg-type]
     bench.pass_time(10)
-    assert kind(bench.answer(route)) == "transaction_aborted"
+    assert kind(bench.answer(route)) == "unavailable"
     bench.answer_oracle()
     assert bench.read(1) is None
 
@@ -239,6 +276,27 @@ def test_below_the_watermark_nobody_is_told_that_it_was_aborted() -> None:
     assert bench.answer(bench.ask(AskOutcome(start))) == OutcomeUnknown(start)
     assert bench.answer(bench.commit_one(start, put(1, 2))) == OutcomeUnknown(start)
     assert bench.read(1) == (1, None)
+
+
+def test_at_the_watermark_a_commit_and_a_question_are_answered_alike() -> None:
+    bench = Bench()
+    start = bench.begin()
+    bench.nodes[CellId(0)].cell.outcomes.raise_watermark(Timestamp(start))
+    assert bench.answer(bench.ask(AskOutcome(start))) == OutcomeUnknown(start)
+    assert bench.answer(bench.commit_one(start, put(1, 2))) == OutcomeUnknown(start)
+    assert bench.read(1) is None
+
+
+@pytest.mark.parametrize(("above", "state"), [(0, State.NONE), (1, State.REFUSED)])
+def test_a_question_leaves_a_record_above_the_watermark_only(above: int, state: State) -> None:
+    """Rules 12 and 14."""
+    bench = Bench(2)
+    start = bench.begin()
+    node = bench.nodes[CellId(1)]
+    node.cell.outcomes.raise_watermark(Timestamp(start - above))
+    node.handle_cell_message(QueryStatus(CellId(0), start), bench.now)
+    bench.carry_out(CellId(1))
+    assert node.cell.state_of(start) is state
 
 
 def test_a_transaction_older_than_its_life_is_refused() -> None:

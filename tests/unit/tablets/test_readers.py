@@ -199,9 +199,16 @@ def test_tablets_that_are_not_served_are_named() -> None:
     assert hold(bench, at) == SnapshotHeld(LEASE_MS, (ATOMIC,))
 
 
-def test_a_lease_is_bounded() -> None:
+def test_a_lease_that_is_too_long_is_refused_with_the_longest() -> None:
+    """It was shortened without a word, where that of a load was refused."""
     bench = Bench(settings=AT_ONCE, limits=CellLimits(reader_lease_ms_max=2_000))
-    assert hold(bench, bench.timestamp(), lease_ms=1 << 62) == SnapshotHeld(2_000)
+    for lease_ms in (2_001, 1 << 62):
+        reply = hold(bench, bench.timestamp(), lease_ms=lease_ms)
+        assert isinstance(reply, Failure)
+        assert reply.kind == "invalid_request"
+        assert reply.message == f"a snapshot has a lease of at most 2000 ms, not {lease_ms}"
+        assert reply.attributes == {"lease_ms": lease_ms, "lease_ms_max": 2_000}
+    assert hold(bench, bench.timestamp(), lease_ms=2_000) == SnapshotHeld(2_000)
     assert hold(bench, bench.timestamp(), lease_ms=500) == SnapshotHeld(500)
 
 
@@ -229,7 +236,7 @@ def test_readers_are_bounded_in_number() -> None:
 
 
 def test_readers_are_bounded_in_tablets() -> None:
-    readers = Readers(10, 3, LEASE_MS, LEASE_MS)
+    readers = Readers(10, 3, LEASE_MS)
     two, three = [TabletId(1), TabletId(2)], [TabletId(it) for it in (1, 2, 3)]
     readers.hold(FIRST, Timestamp(5), two, LEASE_MS, 0)
     with pytest.raises(Overloaded):
@@ -242,7 +249,7 @@ def test_readers_are_bounded_in_tablets() -> None:
 
 
 def test_the_oldest_counts_of_those_who_are_there() -> None:
-    readers = Readers(10, 100, LEASE_MS, LEASE_MS)
+    readers = Readers(10, 100, LEASE_MS)
     tablet, other = TabletId(1), TabletId(2)
     assert readers.oldest(tablet) is None
     readers.hold(FIRST, Timestamp(9), [tablet], 1_000, 0)
@@ -256,7 +263,7 @@ def test_the_oldest_counts_of_those_who_are_there() -> None:
 
 
 def test_a_tablet_is_served_for_a_lease_before_anything_goes() -> None:
-    readers = Readers(10, 100, LEASE_MS, LEASE_MS)
+    readers = Readers(10, 100, LEASE_MS)
     tablet = TabletId(1)
     readers.expect_renewals(tablet, 5)
     readers.hold(FIRST, Timestamp(9), [tablet], LEASE_MS, 10)

@@ -9,6 +9,7 @@ from dodona._core.messages import (
     Failure,
     Lookup,
     LookupVersions,
+    Reply,
     Rows,
     RowVersion,
     Scan,
@@ -24,7 +25,9 @@ from dodona.types import (
     KEY_MIN,
     MAX_TIMESTAMP,
     SYNC_LAST_COMMITTED,
+    CellId,
     Key,
+    TableSettings,
     TabletId,
     Timestamp,
 )
@@ -150,7 +153,7 @@ def test_the_wait_is_bounded() -> None:
     bench.nodes.pop(next(iter(bench.nodes)))  # the coordinator never answers
     waiting = bench.lookup(1, cell=1)
     bench.pass_time(5.5)
-    assert kind(bench.answer(waiting)) == "row_blocked"
+    assert kind(bench.answer(waiting)) == "unavailable"
 
 
 def test_a_timestamp_that_was_never_issued_is_refused_after_asking_once() -> None:
@@ -286,7 +289,11 @@ def test_a_retention_timestamp_above_the_read_timestamp_is_refused() -> None:
 
 
 def versions(bench: Bench, at: Timestamp, mask: int = 3) -> object:
-    return bench.ask(LookupVersions(ATOMIC, REVISION, at, (key(1), key(9)), mask))
+    return bench.ask(LookupVersions(ATOMIC, REVISION, at, (key(1), key(9)), mask, is_paged=True))
+
+
+def paged(*rows: tuple[RowVersion, ...]) -> VersionedRows:
+    return VersionedRows(rows, is_paged=True)
 
 
 def test_versions_come_newest_first_and_a_filter_keeps_their_timestamps() -> None:
@@ -295,14 +302,14 @@ def test_versions_come_newest_first_and_a_filter_keeps_their_timestamps() -> Non
     second = bench.commit(update(1, a=2))
     gone = bench.commit(delete(1))
     whole = (RowVersion(second, 1, (2,)), RowVersion(first, 3, (1, "x")))
-    assert bench.answer(versions(bench, second)) == VersionedRows((whole, ()))
+    assert bench.answer(versions(bench, second)) == paged(whole, ())
     filtered = (
         RowVersion(gone, 0, (), is_delete=True),
         RowVersion(second, 0, ()),
         RowVersion(first, 2, ("x",)),
     )
     for at in (gone, SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED):
-        assert bench.answer(versions(bench, at, 2)) == VersionedRows((filtered, ()))
+        assert bench.answer(versions(bench, at, 2)) == paged(filtered, ())
 
 
 def test_versions_wait_and_prove_their_timestamp_as_other_reads_do() -> None:
@@ -311,24 +318,83 @@ def test_versions_wait_and_prove_their_timestamp_as_other_reads_do() -> None:
     bench.answer_oracle()
     at = bench.answer(route).timestamp  # type: ignore[union-attr]
     assert bench.answer(versions(bench, SYNC_LAST_COMMITTED)) is None
-    assert bench.answer(versions(bench, ASYNC_LAST_COMMITTED)) == VersionedRows(((), ()))
-    assert bench.answer(versions(bench, Timestamp(at - 1))) == VersionedRows(((), ()))
+    assert bench.answer(versions(bench, ASYNC_LAST_COMMITTED)) == paged((), ())
+    assert bench.answer(versions(bench, Timestamp(at - 1))) == paged((), ())
     future = versions(bench, Timestamp(bench.oracle + SECOND))
     assert bench.answer(future) is None
     bench.answer_oracle()
     assert kind(bench.answer(future)) == "invalid_request"
 
 
-def test_more_versions_than_an_answer_may_have_are_refused(
+def stamps_of(reply: object) -> list[list[Timestamp]]:
+    assert isinstance(reply, VersionedRows)
+    return [[version.timestamp for version in row] for row in reply.rows]
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_versions_are_bounded_by_timestamps_and_by_their_number(is_flushed: bool) -> None:
+    bench = Bench(settings=TableSettings(dynamic_store_auto_flush_period=100))
+    at = [bench.commit(put(1, number)) for number in range(6)]
+    if is_flushed:
+        bench.pass_time(100)
+        assert not bench.nodes[CellId(0)].cell.tablets[ATOMIC].stores.is_flat
+
+    def found(since: int = 0, below: int = 0, count_max: int = 0, first_below: int = 0) -> Reply:
+        bounds = (Timestamp(since), Timestamp(below), count_max, Timestamp(first_below))
+        asked = LookupVersions(ATOMIC, REVISION, at[5], (key(1), key(1)), 3, *bounds, True)
+        reply = bench.answer(bench.ask(asked))
+        assert reply is not None
+        return reply
+
+    assert stamps_of(found(since=at[3])) == [[at[5], at[4]]] * 2
+    assert stamps_of(found(below=at[2])) == [[at[1], at[0]]] * 2
+    assert stamps_of(found(at[1], at[4])) == [[at[3], at[2]]] * 2
+    cut = found(count_max=2)
+    assert stamps_of(cut) == [[at[5], at[4]]] * 2
+    assert isinstance(cut, VersionedRows)
+    assert (cut.cut, cut.is_within) == ((0, 1), False)
+    assert stamps_of(found(since=at[3], count_max=2)) == [[at[5], at[4]]] * 2
+    assert stamps_of(found(below=at[5], first_below=at[1]))[0] == [at[0]]
+    assert found(since=at[3], count_max=2) == found(since=at[3])
+
+
+@pytest.mark.parametrize("bound", ["PAGE_VERSIONS", "PAGE_BYTES_MAX"])
+def test_more_versions_than_an_answer_may_have_come_in_pages(
+    monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr(snapshot, bound, 4 if bound == "PAGE_VERSIONS" else 50)
+    bench = Bench()
+    at = [bench.commit(put(1, number)) for number in range(10)]
+    shown: list[Timestamp] = []
+    below, page_count = Timestamp(0), 0
+    while True:
+        bounds = (Timestamp(0), Timestamp(0), 0, below)
+        request = LookupVersions(ATOMIC, REVISION, at[-1], (key(1),), 3, *bounds, True)
+        page = bench.answer(bench.ask(request))
+        assert isinstance(page, VersionedRows)
+        shown += [version.timestamp for version in page.rows[0]]
+        below, page_count = shown[-1], page_count + 1
+        if not page.is_within:
+            break
+    assert shown == at[::-1]
+    assert page_count > 2
+
+
+def test_an_older_client_gets_all_versions_in_one_answer_or_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(snapshot, "VERSIONS_MAX", 2)
+    monkeypatch.setattr(snapshot, "PAGE_VERSIONS", 2)
+    monkeypatch.setattr(snapshot, "UNPAGED_VERSIONS_MAX", 8)
     bench = Bench()
-    for _ in range(2):
-        at = bench.commit(put(1, 1))
-    assert isinstance(bench.answer(versions(bench, at)), VersionedRows)
-    at = bench.commit(put(1, 1))
-    assert kind(bench.answer(versions(bench, at))) == "limit_exceeded"
+    at = [bench.commit(put(1, number)) for number in range(7)]
+    asked = LookupVersions(ATOMIC, REVISION, SYNC_LAST_COMMITTED, (key(1), key(9)), 3)
+    whole = bench.answer(bench.ask(asked))
+    assert stamps_of(whole) == [at[::-1], []]
+    for number in range(2):
+        bench.commit(put(9, number))
+    refused = bench.answer(bench.ask(asked))
+    assert isinstance(refused, Failure)
+    assert (refused.kind, "upgrade the client" in refused.message) == ("limit_exceeded", True)
 
 
 def test_a_read_below_the_retained_timestamp_is_told_how_far_back_it_may_go() -> None:

@@ -32,6 +32,7 @@ from dodona.types import (
     TransactionId,
     Write,
 )
+from dodona_tablets.core.locks import RowLocks
 from unit.tablets.cells import ATOMIC, REVISION, Bench
 
 SCHEMA = TableSchema.parse(
@@ -252,3 +253,17 @@ def test_changes_build_on_the_newest_value_and_a_deletion_resets_them() -> None:
     newest, change_of_most, *_ = versions.rows[0]
     assert newest == RowVersion(gone, 0, (), is_delete=True)
     assert change_of_most == RowVersion(third, MOST, (9,), MOST, COUNTS)
+
+
+def test_times_stay_until_the_newest_of_all_kinds_is_not_needed() -> None:
+    """A row may be locked without data in several ways, at several times: the oldest says nothing
+    of the others."""
+    locks = RowLocks()
+    locks.remember("exclusive", 0b01, Timestamp(10))
+    locks.remember("shared_strong", 0b10, Timestamp(20))
+    locks.remember("shared_strong", 0b01, Timestamp(15))
+    for needed in (9, 10, 15, 19):
+        locks.forget(Timestamp(needed))
+        assert not locks.is_idle, needed
+    locks.forget(Timestamp(20))
+    assert locks.is_idle

@@ -11,7 +11,8 @@ from dodona._core.context import Context
 from dodona._core.loads.cells import renew_everywhere
 from dodona._core.loads.ticket import LoadTicket
 from dodona._core.steps import Protocol
-from dodona.errors import DodonaError, LoadEnded
+from dodona.errors import DodonaError, InvalidRequest, LoadEnded
+from dodona.shown import shown
 
 ROUNDS_PER_LEASE: Final = 4
 
@@ -22,6 +23,9 @@ class Lease:
     __slots__ = ("__weakref__", "due_us", "is_open", "ticket")
 
     def __init__(self, ticket: LoadTicket) -> None:
+        """Raises InvalidRequest on what is no ticket."""
+        if not isinstance(ticket, LoadTicket):
+            raise InvalidRequest(f"a load's ticket is a LoadTicket, not {shown(ticket)}")
         self.ticket = ticket
         self.is_open = True
         self.due_us = 0

@@ -12,16 +12,17 @@ Invariants:
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dodona._core.context import Context, error_of, expect, not_mounted, wait_or_raise
+from dodona._core.context import Context, error_of, expect, wait_or_raise
 from dodona._core.fan_out import may_read_again
 from dodona._core.loads.records import (
     APPLICATIONS,
     LOADS,
     LoadPhase,
-    RecordedVersion,
     Records,
 )
+from dodona._core.loads.tables import refusal_of, route_of
 from dodona._core.loads.ticket import LoadTable, LoadTicket, Published
+from dodona._core.loads.versions import check_versions, insert_versions, read_versions
 from dodona._core.messages import Failure, LoadSealed, Publication, SealLoad
 from dodona._core.mischief import Point
 from dodona._core.routing import TableRoute, is_soon_served
@@ -42,7 +43,6 @@ from dodona.errors import (
     ProtocolChanged,
     RowNotFound,
     SnapshotTooOld,
-    TableNotFound,
     TableNotMounted,
     TransactionAborted,
     TransactionConflict,
@@ -131,7 +131,7 @@ class Publisher:
                 if before is None:
                     published = yield from self._find_published()
             return published
-        except LoadEnded:
+        except (LoadEnded, ConcurrentTransaction):
             raise
         except DodonaError:
             load = self._ticket.load
@@ -190,36 +190,13 @@ class Publisher:
     def _record_version(self, transaction: TransactionBuffer) -> Protocol[Published | None]:
         """Buffer the record of the application's version. → what it was published with, if it
         was."""
-        ticket = self._ticket
-        if ticket.application is None:
+        if self._ticket.application is None:
             return None
-        assert ticket.version is not None
-        known = yield from self._records.version_of(ticket.application, transaction)
-        if known is not None and known.query != ticket.query and ticket.version > 0:
-            raise self._overtaken(known)
-        if self._is_done(known):
-            assert known is not None
-            return Published(known.timestamp, 0, is_skipped=True)
-        row = {
-            "application": ticket.application,
-            "version": ticket.version,
-            "load": ticket.load,
-            "query": ticket.query,
-        }
-        yield from self._session.insert_rows(transaction, APPLICATIONS, [row])
-        return None
-
-    def _overtaken(self, known: RecordedVersion) -> ConcurrentTransaction:
-        ticket = self._ticket
-        return ConcurrentTransaction(
-            f"application {ticket.application!r} is another query's by now: one of them has to "
-            "stop, or to be given another name",
-            application=ticket.application,
-            version=ticket.version,
-            query=ticket.query,
-            other_query=known.query,
-            other_version=known.version,
-        )
+        known = yield from read_versions(self._records, self._ticket, transaction)
+        published = check_versions(self._ticket, known)
+        if published is None:
+            yield from insert_versions(self._records, self._ticket, transaction)
+        return published
 
     def _concurrent(self, error: DodonaError) -> ConcurrentTransaction:
         ticket = self._ticket
@@ -239,27 +216,33 @@ class Publisher:
 
     def _find_published(self) -> Protocol[Published | None]:
         """With what it was published, or skipped since another had done so. None if neither is so
-        yet. Raises LoadEnded if it was given up."""
+        yet. Raises LoadEnded if it was given up, ConcurrentTransaction if another load has
+        published its version meanwhile."""
         ticket, load = self._ticket, self._ticket.load
         published = yield from self._records.find_published(load)
         if published is not None:
             return published
-        if ticket.application is not None:
-            known = yield from self._records.version_of(ticket.application)
-            if self._is_done(known):
-                assert known is not None
-                return Published(known.timestamp, 0, is_skipped=True)
+        if ticket.application is None:
+            yield from self._check_not_aborted()
+            return None
+        known = yield from read_versions(self._records, ticket)
+        if any(it.load == load for it in known.values()):  # by an attempt that ended just now
+            return (yield from self._records.find_published(load))
+        try:
+            published = check_versions(ticket, known)
+        except ConcurrentTransaction:
+            yield from self._check_not_aborted()
+            raise
+        if published is None:
+            yield from self._check_not_aborted()
+        return published
+
+    def _check_not_aborted(self) -> Protocol[None]:
+        """Raises LoadEnded."""
+        load = self._ticket.load
         record = yield from self._records.find(load)
         if record is not None and record.state == "aborted":
             raise LoadEnded(f"the load was given up: {record.reason}", load=load)
-        return None
-
-    def _is_done(self, known: RecordedVersion | None) -> bool:
-        """Whether the application's version is recorded, or a later one of the same query."""
-        ticket = self._ticket
-        if known is None or ticket.version is None:
-            return False
-        return known.query == ticket.query and known.version >= ticket.version
 
     # Seals
 
@@ -269,30 +252,13 @@ class Publisher:
         seals: Seals = {}
         for table in self._ticket.tables:
             while True:
-                route = yield from self._route(table)
+                route = yield from route_of(self._context, table)
                 try:
                     seals[table.path] = yield from self._seal_table(table, route)
                     break
                 except Unavailable as error:
                     yield from self._context.recover_route([route], error, patience, is_write=True)
         return seals
-
-    def _route(self, table: LoadTable) -> Protocol[TableRoute]:
-        """Where the table is, if it is the one that the load began with. Raises MetadataChanged,
-        ProtocolChanged."""
-        self._context.routing.forget(table.path)
-        try:
-            route = yield from self._context.route(table.path)
-        except TableNotFound as error:
-            text = "the table was removed while the load was under way"
-            raise ProtocolChanged(text, table=table.path) from error
-        if tuple(route.schema.columns) != table.columns:
-            text = "the table was altered while the load was under way"
-            raise MetadataChanged(text, table=table.path)
-        if tuple([tablet.tablet for tablet in route.tablets]) != table.tablets:
-            text = "the table was resharded, or made anew, while the load was under way"
-            raise ProtocolChanged(text, table=table.path)
-        return route
 
     def _seal_table(self, table: LoadTable, route: TableRoute) -> Protocol[dict[TabletId, Sealed]]:
         ticket, chunks = self._ticket, self._chunks.get(table.path, {})
@@ -302,7 +268,7 @@ class Publisher:
             if tablet.tablet not in chunks and not erased:
                 continue
             if not is_soon_served(tablet, is_write=True):
-                raise not_mounted(route, tablet, is_write=True)
+                raise refusal_of(route, tablet)
             if tablet.cell is None:
                 raise Unavailable("the tablet is in no cell", table=table.path)
             request = SealLoad(

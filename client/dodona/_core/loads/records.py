@@ -11,7 +11,7 @@ is the intent; what follows it is decided by the transaction alone.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -19,8 +19,8 @@ from dodona._core.context import Context, wait_or_raise
 from dodona._core.loads.ticket import Published
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
-from dodona._core.versions import VersionedRow
 from dodona.errors import (
+    InvalidTabletState,
     NodeExists,
     NodeNotFound,
     SnapshotTooOld,
@@ -28,7 +28,8 @@ from dodona.errors import (
     TransactionAborted,
     Unavailable,
 )
-from dodona.types import NO_LOAD, SYNC_LAST_COMMITTED, LoadId, Timestamp
+from dodona.schema import TableSchema
+from dodona.types import NO_LOAD, LoadId, Timestamp
 
 if TYPE_CHECKING:
     from dodona._core.session import Session
@@ -74,7 +75,8 @@ SCHEMAS: Final[dict[str, list[dict[str, Any]]]] = {
     ],
     APPLICATIONS: [
         _key("application", "utf8"),
-        *_values(version="int64", load="uint64", query="utf8"),
+        _key("path", "utf8"),
+        *_values(version="int64", load="uint64", query="utf8", table="uint64"),
     ],
     RECOVERIES: [
         _key("load", "uint64"),
@@ -124,14 +126,6 @@ class LoadRecovery(msgspec.Struct, frozen=True):
     reason: str
 
 
-class RecordedVersion(NamedTuple):
-    """Of an application: the last version that was published, whose it was, and when."""
-
-    version: int
-    query: str | None
-    timestamp: Timestamp
-
-
 class Records:
     """The system tables, by means of a session."""
 
@@ -152,9 +146,24 @@ class Records:
                 with suppress(NodeExists):  # made by somebody else, this moment
                     yield from catalog.create_table(path, schema, attributes=ATTRIBUTES[path])
                 table = yield from catalog.get_table(path)
-            if not table.is_mounted:
+            if table.schema.columns != TableSchema.parse(schema).columns:
+                yield from self._alter(path, schema)
+            elif not table.is_mounted:
                 yield from catalog.mount_table(path)
         self._are_there = True
+
+    def _alter(self, path: str, schema: Sequence[Mapping[str, Any]]) -> Protocol[None]:
+        """Give a table that an older release made the columns that are missing. Two may try at
+        once: then one is told that the table is mounted, since the other is done."""
+        catalog, patience = self.session.catalog, self._context.patience()
+        columns = TableSchema.parse(schema).columns
+        while (yield from catalog.get_table(path)).schema.columns != columns:
+            try:
+                yield from catalog.unmount_table(path)
+                yield from catalog.alter_table(path, schema)
+            except InvalidTabletState as error:
+                yield from wait_or_raise(patience, error)
+        yield from catalog.mount_table(path)
 
     # Reading
 
@@ -162,24 +171,6 @@ class Records:
         """What is remembered of a load."""
         rows = yield from self._lookup(LOADS, {"load": load})
         return _record(rows) if rows is not None else None
-
-    def version_of(
-        self, application: str, transaction: TransactionBuffer | None = None
-    ) -> Protocol[RecordedVersion | None]:
-        """The last version that an application's loads recorded: as a transaction sees it, or by
-        now."""
-        at = SYNC_LAST_COMMITTED if transaction is None else transaction.read_timestamp()
-        key = {"application": application}
-        try:
-            rows = yield from self._read(
-                lambda: self.session.lookup_versions(APPLICATIONS, [key], timestamp=at)
-            )
-        except NodeNotFound:
-            return None
-        if not rows or _is_deleted(rows[0]):
-            return None
-        version, query = (rows[0].values[name] for name in ("version", "query"))
-        return RecordedVersion(version[0].value, query[0].value, rows[0].write_timestamps[0])
 
     def published_at(self, load: LoadId) -> Protocol[Timestamp]:
         """When a load in the state `published` was: its record was written by that commit. One
@@ -213,19 +204,19 @@ class Records:
         self, path: str, lower: Sequence[Any] | None = None
     ) -> Protocol[list[dict[str, Any]]]:
         try:
-            rows = yield from self._read(lambda: self.session.select(path, lower))
+            rows = yield from self.read(lambda: self.session.select(path, lower))
         except NodeNotFound:  # there never was a load
             return []
         return list(rows)
 
     def _lookup(self, path: str, key: Mapping[str, Any]) -> Protocol[dict[str, Any] | None]:
         try:
-            rows = yield from self._read(lambda: self.session.lookup_rows(path, [key]))
+            rows = yield from self.read(lambda: self.session.lookup_rows(path, [key]))
         except NodeNotFound:
             return None
         return rows[0] if rows else None
 
-    def _read(self, read: Callable[[], Protocol[Result]]) -> Protocol[Result]:
+    def read(self, read: Callable[[], Protocol[Result]]) -> Protocol[Result]:
         """Whoever made a table may have died before it was mounted: that is made good now."""
         try:
             return (yield from read())
@@ -285,11 +276,6 @@ class Records:
         at = transaction.read_timestamp()
         rows = yield from self.session.lookup_rows(LOADS, [{"load": load}], timestamp=at)
         return rows[0]["state"] if rows else None
-
-
-def _is_deleted(row: VersionedRow) -> bool:
-    """Somebody wants an application to begin anew. What it was may be there still."""
-    return max(row.delete_timestamps, default=0) > max(row.write_timestamps, default=-1)
 
 
 def _record(row: Mapping[str, Any]) -> LoadRecord:

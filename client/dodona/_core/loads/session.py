@@ -24,6 +24,7 @@ from dodona._core.loads.records import (
     LoadRecovery,
     Records,
 )
+from dodona._core.loads.tables import explain
 from dodona._core.loads.ticket import (
     KINDS,
     LEASE_MS,
@@ -32,6 +33,7 @@ from dodona._core.loads.ticket import (
     LoadTicket,
     Published,
 )
+from dodona._core.loads.versions import read_versions, skipped
 from dodona._core.reading import range_of
 from dodona._core.routing import is_soon_served
 from dodona._core.senders import StagedBatch
@@ -41,8 +43,11 @@ from dodona.errors import (
     DodonaError,
     InvalidRequest,
     LoadEnded,
+    SchemaViolation,
+    TableNotFound,
     TableNotMounted,
 )
+from dodona.shown import shown
 from dodona.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
@@ -95,11 +100,12 @@ class LoadSession:
         lease_ms: int = LEASE_MS,
         owner: str = "",
     ) -> Protocol[LoadTicket]:
-        """Raises InvalidRequest, TableNotFound, TableNotMounted, Overloaded, Unavailable."""
+        """Raises InvalidRequest, TableNotFound, TableNotMounted, Overloaded, Unavailable, and
+        ConcurrentTransaction if only some of the tables have the version."""
         self._check(paths, mode, application, version, lease_ms)
         erased = _checked_ranges(paths, erased)
         if erased and mode != "upsert":
-            text = f"ranges are erased for whole rows to come there: by 'upsert', not {mode!r}"
+            text = f"ranges are erased for whole rows to come there: by 'upsert', not {shown(mode)}"
             raise InvalidRequest(text)
         if atomicity == "none":
             _check_without_atomicity(mode, overwrites, start_timestamp, erased, application)
@@ -131,9 +137,9 @@ class LoadSession:
         yield from records.ensure()
         yield from self._heal(ticket.load, owner)
         if ticket.application is not None:
-            known = yield from records.version_of(ticket.application)
-            if known is not None and known.query is None and known.version >= (ticket.version or 0):
-                return replace(ticket, recorded_at=known.timestamp)
+            at = skipped(ticket, (yield from read_versions(records, ticket)))
+            if at is not None:
+                return replace(ticket, recorded_at=at)
         try:
             yield from cells.open_everywhere(context, ticket)
             yield from records.add(ticket.load, _fields(ticket, owner))
@@ -153,11 +159,13 @@ class LoadSession:
     ) -> Protocol[list[StagedBatch]]:
         """Bring rows to an atomic load. → what `publish` is to be given."""
         check_modes(ticket.atomicity, durability)
-        self._check_table(ticket, path)
-        kind = KINDS[ticket.mode]
-        staged = yield from bulk.stage_arrow(
-            self._context, path, data, ticket.load, kind, partition, attempt
-        )
+        table, kind = self._check_table(ticket, path), KINDS[ticket.mode]
+        try:
+            staged = yield from bulk.stage_arrow(
+                self._context, path, data, ticket.load, kind, partition, attempt
+            )
+        except (TableNotFound, TableNotMounted, SchemaViolation) as error:
+            raise (yield from explain(self._context, table, error)) from error
         return staged
 
     def write(
@@ -307,13 +315,15 @@ class LoadSession:
     ) -> None:
         is_list = isinstance(paths, Sequence) and not isinstance(paths, str | bytes)
         if not is_list or not 0 < len(paths) <= TABLES_MAX:
-            raise InvalidRequest(f"a load has a list of 1 to {TABLES_MAX} tables, not {paths!r}")
+            raise InvalidRequest(
+                f"a load has a list of 1 to {TABLES_MAX} tables, not {shown(paths)}"
+            )
         for path in paths:
             check_path(path)
         if len(set(paths)) != len(paths):
             raise InvalidRequest("a load names a table twice", tables=list(paths))
         if mode not in get_args(LoadMode):
-            raise InvalidRequest(f"mode is one of {get_args(LoadMode)}, not {mode!r}")
+            raise InvalidRequest(f"mode is one of {get_args(LoadMode)}, not {shown(mode)}")
         if (application is None) != (version is None):
             raise InvalidRequest("application and version are given together, or neither is")
         if application is not None and version is not None:
@@ -332,10 +342,11 @@ class LoadSession:
         if erased is not None:
             ranges = (range_of(route.schema, *erased),)
         tablets = tuple([tablet.tablet for tablet in route.tablets])
-        return LoadTable(path, tuple(route.schema.columns), tablets, ranges)
+        return LoadTable(path, tuple(route.schema.columns), tablets, ranges, route.settings)
 
-    def _check_table(self, ticket: LoadTicket, path: str) -> None:
-        """What this process knows of the table from before the load is forgotten."""
+    def _check_table(self, ticket: LoadTicket, path: str) -> LoadTable:
+        """What this process knows of the table from before the load is forgotten. → the table as
+        the load began with it."""
         table, known = ticket.table(path), self._context.routing.find(path)
         if table is None:
             raise InvalidRequest("the load was begun for other tables", table=path)
@@ -343,11 +354,12 @@ class LoadSession:
             text = "the load's version was published before: there is nothing to write"
             raise LoadEnded(text, load=ticket.load)
         if known is None:
-            return
+            return table
         tablets = tuple([tablet.tablet for tablet in known.tablets])
         columns = tuple(known.schema.columns)
         if (tablets, columns, known.atomicity) != (table.tablets, table.columns, ticket.atomicity):
             known.is_stale = True
+        return table
 
 
 def _checked_ranges(paths: Sequence[str], erased: Any) -> Mapping[str, Range]:

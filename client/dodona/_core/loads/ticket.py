@@ -20,6 +20,7 @@ from dodona.types import (
     Key,
     LoadId,
     LoadMode,
+    TableSettings,
     TabletId,
     Timestamp,
 )
@@ -45,6 +46,8 @@ class LoadTable(msgspec.Struct, frozen=True):
     tablets: tuple[TabletId, ...]
     erased: tuple[tuple[Key, Key], ...] = ()
     """Where the load's rows will be the only ones: lower ≤ key < upper."""
+    settings: TableSettings | None = None
+    """Its attributes when the load began; None in tickets of before."""
 
 
 @described

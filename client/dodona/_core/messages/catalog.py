@@ -117,7 +117,8 @@ class Tablet(Message, frozen=True, array_like=True, gc=False):
 
 class Table(Message, frozen=True, array_like=True, gc=False, tag=76):
     """`addresses` are those of the cells that its tablets are in, where known. `settings` are as
-    they were last set: tablets go by those of their mount or remount."""
+    they were last set: tablets go by those of their mount or remount. `table` is its id, wherever
+    it is moved, and never another table's; 0 if an older master does not say."""
 
     path: str
     columns: tuple[Column, ...]
@@ -125,6 +126,7 @@ class Table(Message, frozen=True, array_like=True, gc=False, tag=76):
     tablets: tuple[Tablet, ...]
     addresses: dict[CellId, str]
     settings: TableSettings = TableSettings()
+    table: int = 0
 
 
 class TableList(Message, frozen=True, array_like=True, gc=False, tag=77):

@@ -95,6 +95,8 @@ class Decide(Message, frozen=True, array_like=True, gc=False, tag=12):
     transaction: TransactionId
     participants: tuple[CellId, ...]
     commit_timestamp: Timestamp | None
+    is_proved: bool = False
+    """Of an abort: a participant is not prepared and never will be. Any participant takes it."""
 
 
 class AskOutcome(Message, frozen=True, array_like=True, gc=False, tag=13):
@@ -175,14 +177,22 @@ class ScanArrow(Message, frozen=True, array_like=True, gc=False, tag=18):
 
 
 class LookupVersions(Message, frozen=True, array_like=True, gc=False, tag=19):
-    """All versions of whole keys up to a timestamp. → VersionedRows, in the order of `keys`. The
-    columns not asked for are left out; the timestamps of what wrote them stay."""
+    """The versions of whole keys up to a timestamp: those above `since`, and below `below` if that
+    is given; of each key the newest `count_max`, if that is. → VersionedRows, in the order of
+    `keys`. The columns not asked for are left out; the timestamps of what wrote them stay. Of the
+    first key only versions below `first_below` are meant, if that is given: a page before has shown
+    the others. Who does not say `is_paged` takes all of them in one answer, or none."""
 
     tablet: TabletId
     revision: Revision
     timestamp: Timestamp
     keys: tuple[Key, ...]
     column_mask: WireMask
+    since: Timestamp = NULL_TIMESTAMP
+    below: Timestamp = NULL_TIMESTAMP
+    count_max: int = 0
+    first_below: Timestamp = NULL_TIMESTAMP
+    is_paged: bool = False
 
 
 class ScanVersions(Message, frozen=True, array_like=True, gc=False, tag=25):
@@ -357,9 +367,15 @@ class RowVersion(Message, frozen=True, array_like=True, gc=False):
 
 
 class VersionedRows(Message, frozen=True, array_like=True, gc=False, tag=39):
-    """For each key its versions, newest first; none where there is no row and never was one."""
+    """For each key its versions, newest first; none where there is no row and never was one. There
+    may be fewer rows than keys: a page ends after some number of versions. With `is_within` the
+    last row goes on in the next page. `cut` are the places of rows that have more versions than
+    were asked for. A cell that does not say `is_paged` looked at keys and timestamp alone."""
 
     rows: tuple[tuple[RowVersion, ...], ...]
+    is_within: bool = False
+    cut: tuple[int, ...] = ()
+    is_paged: bool = False
 
 
 class SnapshotHeld(Message, frozen=True, array_like=True, gc=False, tag=41):

@@ -15,9 +15,10 @@ import msgspec
 from dodona._core.sql.pushdown import Expression
 from dodona.errors import InvalidRequest, LimitExceeded
 
-ROWS_PER_BATCH: Final = 100_000
 TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
 _QUERY_NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
+_OUT_OF_MEMORY: Final = "Out of Memory Error"
+_TIME_WITH_OFFSET: Final = "TIME WITH TIME ZONE"
 _ONLY_SELECT: Final = "a query is one SELECT statement"
 # They would hide a condition from the plan, or take a table for empty that was not read yet.
 _OPTIMIZERS_OFF: Final = "in_clause,statistics_propagation"
@@ -32,6 +33,10 @@ class QueryLimits(msgspec.Struct, frozen=True):
     memory_mib_max: int = 1_024
     """Of what is read from all tables together, of DuckDB's own work, and of the result."""
     threads_max: int = 2
+    result_bytes_max: int | None = None
+    """Of the result, if that is bounded more closely."""
+    rows_per_batch: int = 100_000
+    """The result is measured at this pace, while it is made."""
 
 
 class Engine:
@@ -114,11 +119,13 @@ class Engine:
         batches = []
         with self._refusals():
             self._connection.execute("set lock_configuration = true")
-            reader = self._connection.sql(text).to_arrow_reader(ROWS_PER_BATCH)
+            relation = _with_offsets(self._connection.sql(text))
+            reader = relation.to_arrow_reader(self._limits.rows_per_batch)
             for batch in reader:
                 row_count += batch.num_rows
                 size_bytes += batch.nbytes
                 check_size("the result", row_count, size_bytes, self._limits)
+                _check_result(size_bytes, self._limits.result_bytes_max)
                 batches.append(batch)
             return pyarrow.Table.from_batches(batches, reader.schema)
 
@@ -126,7 +133,7 @@ class Engine:
         """The result of a checked query of as many rows as its table, in their order; more may
         follow, over other rows. Raises InvalidRequest, LimitExceeded."""
         with self._refusals():
-            return self._connection.sql(text).to_arrow_table()
+            return _with_offsets(self._connection.sql(text)).to_arrow_table()
 
     def interrupt(self) -> None:
         """Whoever runs something in it gets an InvalidRequest."""
@@ -139,14 +146,36 @@ class Engine:
 
         try:
             yield
-        except self._duckdb.OutOfMemoryException as error:
-            mib = self._limits.memory_mib_max
-            text = f"the query needs more than {mib} MiB: {error}"
-            raise LimitExceeded(text, memory_mib_max=mib) from error
+        except (self._duckdb.OutOfMemoryException, MemoryError) as error:
+            raise self._out_of_memory(error) from error
         except (self._duckdb.Error, pyarrow.ArrowException, OSError) as error:
+            if _OUT_OF_MEMORY in str(error):  # Arrow passes it on by another name
+                raise self._out_of_memory(error) from error
             raise InvalidRequest(_with_hint(str(error).strip())) from error
         except RecursionError as error:
             raise InvalidRequest("the query is nested too deeply") from error
+
+    def _out_of_memory(self, error: BaseException) -> LimitExceeded:
+        mib = self._limits.memory_mib_max
+        text = f"the query needs more than {mib} MiB: {error}"
+        return LimitExceeded(text, memory_mib_max=mib)
+
+
+def _with_offsets(relation: Any) -> Any:
+    """The result, with times that have an offset as text: Arrow's times have none. Raises
+    InvalidRequest where they are within other values."""
+    kinds = [str(it) for it in relation.types]
+    if not any(_TIME_WITH_OFFSET in it for it in kinds):
+        return relation
+    selected = []
+    for place, (name, kind) in enumerate(zip(relation.columns, kinds, strict=True), start=1):
+        if _TIME_WITH_OFFSET in kind and kind != _TIME_WITH_OFFSET:
+            raise InvalidRequest(
+                f"column {name!r} is {kind}, whose offsets would be lost: cast it to text"
+            )
+        text = f"#{place}::varchar" if kind == _TIME_WITH_OFFSET else f"#{place}"
+        selected.append(f"{text} as {_quoted(name)}")
+    return relation.project(", ".join(selected))
 
 
 def _with_hint(message: str) -> str:
@@ -163,6 +192,12 @@ def check_size(what: str, row_count: int, size_bytes: int, limits: QueryLimits) 
     if size_bytes > limits.memory_mib_max << 20:
         text = f"{what} has more than {limits.memory_mib_max} MiB: narrow the query"
         raise LimitExceeded(text, memory_mib_max=limits.memory_mib_max)
+
+
+def _check_result(size_bytes: int, bytes_max: int | None) -> None:
+    if bytes_max is not None and size_bytes > bytes_max:
+        text = f"the result has more than {bytes_max} bytes: narrow the query, or read in bulk"
+        raise LimitExceeded(text, bytes_max=bytes_max)
 
 
 def load_duckdb() -> Any:

@@ -9,8 +9,6 @@ choice. All tables are read at one timestamp.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from dodona._core.arguments import check_text
 from dodona._core.arrow import arrow_type
 from dodona._core.context import Context
@@ -18,11 +16,12 @@ from dodona._core.messages import ArrowPage, ScanPage
 from dodona._core.reading import check_retention, check_timestamp
 from dodona._core.routing import TableRoute
 from dodona._core.sizes import write_bytes
+from dodona._core.spelling import spell_packed_as_text
 from dodona._core.sql.engine import Engine, QueryLimits, check_size, load_duckdb
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
-from dodona.errors import LimitExceeded, SchemaViolation
+from dodona.errors import LimitExceeded, MetadataChanged
 from dodona.schema import Column, TableSchema
 from dodona.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
@@ -93,30 +92,31 @@ class Query:
     ) -> None:
         self.retention_timestamp = retention_timestamp
         """Rows of versions that are not older are read, if it is not null."""
-        self._text = text
-        self._sources = sources
-        self._limits = limits
+        self.text = text
+        """With names that DuckDB knows in the places of `[//path]`."""
+        self.sources = sources
+        self.limits = limits
         self._engine: Engine | None = None
 
     def plan(self) -> None:
         """Find out what is needed of each table. Raises InvalidRequest."""
-        engine = self._engine = Engine(self._limits)
-        engine.check(self._text)
-        for number, source in enumerate(self._sources):
+        engine = self._engine = Engine(self.limits)
+        engine.check(self.text)
+        for number, source in enumerate(self.sources):
             columns = source.schema.columns
             ids = [column_id(number, place) for place in range(len(columns))]
             shown = list(zip(ids, [it.name for it in columns], strict=True))
             nothing = stream(shown_schema(ids, columns), [])
             engine.define(f"scan{number}", source.path, nothing, shown)
-        schemas = [it.schema for it in self._sources]
-        wanted = scan_ranges(engine.explain(self._text), schemas, engine.parse)
-        for source, its in zip(self._sources, wanted, strict=True):
+        schemas = [it.schema for it in self.sources]
+        wanted = scan_ranges(engine.explain(self.text), schemas, engine.parse)
+        for source, its in zip(self.sources, wanted, strict=True):
             source.wanted = its
 
     def fetch(self, read_arrow: ReadArrow) -> Protocol[None]:
         """Read that. Raises LimitExceeded, and what reads raise."""
-        budget = _Budget(self._limits)
-        for source in self._sources:
+        budget = _Budget(self.limits)
+        for source in self.sources:
             if (wanted := source.wanted) is None:
                 continue
             read = read_arrow(
@@ -125,7 +125,8 @@ class Query:
             data = yield from budget.watch(read)
             columns = [it for it in source.schema.columns if it.name in wanted.columns]
             if data.schema.types != [arrow_type(it) for it in columns]:
-                raise SchemaViolation("the table's schema changed meanwhile", table=source.path)
+                text = f"table {source.path} was altered while the query read it: begin anew"
+                raise MetadataChanged(text, table=source.path)
             source.data = data.select([it.name for it in columns])
 
     def answer(self) -> Any:
@@ -133,11 +134,11 @@ class Query:
         engine = self._engine
         assert engine is not None, "a query is planned before it is answered, and once"
         try:
-            for number, source in enumerate(self._sources):
+            for number, source in enumerate(self.sources):
                 columns, data = _shown(number, source)
                 engine.define(f"scan{number}", source.path, data, columns)
                 source.data = None
-            return engine.run(self._text)
+            return engine.run(self.text)
         finally:
             self._engine = None
 
@@ -223,9 +224,8 @@ def stream(schema: Any, batches: Any) -> Any:
 
 
 def json_texts(column: Any) -> Any:
-    """MessagePack as JSON. Bytes become base64, and what JSON has no number for becomes null."""
+    """MessagePack as JSON, spelled as everywhere: no two values look the same."""
     import pyarrow
 
-    decode, encode = msgspec.msgpack.decode, msgspec.json.encode
-    texts = [None if it is None else encode(decode(it)).decode() for it in column.to_pylist()]
+    texts = [None if it is None else spell_packed_as_text(it) for it in column.to_pylist()]
     return pyarrow.array(texts, pyarrow.string())

@@ -1,13 +1,15 @@
 """Values of type any: JSON text to SQL. Pure.
 
-Owns: what is taken out of them. JSON does not tell int64 from uint64, nor bytes, which are base64
-there, from text; what is asked for decides. `int64(x)` and the like convert, and refuse what they
-can't; `get_int64(x, "/a/0")` refuses another type, and `try_get_int64` gives null for it.
+Owns: what is taken out of them. JSON does not tell int64 from uint64; what is asked for decides. A
+string is text or bytes, and a double may be no number: `dodona._core.spelling` says how these look.
+`int64(x)` and the like convert, and refuse what they can't; `get_int64(x, "/a/0")` refuses another
+type, and `try_get_int64` gives null for it.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from dodona._core.spelling import BASE64, DOUBLE
 from dodona_gateway.core.query.calls import Argument, Function
 from dodona_gateway.core.query.values import SQL_TYPES, Kind, text_of, text_sql
 
@@ -22,6 +24,11 @@ _OTHER_NUMBERS: Final = {
     Kind.INT64: ("'DOUBLE'", "trunc({0}::double)::bigint"),
     Kind.UINT64: ("'DOUBLE'", "trunc({0}::double)::ubigint"),
     Kind.DOUBLE: ("'BIGINT', 'UBIGINT', 'HUGEINT'", "{0}::double"),
+}
+
+_MARKS: Final = {
+    Kind.STRING: (BASE64, "from_base64({0})"),
+    Kind.DOUBLE: (DOUBLE, "({0})::double"),
 }
 
 
@@ -44,9 +51,19 @@ def _chosen(sql: str, kind: Kind, other: str, otherwise: str) -> str:
     )
     return (
         f"case when coalesce(json_type({sql}), 'NULL') = 'NULL' then null"
-        f" when json_type({sql}) in ({_TYPES[kind]}) then {found}{other}"
+        f" when json_type({sql}) in ({_TYPES[kind]}) then {found}{_marked(sql, kind)}{other}"
         f" else cast({otherwise} as {SQL_TYPES[kind]}) end"
     )
+
+
+def _marked(sql: str, kind: Kind) -> str:
+    """What JSON has no word for: an object with one reserved name."""
+    if kind not in _MARKS:
+        return ""
+    name, template = _MARKS[kind]
+    is_marked = f"json_type({sql}) = 'OBJECT' and json_keys({sql}) = ['{name}']"
+    held = template.format(f"json_extract_string({sql}, '/{name}')")
+    return f" when {is_marked} then {held}"
 
 
 def _getter(kind: Kind, is_strict: bool) -> Function:

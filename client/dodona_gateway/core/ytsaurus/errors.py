@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.errors import DodonaError
+from dodona.errors import DodonaError, TransactionConflict
 from dodona_gateway.core.json_values import shown_attributes
 
 CODES: Final[dict[str, int]] = {
@@ -48,9 +48,23 @@ class YtError(msgspec.Struct, frozen=True):
     inner_errors: list["YtError"] = []
 
 
+CONFLICT_NAMES: Final = {
+    "table": "table_path",
+    "tablet": "tablet_id",
+    "start_timestamp": "loser_transaction_id",
+    "winner": "winner_transaction_id",
+    "winner_timestamp": "winner_transaction_commit_timestamp",
+}
+"""What YTsaurus calls the attributes of a conflict: both names are told. A transaction's id is its
+start timestamp here."""
+
+
 def yt_error(error: DodonaError) -> YtError:
     """What YTsaurus would say."""
     attributes = {"kind": error.kind, **shown_attributes(error.attributes)}
+    if isinstance(error, TransactionConflict):
+        known = [name for name in CONFLICT_NAMES if name in attributes]
+        attributes |= {CONFLICT_NAMES[name]: attributes[name] for name in known}
     message = _encodable(error.message)[:MESSAGE_LENGTH_MAX]
     return YtError(CODES.get(error.kind, error.code), message, _encodable_values(attributes))
 

@@ -5,6 +5,7 @@ asks for a condition, a place or an end that Dodona lacks has to be told, as the
 succeed without it.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dodona.errors import InvalidRequest
@@ -41,6 +42,25 @@ def refuse(command: str, parameters: Parameters) -> None:
     for name, reason in {**ALWAYS, **OF_COMMAND.get(command, {})}.items():
         if parameters.raw(name) not in _NOTHING:
             raise InvalidRequest(f"parameter {name!r} is not supported: {reason}", parameter=name)
+
+
+UNKNOWN_STATISTICS: Final = {
+    "chunk_count": "read_table is not supported: use select_rows or lookup_rows",
+    "compressed_data_size": "read_table is not supported: use select_rows or lookup_rows",
+    "data_weight": "read_table is not supported: use select_rows or lookup_rows",
+    "uncompressed_data_size": "read_table is not supported: use select_rows or lookup_rows",
+    "resource_usage": "there are no accounts here: list without -l, or with dodona list --long",
+}
+"""Attributes that the client takes for granted, and would miss with a KeyError, and why there are
+none."""
+
+
+def refuse_statistics(names: Sequence[str]) -> None:
+    """Raises InvalidRequest if one of these attributes is asked for."""
+    for name in names:
+        if name in UNKNOWN_STATISTICS:
+            text = f"attribute {name!r} is not kept: {UNKNOWN_STATISTICS[name]}"
+            raise InvalidRequest(text, attribute=name)
 
 
 _NOTHING: Final[tuple[Any, ...]] = (None, False, 0, "", [])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.shown import shown
 from dodona.types import TableSettings
 from dodona_gateway.core.yson import Attributed, Uint64
 from dodona_gateway.core.ytsaurus.parameters import plain
@@ -102,7 +103,7 @@ def _type(kind: Any, name: Any) -> str:
     if kind == "bool":
         return "boolean"
     known = ", ".join(TYPES)
-    raise SchemaViolation(f"a column's type is one of {known}, not {kind!r}", column=name)
+    raise SchemaViolation(f"a column's type is one of {known}, not {shown(kind)}", column=name)
 
 
 def _from_v3(v3: Any, name: Any) -> tuple[str, bool]:
@@ -113,7 +114,7 @@ def _from_v3(v3: Any, name: Any) -> tuple[str, bool]:
     kind = TYPES_V3.get(v3) if isinstance(v3, str) else None
     if kind is None:
         known = ", ".join(TYPES_V3)
-        text = f"a column's type_v3 is one of {known}, or optional of these, not {v3!r}"
+        text = f"a column's type_v3 is one of {known}, or optional of these, not {shown(v3)}"
         raise SchemaViolation(text[:300], column=name)
     return kind, is_required
 

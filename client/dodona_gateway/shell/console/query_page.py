@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from fastapi import Response
 
 from dodona._io.process import read_clock
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
+from dodona.errors import DodonaError, InvalidRequest
+from dodona.types import Timestamp
 from dodona_gateway.core.query.parser import parse
 from dodona_gateway.core.query.translation import to_sql
-from dodona_gateway.core.results import query_result
-from dodona_gateway.shell.console.limiting import limit_rows
+from dodona_gateway.core.query_work import FirstRows, Shown
 from dodona_gateway.shell.console.patience import in_time, unless_gone
 from dodona_gateway.shell.console.rendering import described, page
 from dodona_gateway.shell.console.times import AsOf, read_as_of
@@ -77,16 +78,14 @@ async def _result(visit: Visit, fields: Mapping[str, str]) -> Result:
     began_s = perf_counter()
     at = await _at(visit, as_of)
     sql = await _sql(visit, fields.get("language", "sql"), text)
-    table = await unless_gone(visit.request, _first_rows(visit, sql, at))
+    found = await unless_gone(visit.request, _first_rows(visit, sql, at))
     took_ms = round((perf_counter() - began_s) * 1000)
-    shown = table.slice(0, ROWS_MAX).select(list(range(min(table.num_columns, COLUMNS_MAX))))
-    found = await asyncio.to_thread(query_result, shown, is_json=False)
     return Result(
         found.columns,
         found.types,
         found.rows,
-        table.num_rows > ROWS_MAX,
-        table.num_columns,
+        found.row_count > ROWS_MAX,
+        found.column_count,
         took_ms,
         at,
     )
@@ -99,16 +98,14 @@ async def _at(visit: Visit, as_of: AsOf) -> int:
     return await in_time(visit.service.client.generate_timestamp())
 
 
-async def _first_rows(visit: Visit, sql: str, at: int) -> Any:
+async def _first_rows(visit: Visit, sql: str, at: int) -> Shown:
     """One more than are shown, so that it is known whether there are more."""
-    limited = await asyncio.to_thread(limit_rows, sql, ROWS_MAX + 1)
+    shape = FirstRows(ROWS_MAX, COLUMNS_MAX)
     query = visit.service.query
-    try:
-        return await query(visit.principal, limited, timestamp=at)
-    except LimitExceeded:
-        raise
-    except InvalidRequest:  # what is wrong, and where, is said of the text that was written
-        return await query(visit.principal, sql, timestamp=at)
+    content = await query(
+        visit.principal, sql, shape, timestamp=Timestamp(at), rows_max=ROWS_MAX + 1
+    )
+    return msgspec.msgpack.decode(content, type=Shown)
 
 
 async def _sql(visit: Visit, language: str, text: str) -> str:

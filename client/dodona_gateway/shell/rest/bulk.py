@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
-from starlette.requests import ClientDisconnect
 from starlette.types import Send
 
 from dodona._core.row_tables import table_of_rows
@@ -27,6 +26,7 @@ from dodona_gateway.core.batch_encoders import encoder_of
 from dodona_gateway.core.content import STREAM_FORMS, TYPES, Form, form_of
 from dodona_gateway.core.requests import BulkRead, BulkWrite, parse_bound
 from dodona_gateway.core.row_stream import reader_of
+from dodona_gateway.shell.bodies import pieces_of
 from dodona_gateway.shell.routes import Call, route
 
 BATCH_ROWS: Final = 20_000
@@ -64,6 +64,7 @@ async def _load(
         application=asked.application,
         version=asked.version,
         owner="gateway",
+        timeout_ms=asked.timeout_ms,
     )
     if begun.is_recorded:
         return BulkWritten(0, None, is_skipped=True)
@@ -95,7 +96,9 @@ async def _write(
     row_count = 0
     try:
         async for batch in batches:
-            row_count += await client.write_arrow(target.path, batch, asked.durability)
+            row_count += await client.write_arrow(
+                target.path, batch, asked.durability, timeout_ms=asked.timeout_ms
+            )
     except DodonaError as error:
         error.attributes["row_count"] = row_count + error.attributes.get("row_count", 0)
         raise
@@ -107,9 +110,9 @@ async def _batches(
 ) -> AsyncGenerator[Any]:
     """The body as it comes, as record batches or tables of Arrow."""
     reader, rows, first = reader_of(form), [], 0
-    try:
-        async for part in request.stream():
-            found = reader.feed(part)
+    async with aclosing(pieces_of(request)) as pieces:
+        async for piece in pieces:
+            found = reader.feed(piece)
             if form == "arrow":
                 for batch in found:
                     yield batch
@@ -119,9 +122,12 @@ async def _batches(
                 yield table_of_rows(target.schema, rows[:BATCH_ROWS], first, is_update=is_update)
                 first += BATCH_ROWS
                 del rows[:BATCH_ROWS]
-    except ClientDisconnect as error:
-        raise InvalidRequest("the connection ended within the body") from error
-    rows += reader.finish()
+    rest = reader.finish()
+    if form == "arrow":
+        for batch in rest:
+            yield batch
+        return
+    rows += rest
     if rows:
         yield table_of_rows(target.schema, rows, first, is_update=is_update)
 
@@ -147,7 +153,9 @@ async def _parts(call: Call, asked: BulkRead) -> AsyncGenerator[bytes]:
     encoder = encoder_of(call.form, schema, columns)
     async with (
         call.service.streams.take(),
-        client.hold_snapshot([asked.table], asked.timestamp) as snapshot,
+        client.hold_snapshot(
+            [asked.table], asked.timestamp, timeout_ms=asked.timeout_ms
+        ) as snapshot,
     ):
         async for batch in snapshot.read_batches(asked.table, lower, upper, columns):
             yield encoder.encode(batch)

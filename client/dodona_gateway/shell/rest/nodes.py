@@ -6,6 +6,7 @@ reads, moves or removes a directory does so to all that is in it.
 
 from typing import Final
 
+from dodona._core.attribute_names import names_set, warnings_about
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import Done
 from dodona_gateway.shell.routes import Call, route
@@ -17,7 +18,7 @@ async def create_directory(call: Call, asked: requests.CreateDirectory) -> Done:
     await call.service.client.create_directory(
         asked.path, asked.attributes, asked.recursive, asked.ignore_existing
     )
-    return Done()
+    return Done(warnings_about(asked.attributes or ()))
 
 
 async def get_node(call: Call, asked: requests.Path) -> answers.Value:
@@ -30,7 +31,7 @@ async def set_node(call: Call, asked: requests.SetNode) -> Done:
     """Set one attribute, or all."""
     call.principal.check("admin", asked.path)
     await call.service.client.set(asked.path, asked.value)
-    return Done()
+    return Done(warnings_about(names_set(asked.path, asked.value)))
 
 
 async def list_nodes(call: Call, asked: requests.Path) -> answers.Names:

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from fastapi import Response
 
-from dodona._core.arrow import stream_of
 from dodona.types import SYNC_LAST_COMMITTED, Timestamp
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.content import TYPES, VALUE_FORMS
-from dodona_gateway.core.results import query_result
+from dodona_gateway.core.query_work import Encoded
 from dodona_gateway.shell.routes import Call, route
 
 
@@ -19,7 +18,12 @@ async def insert_rows(call: Call, asked: requests.InsertRows) -> answers.Written
     """Insert rows, in a transaction of their own."""
     call.principal.check("write", asked.table)
     timestamp = await call.service.client.insert_rows(
-        asked.table, asked.rows, asked.update, asked.aggregate, asked.durability
+        asked.table,
+        asked.rows,
+        asked.update,
+        asked.aggregate,
+        asked.durability,
+        timeout_ms=asked.timeout_ms,
     )
     return answers.Written(timestamp)
 
@@ -27,8 +31,10 @@ async def insert_rows(call: Call, asked: requests.InsertRows) -> answers.Written
 async def delete_rows(call: Call, asked: requests.DeleteRows) -> answers.Written:
     """Delete rows by key, in a transaction of their own."""
     call.principal.check("write", asked.table)
-    delete = call.service.client.delete_rows
-    return answers.Written(await delete(asked.table, asked.keys, asked.durability))
+    timestamp = await call.service.client.delete_rows(
+        asked.table, asked.keys, asked.durability, timeout_ms=asked.timeout_ms
+    )
+    return answers.Written(timestamp)
 
 
 async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRows:
@@ -42,7 +48,7 @@ async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRo
         asked.timestamp,
         asked.retention_timestamp,
     )
-    rows = await call.service.look_up(lookup)
+    rows = await call.service.look_up(lookup, asked.timeout_ms)
     return answers.FoundRows(await call.shown(asked.table, rows))
 
 
@@ -50,9 +56,16 @@ async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers
     """All that ever became of the rows of these keys, as far as it is kept."""
     call.principal.check("read", asked.table)
     lookup = call.service.session.lookup_versions(
-        asked.table, asked.keys, asked.columns, asked.keep_missing, asked.timestamp
+        asked.table,
+        asked.keys,
+        asked.columns,
+        asked.keep_missing,
+        asked.timestamp,
+        asked.since,
+        asked.below,
+        asked.limit,
     )
-    rows = await call.service.look_up(lookup)
+    rows = await call.service.look_up(lookup, asked.timeout_ms)
     return answers.FoundVersions(await call.shown_versions(asked.table, rows))
 
 
@@ -69,20 +82,23 @@ async def select_rows(call: Call, asked: requests.SelectRows) -> answers.Selecte
         asked.timestamp,
         asked.retention_timestamp,
     )
-    (rows, behind), at = await call.service.run(read)
-    return await selected(call, asked.table, rows, behind, at)
+    async with call.service.turn_to_select(asked.table, asked.timeout_ms) as run:
+        (rows, behind), at = await run(read)
+        return await selected(call, asked.table, rows, behind, at)
 
 
-async def query_rows(call: Call, asked: requests.Query) -> Response | answers.QueryResult:
+async def query_rows(call: Call, asked: requests.Query) -> Response:
     """What an SQL query gives, over tables named as [//path], all at one timestamp."""
     query = call.service.query
-    table = await query(
+    content = await query(
         call.principal,
         asked.sql,
+        Encoded(call.form),
         timestamp=asked.timestamp,
         retention_timestamp=asked.retention_timestamp,
+        timeout_ms=asked.timeout_ms,
     )
-    return answered_query(call, table)
+    return Response(content, media_type=TYPES[call.form])
 
 
 async def selected(
@@ -92,13 +108,6 @@ async def selected(
     shown = await call.shown(table, rows)
     following = None if behind is None else await call.shown_key(table, behind)
     return answers.SelectedRows(shown, following, None if at == SYNC_LAST_COMMITTED else at)
-
-
-def answered_query(call: Call, table: Any) -> Response | answers.QueryResult:
-    """The answer to a query: as Arrow, without a Python object a row, if that is asked for."""
-    if call.form == "arrow":
-        return Response(stream_of(table), media_type=TYPES["arrow"])
-    return query_result(table, is_json=call.form == "json")
 
 
 ROUTES: Final = (

@@ -5,6 +5,9 @@ Owns: what these operations do, each a few lines over the client, and who may as
 
 from typing import Final
 
+import msgspec
+
+from dodona._core.attribute_names import warnings_about
 from dodona._core.spelling import spell_any
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import TableView, view_table
@@ -14,7 +17,8 @@ from dodona_gateway.shell.routes import Call, route
 async def generate_timestamps(call: Call, asked: requests.GenerateTimestamps) -> answers.Timestamps:
     """Fresh timestamps."""
     call.principal.check_somewhere("read")
-    first = await call.service.run(call.service.session.generate_timestamp(asked.count))
+    generate = call.service.session.generate_timestamp(asked.count)
+    first = await call.service.run(generate, asked.timeout_ms)
     return answers.Timestamps(first, asked.count)
 
 
@@ -43,7 +47,8 @@ async def create_table(call: Call, asked: requests.CreateTable) -> TableView:
         asked.mount,
         asked.attributes,
     )
-    return await _view(call, asked.path)
+    view = await _view(call, asked.path)
+    return msgspec.structs.replace(view, warnings=warnings_about(asked.attributes or ()))
 
 
 async def list_tables(call: Call, asked: requests.Prefix) -> answers.Paths:

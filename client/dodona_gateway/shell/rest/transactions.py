@@ -10,8 +10,9 @@ from fastapi import Response
 from dodona.aio import AsyncTransaction
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import Buffered, Done, Outcome, Written
-from dodona_gateway.core.content import VALUE_FORMS
-from dodona_gateway.shell.rest.rows import answered_query, selected
+from dodona_gateway.core.content import TYPES, VALUE_FORMS
+from dodona_gateway.core.query_work import Encoded
+from dodona_gateway.shell.rest.rows import selected
 from dodona_gateway.shell.routes import Call, route
 from dodona_gateway.shell.transactions import buffer_of
 
@@ -20,7 +21,12 @@ async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> ans
     """Begin a transaction on rows. What it writes stays in the gateway until it commits."""
     call.principal.check_somewhere("read")
     its_id, begun = await call.service.transactions.begin(
-        call.owner, asked.atomicity, asked.durability, asked.read_own_writes, asked.lease_ms
+        call.owner,
+        asked.atomicity,
+        asked.durability,
+        asked.read_own_writes,
+        asked.lease_ms,
+        asked.timeout_ms,
     )
     gateway = call.service.settings.address
     return answers.Begun(its_id, begun.start_timestamp, asked.lease_ms, gateway)
@@ -31,7 +37,12 @@ async def insert_rows_in_transaction(call: Call, asked: requests.InsertInTransac
     call.principal.check("write", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
         await tx.insert_rows(
-            asked.table, asked.rows, asked.update, asked.aggregate, asked.lock_type
+            asked.table,
+            asked.rows,
+            asked.update,
+            asked.aggregate,
+            asked.lock_type,
+            timeout_ms=asked.timeout_ms,
         )
         return _buffered(tx)
 
@@ -40,7 +51,7 @@ async def delete_rows_in_transaction(call: Call, asked: requests.DeleteInTransac
     """Delete rows by key, at the transaction's commit."""
     call.principal.check("write", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
-        await tx.delete_rows(asked.table, asked.keys)
+        await tx.delete_rows(asked.table, asked.keys, timeout_ms=asked.timeout_ms)
         return _buffered(tx)
 
 
@@ -48,7 +59,9 @@ async def lock_rows_in_transaction(call: Call, asked: requests.LockRows) -> Buff
     """Lock rows, at the transaction's commit."""
     call.principal.check("write", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
-        await tx.lock_rows(asked.table, asked.keys, asked.locks, asked.lock_type)
+        await tx.lock_rows(
+            asked.table, asked.keys, asked.locks, asked.lock_type, timeout_ms=asked.timeout_ms
+        )
         return _buffered(tx)
 
 
@@ -67,21 +80,28 @@ async def lookup_rows_in_transaction(
             buffer.read_timestamp(),
             transaction=buffer,
         )
-        rows = await call.service.look_up(lookup)
+        rows = await call.service.look_up(lookup, asked.timeout_ms)
     return answers.FoundRows(await call.shown(asked.table, rows))
 
 
 async def lookup_versions_in_transaction(
-    call: Call, asked: requests.LookupInTransaction
+    call: Call, asked: requests.LookupVersionsInTransaction
 ) -> answers.FoundVersions:
     """All that became of the rows of these keys until the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
         at = buffer_of(tx).read_timestamp()
         lookup = call.service.session.lookup_versions(
-            asked.table, asked.keys, asked.columns, asked.keep_missing, at
+            asked.table,
+            asked.keys,
+            asked.columns,
+            asked.keep_missing,
+            at,
+            asked.since,
+            asked.below,
+            asked.limit,
         )
-        rows = await call.service.look_up(lookup)
+        rows = await call.service.look_up(lookup, asked.timeout_ms)
     return answers.FoundVersions(await call.shown_versions(asked.table, rows))
 
 
@@ -102,18 +122,19 @@ async def select_rows_in_transaction(
             buffer.read_timestamp(),
             transaction=buffer,
         )
-        (rows, behind), at = await call.service.run(read)
-    return await selected(call, asked.table, rows, behind, at)
+        async with call.service.turn_to_select(asked.table, asked.timeout_ms) as run:
+            (rows, behind), at = await run(read)
+            return await selected(call, asked.table, rows, behind, at)
 
 
-async def query_rows_in_transaction(
-    call: Call, asked: requests.QueryInTransaction
-) -> Response | answers.QueryResult:
+async def query_rows_in_transaction(call: Call, asked: requests.QueryInTransaction) -> Response:
     """What an SQL query gives, over tables as they were at the transaction's start."""
     service = call.service
     async with service.transactions.use(call.transaction, call.owner) as tx:
-        table = await service.query(call.principal, asked.sql, tx)
-    return answered_query(call, table)
+        content = await service.query(
+            call.principal, asked.sql, Encoded(call.form), tx, timeout_ms=asked.timeout_ms
+        )
+    return Response(content, media_type=TYPES[call.form])
 
 
 async def ping_transaction(call: Call, asked: requests.Nothing) -> Done:
@@ -122,9 +143,10 @@ async def ping_transaction(call: Call, asked: requests.Nothing) -> Done:
     return Done()
 
 
-async def commit_transaction(call: Call, asked: requests.Nothing) -> Written:
+async def commit_transaction(call: Call, asked: requests.CommitTransaction) -> Written:
     """Commit. It may be repeated, and is answered alike: also if the first answer was lost."""
-    return Written(await call.service.transactions.commit(call.transaction, call.owner))
+    commit = call.service.transactions.commit
+    return Written(await commit(call.transaction, call.owner, timeout_ms=asked.timeout_ms))
 
 
 async def abort_transaction(call: Call, asked: requests.Nothing) -> Done:
@@ -138,7 +160,9 @@ async def get_transaction(call: Call, asked: requests.FindOutcome) -> Outcome:
     decided now, and what is not committed by then never will be."""
     call.principal.check_somewhere("write" if asked.settle else "read")
     find = call.service.transactions.outcome
-    return await find(call.transaction, call.owner, settle=asked.settle)
+    return await find(
+        call.transaction, call.owner, settle=asked.settle, timeout_ms=asked.timeout_ms
+    )
 
 
 def _buffered(transaction: AsyncTransaction) -> Buffered:

@@ -6,6 +6,7 @@ formats are in a request, and how its answer, or its error, travels. Source: the
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -41,8 +42,13 @@ from dodona_gateway.shell.ytsaurus.requests import read_content, read_parameters
 from dodona_gateway.shell.ytsaurus.transactions import NO_ID
 
 API: Final = "/api/v4"
+RPC: Final = "rpc"
+"""A role of proxies that speak YTsaurus's own RPC: there is none."""
 USER_HEADER: Final = "x-yt-user-name"
+WARNINGS_HEADER: Final = "X-Dodona-Warnings"
+WARNINGS_LENGTH_MAX: Final = 4_000
 ID_LENGTH_MAX: Final = 40
+_logger: Final = logging.getLogger("dodona.gateway")
 
 
 async def execute_batch(call: YtCall) -> Answer:
@@ -83,8 +89,13 @@ def add_ytsaurus_api(application: FastAPI, service: Callable[[], Service]) -> No
 
     async def hosts(request: Request) -> Response:
         """The address that the caller used: transactions are held by this very gateway."""
-        host = request.headers.get("host")
-        return _json([host] if host else [])
+        return _json(_proxies(request, request.query_params.get("role")))
+
+    async def discover_proxies(request: Request) -> Response:
+        """The same for newer clients."""
+        kind = request.query_params.get("type", "http")
+        role = request.query_params.get("role")
+        return _json({"proxies": _proxies(request, role) if kind != RPC else []})
 
     async def who_am_i(request: Request) -> Response:
         return _json({"login": request.state.principal.name, "realm": "dodona"})
@@ -108,8 +119,15 @@ def add_ytsaurus_api(application: FastAPI, service: Callable[[], Service]) -> No
     add(API, descriptions, "GET")
     add("/hosts", hosts, "GET")
     add("/auth/whoami", who_am_i, "GET", "POST")
+    add(API + "/discover_proxies", discover_proxies, "GET")
     add(API + "/{command}", answer, "GET", "POST", "PUT")
     add("/api/{rest:path}", no_such_version, "GET", "POST", "PUT")
+
+
+def _proxies(request: Request, role: str | None) -> list[str]:
+    """This gateway, at the address that the caller used."""
+    host = request.headers.get("host")
+    return [host] if host and role != RPC else []
 
 
 def error_response(error: DodonaError) -> Response:
@@ -158,6 +176,9 @@ async def _answer(service: Service, request: Request) -> Response:
     call = YtCall(service, origin, parameters, rows_in, value_in)
     content = await _content(found, call, output)
     headers = {"X-YT-Response-Parameters": "{}"}
+    if call.warnings:
+        headers[WARNINGS_HEADER] = "; ".join(call.warnings)[:WARNINGS_LENGTH_MAX]
+        _logger.warning("%s: %s", found.name, headers[WARNINGS_HEADER])
     return Response(content, media_type=output.media_type, headers=headers)
 
 

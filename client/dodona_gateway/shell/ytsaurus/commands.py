@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, NamedTuple
 
 from dodona._core.catalog import CatalogSession
+from dodona._io.bounds import AsyncRun
 from dodona.aio import AsyncClient
-from dodona.aio_snapshot import AsyncRun
 from dodona_gateway.core.access.grants import Role
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.ytsaurus.parameters import Parameters, plain
@@ -69,6 +69,8 @@ class YtCall:
         """The rows in the body. Raises InvalidRequest, LimitExceeded."""
         self.read_value = read_value
         """The value in the body. Raises InvalidRequest, LimitExceeded."""
+        self.warnings: list[str] = []
+        """What of it is of no use. The client shows none: they are in a header, and in the log."""
 
     @property
     def client(self) -> AsyncClient:

@@ -15,6 +15,7 @@ from dodona.errors import InvalidRequest, NodeNotFound
 from dodona_gateway.core.yson import Attributed
 from dodona_gateway.core.ytsaurus.inside import MISSING, inside
 from dodona_gateway.core.ytsaurus.parameters import YtPath
+from dodona_gateway.core.ytsaurus.refusals import refuse_statistics
 from dodona_gateway.core.ytsaurus.schemas import yt_attributes
 from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
 from dodona_gateway.shell.ytsaurus.objects import find_object, is_object
@@ -23,6 +24,7 @@ from dodona_gateway.shell.ytsaurus.transactions import tree_seen
 NODES_WITH_ATTRIBUTES_MAX: Final = 1_000
 """One answer asks the master for the attributes of so many nodes at most."""
 AT_A_TIME: Final = 16
+ROW_COUNT: Final = "row_count"
 CLIENT_CONFIG: Final = "//sys/client_config"
 """Every client looks for it, whatever its token allows, and is content if it is not there."""
 
@@ -57,9 +59,12 @@ async def _get(call: YtCall, path: YtPath) -> Any:
         value = MISSING
     else:
         call.principal.check("read", path.node)
+        refuse_statistics(call.parameters.texts("attributes") or ())
         tree = tree_seen(call)
         if path.attribute is None:
             return await _node(call, tree, path.node)
+        if path.attribute == ROW_COUNT and not path.inside:
+            return await _row_count(call, path.node)
         value = await _attribute(call, tree, path)
     if value is MISSING:
         raise NodeNotFound(f"Attribute or node {path.text} is not found", path=path.text)
@@ -77,6 +82,17 @@ async def _node(call: YtCall, tree: TreeSession, path: str) -> Any:
         return shown
     paths = list(_paths(path, shown))
     return _with_attributes(path, shown, await _chosen(call, tree, paths, names))
+
+
+async def _row_count(call: YtCall, path: str) -> int:
+    """Of a table, now. They are counted when they are asked for: nobody keeps the number."""
+    table = await call.client.get_table(path)
+    key = table.schema.key_names[0]
+    count = 0
+    async with call.client.hold_snapshot([path]) as snapshot:
+        async for batch in snapshot.read_batches(path, columns=[key]):
+            count += batch.num_rows
+    return count
 
 
 def _paths(path: str, shown: Any) -> Sequence[str]:
@@ -109,6 +125,7 @@ async def list_(call: YtCall) -> Value:
     is_whole = count_max is None or len(names) <= max(0, count_max)
     names = names if is_whole else names[: max(0, count_max or 0)]
     wanted = parameters.texts("attributes")
+    refuse_statistics(wanted or ())
     if wanted and path.attribute is None and not is_object(path):
         names = await _names_with_attributes(call, path.node, names, wanted)
     return _answer(call, names if is_whole else Attributed(names, {"incomplete": True}))

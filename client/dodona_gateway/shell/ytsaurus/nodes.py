@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
+from dodona._core.attribute_names import warnings_about
 from dodona._core.tree import MasterTransactionSession, TreeSession
 from dodona.errors import InvalidRequest, NodeExists, NodeNotFound
 from dodona_gateway.core.ytsaurus.inside import MISSING, inside, put
@@ -112,6 +113,7 @@ async def _existing(call: YtCall, tree: TreeSession, new: _NewNode) -> str | Non
 
 async def _make(call: YtCall, tree: TreeSession, new: _NewNode) -> str:
     await _check_parent(call, tree, new)
+    call.warnings += warnings_about(it for it in new.attributes if it != MOUNT_CONFIG)
     if new.kind == "table":
         await _create_table(call, tree, new)
     else:
@@ -202,6 +204,7 @@ async def set_(call: YtCall) -> None:
         path = YtPath(path.node, path.inside[0])
     assert path.attribute is not None
     check_settable(path.attribute)
+    call.warnings += warnings_about([path.attribute])
     if path.inside:
         await _change_inside(call, tree, path, value)
     else:

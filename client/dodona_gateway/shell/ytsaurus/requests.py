@@ -7,23 +7,22 @@ the whole request, which is the edge's.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
 
 from fastapi import Request
-from starlette.requests import ClientDisconnect
 
 from dodona._core.rest import JSON_TYPE
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.ytsaurus.bodies import (
     BODY_BYTES_MAX,
     check_size,
     check_values,
     count_values,
-    unpacker_of,
 )
 from dodona_gateway.core.ytsaurus.formats import Format
 from dodona_gateway.core.ytsaurus.parameters import Parameters, decode_parameters
+from dodona_gateway.shell.bodies import pieces_of
 from dodona_gateway.shell.ytsaurus.commands import Command
 
 PARAMETERS_HEADER: Final = "x-yt-parameters"
@@ -78,17 +77,9 @@ def _counted(read: Callable[..., list[Any]], *piece: bytes) -> tuple[list[Any], 
 
 
 async def _pieces(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
-    unpacker = unpacker_of(request.headers.get("content-encoding"))
     size_bytes = 0
-    is_empty = True
-    try:
-        async for part in request.stream():
-            is_empty = is_empty and not part
-            for piece in unpacker.feed(part) if part else ():
-                size_bytes += len(piece)
-                check_size(size_bytes, bytes_max)
-                yield piece
-    except ClientDisconnect as error:
-        raise InvalidRequest("the connection ended within the body") from error
-    if not is_empty:
-        unpacker.finish()
+    async with aclosing(pieces_of(request)) as pieces:
+        async for piece in pieces:
+            size_bytes += len(piece)
+            check_size(size_bytes, bytes_max)
+            yield piece

@@ -4,8 +4,9 @@ Owns: what these commands do, each a few lines over the client or a held transac
 write says of which atomicity it is, and the table's has to be the same.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from dodona._core.versions import VersionedRow
 from dodona.aio import AsyncTransaction
@@ -22,6 +23,7 @@ WITH_TIMESTAMPS: Final = "latest_timestamp"
 TIMESTAMP_PREFIX: Final = "$timestamp:"
 
 Row = Mapping[str, Any]
+Result = TypeVar("Result")
 
 
 # ---- writes
@@ -36,7 +38,8 @@ async def insert_rows(call: YtCall) -> None:
         add_a_null(rows, await call.service.schema(path))
 
     async def insert(transaction: AsyncTransaction) -> None:
-        await transaction.insert_rows(path, rows, is_update, is_aggregate, lock_type)
+        put = partial(transaction.insert_rows, path, rows, is_update, is_aggregate, lock_type)
+        await with_whole_keys(call, path, rows, put)
 
     await _modify(call, insert)
 
@@ -46,7 +49,7 @@ async def delete_rows(call: YtCall) -> None:
     keys = await call.read_rows()
 
     async def delete(transaction: AsyncTransaction) -> None:
-        await transaction.delete_rows(path, keys)
+        await with_whole_keys(call, path, keys, partial(transaction.delete_rows, path, keys))
 
     await _modify(call, delete)
 
@@ -60,7 +63,8 @@ async def lock_rows(call: YtCall) -> None:
     keys = await call.read_rows()
 
     async def lock(transaction: AsyncTransaction) -> None:
-        await transaction.lock_rows(path, keys, locks, lock_type)
+        take = partial(transaction.lock_rows, path, keys, locks, lock_type)
+        await with_whole_keys(call, path, keys, take)
 
     await _modify(call, lock)
 
@@ -76,6 +80,31 @@ async def _modify(call: YtCall, buffer: Any) -> None:
     transaction = await call.client.begin(atomicity, durability)
     await buffer(transaction)
     await transaction.commit()
+
+
+async def with_whole_keys(
+    call: YtCall, path: str, rows: list[dict[str, Any]], use: Callable[[], Awaitable[Result]]
+) -> Result:
+    """Do something with rows that name all key columns. If that is refused, the client has asked
+    for the schema anew by then: it may have more key columns."""
+    name_all_keys(rows, await call.service.schema(path))
+    try:
+        return await use()
+    except SchemaViolation:
+        if not name_all_keys(rows, await call.service.schema(path)):
+            raise
+    return await use()
+
+
+def name_all_keys(rows: list[dict[str, Any]], schema: TableSchema) -> bool:
+    """YTsaurus's rule: a key column that a row does not name is null, where Dodona's own interfaces
+    refuse the row. One that is required stays missing, and will be named. → whether any was."""
+    names = [it.name for it in schema.key_columns if not it.required]
+    count = sum(map(len, rows))
+    for row in rows:
+        for name in names:
+            row.setdefault(name)
+    return sum(map(len, rows)) > count
 
 
 def add_a_null(rows: list[dict[str, Any]], schema: TableSchema) -> None:
@@ -106,13 +135,16 @@ async def lookup_rows(call: YtCall) -> RowsOut:
     if parameters.flag("versioned"):
         if mode != "default":
             raise InvalidRequest("rows are versioned, or have timestamps, but not both")
-        versions = await _versions(call, path, keys, columns, keep_missing)
+        look = partial(_versions, call, path, keys, columns, keep_missing)
+        versions = await with_whole_keys(call, path, keys, look)
         return _versioned(await call.service.schema(path), versions, columns)
     if mode == WITH_TIMESTAMPS:
-        versions = await _versions(call, path, keys, columns, True)
+        look = partial(_versions, call, path, keys, columns, True)
+        versions = await with_whole_keys(call, path, keys, look)
         shown = _with_timestamps(await call.service.schema(path), versions, columns)
         return shown if keep_missing else shown._replace(rows=[it for it in shown.rows if it])
-    rows = await _lookup(call, path, keys, columns, keep_missing)
+    look = partial(_lookup, call, path, keys, columns, keep_missing)
+    rows = await with_whole_keys(call, path, keys, look)
     return RowsOut(_columns(await call.service.schema(path), columns), rows)
 
 

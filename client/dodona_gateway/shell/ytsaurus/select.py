@@ -11,19 +11,24 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dodona.errors import InvalidRequest, LimitExceeded
+from dodona.errors import InvalidRequest
 from dodona_gateway.core.query.parser import parse
 from dodona_gateway.core.query.translation import Translated, to_sql
+from dodona_gateway.core.query_work import TypedRows
 from dodona_gateway.core.ytsaurus.parameters import plain
 from dodona_gateway.shell.transactions import buffer_of
-from dodona_gateway.shell.ytsaurus.commands import ROWS_AT_ONCE, RowsOut, Value, YtCall, command
+from dodona_gateway.shell.ytsaurus.commands import RowsOut, Value, YtCall, command
 from dodona_gateway.shell.ytsaurus.rows import read_mode, read_timestamp, retention_timestamp
 from dodona_gateway.shell.ytsaurus.transactions import tablet_transaction
 
+BYTES_AT_ONCE: Final = 64 << 10
+"""Of a result that becomes rows in no time."""
 SHORT_LENGTH_MAX: Final = 8_000
 """Of a query that takes no time to be read."""
 
 Made = TypeVar("Made")
+_rows_of: Final = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
+"""Rows in the order of the columns are tuples, others by name."""
 
 
 async def select_rows(call: YtCall) -> RowsOut:
@@ -31,40 +36,28 @@ async def select_rows(call: YtCall) -> RowsOut:
         raise InvalidRequest("a query's rows have no timestamps: look rows up instead")
     tablet_transaction(call)  # who asks under a master transaction is told at once
     translated = await _translate(call)
-    table = _limited(call, await _answer(call, translated.sql))
     columns: list[tuple[str, Any]] = [(it.name, it.type) for it in translated.columns]
-    if table.num_rows <= ROWS_AT_ONCE:
-        return RowsOut(columns, _rows(table, columns))
-    return RowsOut(columns, await asyncio.to_thread(_rows, table, columns))
+    shape = _shape(call, [it.type for it in translated.columns])
+    content = await _answer(call, translated.sql, shape)
+    if len(content) <= BYTES_AT_ONCE:
+        return RowsOut(columns, _rows_of(content))
+    return RowsOut(columns, await asyncio.to_thread(_rows_of, content))
 
 
-async def _answer(call: YtCall, sql: str) -> Any:
+def _shape(call: YtCall, types: list[str]) -> TypedRows:
+    is_cut = not call.parameters.flag("fail_on_incomplete_result", default=True)
+    return TypedRows(tuple(types), call.parameters.number("output_row_limit"), is_cut)
+
+
+async def _answer(call: YtCall, sql: str, shape: TypedRows) -> bytes:
     its_id, retention = tablet_transaction(call), retention_timestamp(call)
-    query = partial(call.service.query, call.principal, sql, retention_timestamp=retention)
+    query = partial(call.service.query, call.principal, sql, shape, retention_timestamp=retention)
     if its_id is None:
         return await query(timestamp=read_timestamp(call))
     async with call.service.transactions.use(its_id, call.owner) as transaction:
         if retention:  # what the transaction itself has written is not seen either way
             return await query(timestamp=buffer_of(transaction).read_timestamp())
-        return await call.service.query(call.principal, sql, transaction)
-
-
-def _rows(table: Any, columns: list[tuple[str, Any]]) -> list[Any]:
-    values = [
-        _values(column, kind) for column, (_, kind) in zip(table.columns, columns, strict=True)
-    ]
-    return list(zip(*values, strict=True))
-
-
-def _limited(call: YtCall, table: Any) -> Any:
-    """Of a result with more rows than were wanted, so many, or an error, as was asked for."""
-    rows_max = call.parameters.number("output_row_limit")
-    if rows_max is None or table.num_rows <= rows_max:
-        return table
-    if rows_max < 0 or call.parameters.flag("fail_on_incomplete_result", default=True):
-        text = f"the result has {table.num_rows} rows, and output_row_limit is {rows_max}"
-        raise LimitExceeded(text, output_row_limit=rows_max)
-    return table.slice(0, rows_max)
+        return await call.service.query(call.principal, sql, shape, transaction)
 
 
 async def explain_query(call: YtCall) -> Value:
@@ -104,14 +97,6 @@ def _placeholders(call: YtCall) -> Mapping[str, Any]:
 def _without_attributes(value: Any) -> Any:
     value = plain(value)
     return [_without_attributes(it) for it in value] if isinstance(value, list) else value
-
-
-def _values(column: Any, kind: str) -> list[Any]:
-    """Of type any they are JSON."""
-    values: list[Any] = column.to_pylist()
-    if kind != "any":
-        return values
-    return [None if it is None else msgspec.json.decode(it) for it in values]
 
 
 COMMANDS: Final = (

@@ -43,6 +43,10 @@ _MASKS: Final[Bits] = np.bitwise_or.reduce((np.uint64(1) << _DRAWN).reshape(_MAS
 _PLAIN_MASKS: Final[list[int]] = _MASKS.tolist()
 
 
+LONG_KEY_BYTES: Final = 1024
+"""A key that is longer is hashed by itself."""
+
+
 def hash_key(key: bytes) -> int:
     """A number below 2³¹."""
     remainder = int.from_bytes(key, "little") % _PRIME
@@ -53,6 +57,8 @@ def hash_keys(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> Bi
     """The hash of each key of an Arrow binary array: key i is data[offsets[i]:offsets[i + 1]]."""
     lengths = offsets[1:] - offsets[:-1]
     longest = int(lengths.max(initial=0))
+    if longest > LONG_KEY_BYTES:
+        return _hashes_beside_long(offsets, data, lengths)
     data = np.concatenate((data[offsets[0] : offsets[-1]], np.zeros(_WORD_BYTES, "u1")))
     if (lengths == longest).all():
         found = _words_of_even(data, len(lengths), longest)
@@ -68,6 +74,23 @@ def hash_keys(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> Bi
         factor = factor * _WORD_FACTOR % _PRIME
     remainders = sums % np.uint64(_PRIME)
     return remainders * remainders % np.uint64(_SQUARES_PRIME)
+
+
+def _hashes_beside_long(
+    offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], lengths: Any
+) -> Bits:
+    """Long keys one by one: together they are taken a word at a time, and each word would be a
+    step for the few keys that are so long. All others together."""
+    hashes = np.zeros(len(lengths), np.uint64)
+    is_long = lengths > LONG_KEY_BYTES
+    for row in is_long.nonzero()[0].tolist():
+        hashes[row] = hash_key(data[offsets[row] : offsets[row + 1]].tobytes())
+    rows = (~is_long).nonzero()[0]
+    if rows.size:
+        ends = np.concatenate((np.zeros(1, np.int32), lengths[rows].cumsum(dtype=np.int32)))
+        kept = data[offsets[0] : offsets[-1]][np.repeat(~is_long, lengths)]
+        hashes[rows] = hash_keys(ends, kept)
+    return hashes
 
 
 Words = Iterator[tuple[Any, Bits]]

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from dodona._core.arrow import arrow_schema, check_lengths
 from dodona._core.arrow_keys import encode_keys, in_order, order_of
 from dodona.errors import DuplicateKey, InvalidRequest, SchemaViolation
-from dodona.schema import ROW_BYTES_MAX, Column, TableSchema
+from dodona.row_rules import ROW_BYTES_MAX
+from dodona.schema import Column, TableSchema
 from dodona.types import DELETE_MASK, BatchKind, Key
 from dodona.values import CHECKS
 from dodona_tablets.core.chunks.layout import KEY, MASK, chunk_schema

@@ -21,7 +21,7 @@ from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.mapping import Mapping
 from dodona_tablets.core.chunks.reading import VersionReader
-from dodona_tablets.core.version import Version
+from dodona_tablets.core.version import ALL_VERSIONS, Version
 
 
 class Extent(NamedTuple):
@@ -61,11 +61,19 @@ class ChunkView:
 
     # One row
 
-    def versions(self, key: Key, timestamp: Timestamp, wanted: int | None = None) -> list[Version]:
+    def versions(
+        self,
+        key: Key,
+        timestamp: Timestamp,
+        wanted: int | None = None,
+        since: Timestamp = NULL_TIMESTAMP,
+        count_max: int = ALL_VERSIONS,
+    ) -> list[Version]:
         """The versions of a row at or below a timestamp, newest first; none if it is not here.
 
         Given the mask of the value columns that a read wants, those versions may be left out that
         it can't see: what is older than a deletion, or than plain values of all these columns.
+        Those at or below `since` are left out, and so are all but the newest `count_max`.
         """
         if not self.lower <= key < self.upper or timestamp < self.min_timestamp:
             return []
@@ -82,9 +90,9 @@ class ChunkView:
         row = block.find(key)
         if row < 0:
             return []
-        if block.is_alone(row) and reader.timestamps[row] <= timestamp:
+        if block.is_alone(row) and since < reader.timestamps[row] <= timestamp:
             return [reader.version(row)]
-        return self._versions_from(place, row, timestamp, wanted)
+        return self._versions_from(place, row, timestamp, wanted, since, count_max)
 
     def _open(self, place: int) -> tuple[Block, VersionReader]:
         block = self.chunk.block(place)
@@ -100,14 +108,23 @@ class ChunkView:
         return block, reader
 
     def _versions_from(
-        self, place: int, row: int, timestamp: Timestamp, wanted: int | None
+        self,
+        place: int,
+        row: int,
+        timestamp: Timestamp,
+        wanted: int | None,
+        since: Timestamp,
+        count_max: int,
     ) -> list[Version]:
         """Of the key that begins at this row, and may go on in the next blocks."""
         found: list[Version] = []
         while True:
             block, reader = self._opened[place] or self._open(place)
             end = block.end_of(row)
-            for at in range(first_row_at(reader.timestamps, row, end, timestamp), end):
+            stamps = reader.timestamps
+            for at in range(first_row_at(stamps, row, end, timestamp), end):
+                if stamps[at] <= since or len(found) == count_max:
+                    return found
                 version = reader.version(at)
                 found.append(version)
                 if wanted is not None:

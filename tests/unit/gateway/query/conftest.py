@@ -37,6 +37,12 @@ SCHEMAS = {
             {"name": "size", "type": "uint64"},
         ]
     ),
+    "//any": TableSchema.parse(
+        [
+            {"name": "k", "type": "int64", "sort_order": "ascending"},
+            {"name": "j", "type": "any"},
+        ]
+    ),
 }
 ROWS: dict[str, list[dict[str, Any]]] = {
     "//t": [
@@ -57,6 +63,21 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"city": "Bonn", "part": 1, "size": 1},
         {"city": "Köln", "part": 1, "size": 2},
         {"city": "Köln", "part": 2, "size": 2**63},
+    ],
+    "//any": [
+        {
+            "k": 1,
+            "j": {
+                "s": b"\xff",
+                "t": "text",
+                "e": b"",
+                "o": {"$base64": "", "b": 1},
+                "n": float("nan"),
+                "i": float("-inf"),
+                "d": 1.5,
+            },
+        },
+        {"k": 2, "j": b"\xff"},
     ],
 }
 

@@ -55,7 +55,7 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> dict[str, ScanRange]:
 
     def watched(query: query_module.Query, read_arrow: Any) -> Any:
         found.clear()
-        found.update({it.path: it.wanted for it in query._sources if it.wanted is not None})
+        found.update({it.path: it.wanted for it in query.sources if it.wanted is not None})
         return fetch(query, read_arrow)
 
     monkeypatch.setattr(query_module.Query, "fetch", watched)

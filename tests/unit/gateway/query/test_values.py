@@ -256,6 +256,19 @@ def test_the_values_of_a_column(ask: Ask) -> None:
         assert (expression, found[expression]) == (expression, expected)
 
 
+def test_bytes_and_unusual_doubles_in_values_of_type_any(ask: Ask) -> None:
+    """They are objects in JSON, and what they stand for in a query."""
+    path = "from [//any] where k = 1"
+    for key, expected in (("s", b"\xff"), ("t", b"text"), ("e", b"")):
+        assert ask(f"get_string(j, '/{key}') {path}") == [(expected,)]
+    for key, number in (("n", "nan"), ("i", "-inf"), ("d", "1.5")):
+        assert repr(ask(f"get_double(j, '/{key}') {path}")) == f"[({number},)]"
+    for text in ("get_string(j, '/o')", "get_double(j, '/s')", "get_string(j, '/n')"):
+        with pytest.raises(InvalidRequest, match="there is no"):
+            ask(f"{text} {path}")
+    assert ask("string(j) from [//any] where k = 2") == [(b"\xff",)]
+
+
 def test_values_of_type_any_are_converted(ask: Ask) -> None:
     assert values(ask, "int64(j)", "where k in (-7, 1)") == [-3, 1]
     assert values(ask, "double(j)", "where k in (-7, 1)") == [-3.0, 1.75]

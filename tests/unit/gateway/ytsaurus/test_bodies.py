@@ -9,15 +9,14 @@ import brotli
 import pytest
 
 from dodona.errors import InvalidRequest, LimitExceeded, UnsupportedMediaType
+from dodona_gateway.core.unpacking import PIECE_BYTES_MAX, unpacker_of
 from dodona_gateway.core.yson import Attributed
 from dodona_gateway.core.ytsaurus.bodies import (
     BODY_BYTES_MAX,
-    PIECE_BYTES_MAX,
     VALUES_MAX,
     check_size,
     check_values,
     count_values,
-    unpacker_of,
 )
 
 PACKED: list[tuple[str | None, Callable[[bytes], bytes]]] = [

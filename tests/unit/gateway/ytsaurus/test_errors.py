@@ -103,5 +103,19 @@ def test_attributes_are_told_as_json_can_tell_them() -> None:
     assert told["none"] is None
 
 
+def test_a_conflict_has_the_attributes_that_yt_saurus_gives_it() -> None:
+    facts = {"key": {"k": 1}, "lock": "main", "start_timestamp": 5, "table": "//t", "tablet": 3}
+    told = yt_error(TransactionConflict("lost", **facts, winner_timestamp=7)).attributes
+    assert told["table_path"] == "//t"
+    assert told["tablet_id"] == 3
+    assert told["loser_transaction_id"] == 5
+    assert told["winner_transaction_commit_timestamp"] == 7
+    assert "winner_transaction_id" not in told
+    assert told | facts == told
+    held = yt_error(TransactionConflict("lost", **facts, winner=6)).attributes
+    assert held["winner_transaction_id"] == 6
+    assert "table_path" not in yt_error(Unavailable("away", table="//t")).attributes
+
+
 def test_a_message_is_cut() -> None:
     assert len(yt_error(InvalidRequest("x" * 10_000)).message) == MESSAGE_LENGTH_MAX

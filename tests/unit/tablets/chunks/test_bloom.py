@@ -1,5 +1,6 @@
 """Bloom filters of keys: never a wrong no, seldom a wrong yes, and the same bits for ever."""
 
+import time
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -67,3 +68,15 @@ def test_stored_filters_stay_readable() -> None:
     """A change of any constant would make filters that are on disk deny keys."""
     bloom = bloom_of(hashes_of([PATTERNS["text"](it) for it in range(1000)]))
     assert zlib.crc32(bloom) == 2_068_887_110
+
+
+@pytest.mark.parametrize(
+    "lengths", [[1_000_000], [5, 2_000, 9, 1_024, 1_025, 0, 30], [1_025] * 3, [1_000_000, 8, 8]]
+)
+def test_a_long_key_is_hashed_as_any_other_and_costs_its_length(lengths: list[int]) -> None:
+    """A key of 1 MB took seconds, as each of its words was a step for all keys."""
+    keys = [bytes([length % 251]) * length for length in lengths]
+    began_s = time.process_time()
+    hashes = hashes_of(keys)
+    assert time.process_time() - began_s < 0.5
+    assert hashes.tolist() == [hash_key(key) for key in keys]

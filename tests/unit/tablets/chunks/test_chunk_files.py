@@ -19,7 +19,7 @@ from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
 from dodona_tablets.core.chunks.rows import batches_of_rows
 from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.shell import chunk_files
-from dodona_tablets.shell.chunk_files import ChunkFiles, verify_chunk
+from dodona_tablets.shell.chunk_files import ChunkFiles, numbers_in, verify_chunk
 from unit.tablets.chunks.making import SCHEMA, Rows, at, items_of, key
 
 ROWS: Rows = {key(it): [at(9, it), at(5, -it)] for it in range(100)}
@@ -79,15 +79,14 @@ def test_a_removed_chunk_is_read_to_the_end_by_who_has_it(files: ChunkFiles) -> 
         files.open(info)
 
 
-def test_what_the_log_does_not_name_is_removed(files: ChunkFiles) -> None:
+def test_whatever_lies_there_has_a_number(files: ChunkFiles) -> None:
     for number in (1, 2, 30):
         written(files, number)
     (files.path / "2.arrow").unlink()
     (files.path / "4.arrow").write_bytes(b"half")
     (files.path / "notes.txt").write_text("not ours")
-    assert files.remove_orphans({1}) == [2, 4, 30]
-    assert names(files) == ["1.arrow", "1.index", "notes.txt"]
-    assert files.remove_orphans({1}) == []
+    assert numbers_in(files.path) == {1, 2, 4, 30}
+    assert numbers_in(files.path / "nothing") == set()
 
 
 def test_everything_is_durable_before_it_is_said_to_be(

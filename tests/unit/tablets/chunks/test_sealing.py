@@ -39,7 +39,8 @@ def staged(
 ) -> ChunkView:
     """A staged chunk of the rows with these numbers."""
     layout = chunk_schema(schema, "masked")
-    rows = [{"$key": schema.key_of({"id": it}), "id": it, "$mask": mask} for it in ids]
+    nulls = dict.fromkeys(schema.key_names)
+    rows = [{"$key": schema.key_of({**nulls, "id": it}), "id": it, "$mask": mask} for it in ids]
     with small_blocks(rows_max):
         chunk = made([pa.RecordBatch.from_pylist(rows, schema=layout)], schema)
     return chunk.view(schema, stamp=MAX_TIMESTAMP)

@@ -1,0 +1,115 @@
+"""A user's Arrow column as a column of a table: the cast, where each value stays what it was.
+
+Owns: which of Arrow's types a column takes, and what is between a user's array and its values:
+dictionaries, runs, views, and the extension types `arrow.uuid`, `arrow.json` and `arrow.bool8`, in
+each other to any depth. Whatever else is refused by the name of its type: Arrow's own errors never
+reach a caller. pyarrow and numpy are imported on first use: the light client works without them.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from dodona._core.spelling import json_of, reader_of
+from dodona.errors import SchemaViolation
+from dodona.schema import Column
+
+DEPTH_MAX: Final = 8
+"""Of dictionaries and runs within each other: a type from a file may be nested at will."""
+_UUID: Final = "arrow.uuid"
+_JSON: Final = "arrow.json"
+_BOOL8: Final = "arrow.bool8"
+
+
+def cast_column(column: Column, wanted: Any, array: Any) -> Any:
+    """The array in a column's Arrow type. Raises SchemaViolation."""
+    import pyarrow
+
+    given = array.type
+    try:
+        array, extension = _plain(array)
+        if not _may_cast(column.type, array.type, extension):
+            raise _refusal(column, wanted, given)
+        if extension == _JSON and column.type == "any":
+            return pyarrow.array(_packed(column, array), wanted)
+        return array.cast(wanted, safe=True)
+    except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError) as error:
+        raise _refusal(column, wanted, given) from error
+    except (pyarrow.ArrowException, OverflowError) as error:
+        raise SchemaViolation(
+            f"a value does not fit in {column.type}: {error}", column=column.name
+        ) from error
+
+
+def _refusal(column: Column, wanted: Any, given: Any) -> SchemaViolation:
+    return SchemaViolation(
+        f"column {column.name!r} is {column.type} and takes Arrow's {wanted}, not {given}",
+        column=column.name,
+    )
+
+
+def _plain(array: Any, depth: int = 0) -> tuple[Any, str]:
+    """→ the same values, one after the other, and the name of the extension type that they had."""
+    import pyarrow
+
+    types, kind = pyarrow.types, array.type
+    if depth > DEPTH_MAX:
+        raise pyarrow.ArrowNotImplementedError("nested too deep")
+    if types.is_dictionary(kind):
+        values, extension = _plain(array.dictionary, depth + 1)
+        return values.take(array.indices), extension
+    if types.is_run_end_encoded(kind):
+        values, extension = _plain(array.values, depth + 1)
+        return values.take(_runs_of(array)), extension
+    if isinstance(kind, pyarrow.BaseExtensionType):
+        values, _ = _plain(array.storage, depth + 1)
+        if kind.extension_name == _BOOL8:
+            values = values.cast(pyarrow.bool_())
+        elif kind.extension_name not in (_UUID, _JSON):
+            raise pyarrow.ArrowNotImplementedError(kind.extension_name)
+        return values, str(kind.extension_name)
+    if types.is_string_view(kind):
+        return array.cast(pyarrow.string()), ""
+    return (array.cast(pyarrow.binary()) if types.is_binary_view(kind) else array), ""
+
+
+def _runs_of(array: Any) -> Any:
+    """Which run each value is of. A slice has all runs of the whole."""
+    import numpy
+    import pyarrow
+
+    places = numpy.arange(array.offset, array.offset + len(array))
+    return pyarrow.array(numpy.searchsorted(array.run_ends.to_numpy(), places, side="right"))
+
+
+def _packed(column: Column, texts: Any) -> list[bytes | None]:
+    """JSON texts as a column of type any has them."""
+    read = reader_of(column)
+    return [
+        None if text is None else msgspec.msgpack.encode(read(json_of(text, column.name)))
+        for text in texts.to_pylist()
+    ]
+
+
+def _may_cast(wanted: str, given: Any, extension: str) -> bool:
+    """Only where each value stays what it was. Bytes in a column of type any are MessagePack, which
+    those of an UUID are not."""
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_null(given):
+        return True
+    is_text = types.is_string(given) or types.is_large_string(given)
+    is_bytes = (
+        types.is_binary(given) or types.is_large_binary(given) or types.is_fixed_size_binary(given)
+    )
+    allowed: dict[str, bool] = {
+        "int64": types.is_integer(given),
+        "uint64": types.is_integer(given),
+        "double": types.is_floating(given) or types.is_integer(given),
+        "boolean": types.is_boolean(given),
+        "string": is_text or is_bytes,
+        "utf8": is_text,
+        "any": (is_bytes and not extension) or extension == _JSON,
+    }
+    return allowed[wanted]

@@ -1,0 +1,62 @@
+"""A query of the asyncio client, in several steps that are no protocol.
+
+Owns: the order of its movements, and that what DuckDB computes, in a thread, ends with its caller.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dodona._core import steps
+from dodona._core.session import Session
+from dodona._core.sql.query import Query
+from dodona._core.transaction import TransactionBuffer
+from dodona._io.bounds import AsyncRun, AsyncUntil
+from dodona._io.running import INTERRUPT_SECONDS, too_long
+
+Result = TypeVar("Result")
+
+
+async def async_answer(
+    run: AsyncRun,
+    session: Session,
+    begin: steps.Protocol[Query],
+    buffer: TransactionBuffer | None,
+    timeout_ms: int | None,
+) -> Any:
+    """The movements of a query, in `timeout_ms` together. Those that compute do so in a thread."""
+    until = None if timeout_ms is None else AsyncUntil(run, timeout_ms)
+    ask = until or run
+    query = await ask(begin)
+    await _in_time(query.plan, query, until)
+    if until is not None and until.is_over:
+        raise too_long(until.timeout_ms)
+    await ask(session.fetch_query(query, buffer))
+    return await _in_time(query.answer, query, until)
+
+
+async def _in_time(
+    function: Callable[[], Result], query: Query, until: AsyncUntil | None
+) -> Result:
+    """What a query computes. Raises Unavailable if that takes too long."""
+    if until is None:
+        return await _compute(function, query.interrupt)
+    try:
+        async with asyncio.timeout(until.left_ms() / 1000):
+            return await _compute(function, query.interrupt)
+    except TimeoutError as error:
+        raise too_long(until.timeout_ms) from error
+
+
+async def _compute(function: Callable[[], Result], interrupt: Callable[[], None]) -> Result:
+    """Its result, computed in a thread, which does not outlive this call: a cancelled one
+    interrupts it until it ends, since an interruption before it has begun is lost."""
+    computing = asyncio.ensure_future(asyncio.to_thread(function))
+    try:
+        return await asyncio.shield(computing)
+    except asyncio.CancelledError:
+        while not computing.done():
+            interrupt()
+            await asyncio.wait([computing], timeout=INTERRUPT_SECONDS)
+        computing.exception()  # nobody waits for it any more
+        raise

@@ -1,0 +1,33 @@
+"""How a thread is begun that a caller of the client needs.
+
+Owns: `begin_thread`, `begin_thread_soon`. `threading` begins a thread under locks of its own. An
+interrupt of whoever begins it, by the exception of a signal handler, could leave them held, and
+then no thread of this process could begin any more, or the new one would wait for ever. So that is
+left to another thread, where no signal handler runs; what the caller does is one step of the
+interpreter. A finalizer may run under those very locks: where one may begin a thread, nobody waits
+until it has begun.
+"""
+
+import _thread
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+
+def begin_thread(work: Callable[[], None], name: str) -> threading.Thread:
+    """Run `work` in a thread that the end of the process does not wait for. It runs, also if the
+    wait for it is interrupted."""
+    begun: SimpleQueue[threading.Thread] = SimpleQueue()
+    _thread.start_new_thread(_begin, (work, name, begun))
+    return begun.get()
+
+
+def begin_thread_soon(work: Callable[[], None], name: str) -> None:
+    """As `begin_thread`, and wait for nothing."""
+    _thread.start_new_thread(_begin, (work, name, SimpleQueue()))
+
+
+def _begin(work: Callable[[], None], name: str, begun: "SimpleQueue[threading.Thread]") -> None:
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    begun.put(thread)

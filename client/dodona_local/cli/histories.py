@@ -1,0 +1,97 @@
+"""The history of rows: `dodona versions`.
+
+Owns: its arguments, and how versions become lines. Pages are the caller's: a line for each key that
+has older versions says how to go on.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dodona_local.cli.extras import require_extras
+from dodona_local.cli.options import (
+    MASTER_URL,
+    Columns,
+    DataDir,
+    Form,
+    Format,
+    TablePath,
+    Url,
+)
+from dodona_local.cli.rows import PANEL
+from dodona_local.cli.running import client_of, warn
+
+if TYPE_CHECKING:
+    from dodona._core.versions import VersionedRow
+
+LIMIT = 1_000
+commands = typer.Typer()
+
+Since = Annotated[
+    str | None, typer.Option(help="Later versions than this timestamp, or time with its zone.")
+]
+Below = Annotated[
+    str | None, typer.Option(help="Earlier versions than this timestamp, or time with its zone.")
+]
+Limit = Annotated[int, typer.Option(min=1, help="So many of the newest of each key.")]
+
+
+@commands.command(rich_help_panel=PANEL)
+def versions(
+    path: TablePath,
+    key: Annotated[list[str], typer.Argument(help="JSON, or like id=7,name=x.", metavar="KEY...")],
+    columns: Columns = None,
+    since: Since = None,
+    below: Below = None,
+    limit: Limit = LIMIT,
+    url: Url = MASTER_URL,
+    data_dir: DataDir = None,
+    form: Form = Format.TABLE,
+) -> None:
+    """The versions of the rows of these keys, newest first, as far as the table keeps them."""
+    require_extras("server")
+    from msgspec.structs import replace
+
+    from dodona._core.arrow import arrow_of_tuples
+    from dodona._core.changes import CHANGE_TYPE, COLUMNS, TIMESTAMP
+    from dodona._core.reading import Projection
+    from dodona.schema import Column
+    from dodona.shown import shown
+    from dodona.types import NULL_TIMESTAMP
+    from dodona_local.cli.printing import print_rows
+    from dodona_local.cli.words import keys_of, names_of, timestamp_of
+    from dodona_local.files.spelled import Shape
+
+    ends = timestamp_of(since) or NULL_TIMESTAMP, timestamp_of(below)
+    with client_of(url, data_dir) as db:
+        schema = db.get_table(path).schema
+        wanted = Projection(schema, names_of(columns)).columns
+        names = [it.name for it in wanted]
+        asked = keys_of(schema, key)
+        rows = db.lookup_versions(path, asked, names, since=ends[0], below=ends[1], limit=limit)
+    marks = ((TIMESTAMP, "uint64"), (CHANGE_TYPE, "utf8"), (COLUMNS, "utf8"))
+    heads = [Column(name, kind) for name, kind in marks]  # type: ignore[arg-type]
+    plain = [replace(it, sort_order=None, required=False, aggregate=None) for it in wanted]
+    lines = [line for row in rows for line in _lines_of(row, names)]
+    batches = arrow_of_tuples([*heads, *plain], lines).to_batches()
+    print_rows(form, Shape.of_columns([*heads, *plain]), batches)
+    for row in rows:
+        if row.more_below is not None:
+            warn(f"{shown(row.key)} has older versions: go on with --below {row.more_below}")
+
+
+def _lines_of(row: "VersionedRow", names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """One a version: its timestamp, what it is, which columns it gave, and the row's key and their
+    values. What it did not give is null."""
+    given: dict[int, dict[str, Any]] = {}
+    for name, values in row.values.items():
+        for it in values:
+            given.setdefault(it.timestamp, {})[name] = it.value
+    kinds = dict.fromkeys(row.write_timestamps, "write") | dict.fromkeys(
+        row.delete_timestamps, "delete"
+    )
+    for at in sorted(kinds, reverse=True):
+        values_at = given.get(at, {})
+        cells = [row.key.get(name, values_at.get(name)) for name in names]
+        yield (at, kinds[at], ",".join(values_at), *cells)

@@ -1,0 +1,19 @@
+"""Which folders of a cluster, or of an embedded database, belong together.
+
+Owns: whether the folder of the master is missing. Looks only; must not import what makes anything.
+"""
+
+from pathlib import Path
+
+from dodona._io.folder import LOCK_NAME
+from dodona_oracle.shell.store import FILE_NAME
+from dodona_tablets.shell.log_check import has_joined
+
+
+def lacks_master(path: Path) -> bool:
+    """Whether this is the folder of a cluster or of an embedded database, without its master's
+    store: a cell joins after the master's store is durable, so the store was there."""
+    if (path / "master" / FILE_NAME).exists():
+        return False
+    is_whole = (path / LOCK_NAME).exists() or (path / "master").is_dir()
+    return is_whole and any(has_joined(node) for node in path.glob("node-*"))

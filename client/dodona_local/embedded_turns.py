@@ -1,0 +1,134 @@
+"""What threads hold in the combiner, so that an interrupt can leave nothing held for good.
+
+Owns: an exchange, the turn with the cores, and a flush; and how to see that their holder is gone.
+An exception of a signal handler can end a call between any two of its steps, also those that would
+let go of a lock. So whatever is held names the generator that holds it. A generator that holds
+something does not yield: if it is not running, an interrupt has ended it, and what it held is
+nobody's. To take, to let go and to find out are one step of the interpreter each.
+"""
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from types import GeneratorType
+from typing import Final
+
+from dodona._core.messages import Failure, Reply, Request
+from dodona._core.steps import Target
+from dodona_local.embedded_cores import Asked, Cores
+from dodona_local.interrupts import is_callers_own
+
+WAIT_SECONDS: Final = 0.02
+"""How long a thread sleeps before it looks for itself: some answers only time brings about."""
+
+
+class Exchange:
+    """One thread's requests and their replies so far."""
+
+    __slots__ = (
+        "_requests",
+        "_signal",
+        "is_given_up",
+        "left_count",
+        "replies",
+        "thread_id",
+        "work",
+    )
+
+    work: "GeneratorType[None, None, None]"
+    """Waits and serves on its behalf. Set before it begins."""
+
+    def __init__(self, requests: Sequence[tuple[Target, Request]]) -> None:
+        self.replies: list[Reply | None] = [None] * len(requests)
+        self.left_count = len(requests)
+        self.is_given_up = False
+        """By its thread, whose time was up."""
+        self.thread_id = threading.get_ident()
+        self._requests = requests
+        self._signal = threading.Lock()
+        self._signal.acquire()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether its thread waits for it."""
+        return self.left_count > 0 and not self.is_given_up
+
+    def asked(self) -> list[Asked]:
+        """The requests, each with the place for its answer."""
+        return [
+            (target, body, partial(self._take, place))
+            for place, (target, body) in enumerate(self._requests)
+        ]
+
+    def _take(self, place: int, reply: Reply) -> None:
+        if self.replies[place] is None:
+            self.replies[place] = reply
+            self.left_count -= 1
+            if self.left_count == 0:
+                self.wake()
+
+    def end(self, failure: Failure) -> None:
+        """Whatever is unanswered by now will stay so."""
+        for place in range(len(self.replies)):
+            self._take(place, failure)
+
+    def wake(self) -> None:
+        """Have the thread look again: at its answers, or at the cores."""
+        with suppress(RuntimeError):  # somebody else woke it just now
+            self._signal.release()
+
+    def sleep(self) -> None:
+        self._signal.acquire(timeout=WAIT_SECONDS)
+
+
+class Turn:
+    """The right to use the cores, taken once. The thread that mends has no exchange: no signal
+    handler runs there, so that nothing interrupts it."""
+
+    __slots__ = ("_exchange", "_thread_id")
+
+    def __init__(self, exchange: Exchange | None) -> None:
+        self._exchange = exchange
+        self._thread_id = threading.get_ident() if exchange is None else exchange.thread_id
+
+    @property
+    def is_running(self) -> bool:
+        """False of a turn that is still held: its holder was interrupted."""
+        return self._exchange is None or self._exchange.work.gi_running
+
+    @property
+    def is_of_this_thread(self) -> bool:
+        """Whether the caller is inside of it: in a signal handler, or in a finalizer."""
+        return self._thread_id == threading.get_ident() and self.is_running
+
+
+class Flush:
+    """A flush of some cores, by the thread that began it."""
+
+    __slots__ = ("by", "cores", "error", "is_done")
+
+    def __init__(self, cores: Cores, by: Exchange) -> None:
+        self.cores = cores
+        self.by = by
+        self.is_done = False
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Blocks. Raises what is the caller's own; the flush is then never done."""
+        try:
+            self.cores.flush()
+        except BaseException as error:
+            if is_callers_own(error):
+                raise
+            self.error = error
+        self.is_done = True
+
+    @property
+    def is_under_way(self) -> bool:
+        return not self.is_done and self.by.work.gi_running
+
+    @property
+    def is_of_this_thread(self) -> bool:
+        """Whether the caller is inside of it."""
+        return self.by.thread_id == threading.get_ident() and self.is_under_way

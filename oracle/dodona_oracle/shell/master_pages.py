@@ -1,0 +1,41 @@
+"""The REST pages of a master.
+
+Owns: which there are. Only `master` imports this, once the data plane is up: it needs FastAPI.
+"""
+
+from collections.abc import Callable
+
+from fastapi import FastAPI
+
+from dodona._io.cluster_key import Admission
+from dodona._io.exposition import Metrics
+from dodona._io.life import Life
+from dodona._io.pages import add_metrics, create_application
+from dodona._io.recoveries_page import add_recoveries_page
+from dodona._io.recovery_book import RecoveryBook
+from dodona._io.runtime import Runtime
+from dodona._io.statistics_page import add_statistics_page
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.shell.metrics import MASTER_METRICS
+from dodona_oracle.shell.rest import add_operations
+from dodona_oracle.shell.transactions_page import add_transactions_page
+
+
+def create_pages(
+    core: MasterCore,
+    runtime: Runtime,
+    book: RecoveryBook,
+    life: Life,
+    admission: Admission,
+    report: Callable[[], object],
+) -> FastAPI:
+    """All of them. `report` is what the metrics are made of."""
+    pages = create_application("Dodona master", None, life, admission)
+    add_operations(pages, runtime)
+    add_statistics_page(
+        pages, lambda: {"master": core.statistics(), "runtime": runtime.statistics()}
+    )
+    add_transactions_page(pages, core)
+    add_recoveries_page(pages, book)
+    add_metrics(pages, Metrics("master", MASTER_METRICS, report))
+    return pages

@@ -1,0 +1,53 @@
+"""The REST pages of a node.
+
+Owns: which there are. Only `service` imports this, once the data plane is up: it needs FastAPI.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI
+
+from dodona._io.cluster_key import Admission
+from dodona._io.exposition import Metrics
+from dodona._io.life import Life
+from dodona._io.pages import add_metrics, create_application
+from dodona._io.recoveries_page import add_recoveries_page
+from dodona._io.recovery_book import RecoveryBook
+from dodona._io.runtime import Runtime
+from dodona._io.statistics_page import add_statistics_page
+from dodona_tablets.core.node import NodeCore
+from dodona_tablets.shell.doubt_page import add_doubt_page
+from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.metrics import NODE_METRICS
+from dodona_tablets.shell.outcome_page import add_outcome_page
+from dodona_tablets.shell.tablets_page import add_tablets_page
+
+
+def create_pages(
+    core: NodeCore,
+    runtime: Runtime,
+    log: CellLog,
+    book: RecoveryBook,
+    life: Life,
+    admission: Admission,
+    report: Callable[[], object],
+) -> FastAPI:
+    """All of them. `report` is what the metrics are made of."""
+
+    def collect() -> dict[str, Any]:
+        return {
+            "cell": core.statistics(),
+            "runtime": runtime.statistics(),
+            "log_bytes": log.size_bytes(),
+            "log_fill_ratio": log.fill_ratio(),
+        }
+
+    pages = create_application("Dodona tablet node", None, life, admission)
+    add_statistics_page(pages, collect)
+    add_outcome_page(pages, runtime)
+    add_doubt_page(pages, core)
+    add_tablets_page(pages, core)
+    add_recoveries_page(pages, book)
+    add_metrics(pages, Metrics("node", NODE_METRICS, report))
+    return pages

@@ -1,0 +1,1 @@
+"""Mutation testing: small changes of the cores, each of which a test must notice."""

@@ -1,0 +1,302 @@
+"""Calls that are bounded in time: they end as if the servers were silent, and never spin."""
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dodona
+import dodona.aio
+from dodona._core.context import error_of
+from dodona._core.deadline import bounded
+from dodona._core.master_transaction import RowsRefused
+from dodona._core.messages import Committed, Decide, Failure, GetTable, Prepare, Prepared
+from dodona._core.steps import MASTER, Calls, Post, Protocol, Target
+from dodona.errors import CommitOutcomeUnknown, InvalidRequest, Unavailable
+from dodona.types import Timestamp, TransactionId
+from unit.client.protocols import (
+    NEVER_SENT,
+    PATH,
+    PIVOT,
+    Clock,
+    Play,
+    new_session,
+    table,
+    with_rows,
+)
+
+TIMEOUT_MS = 300
+SILENT = Failure("unavailable", "no answer from cell 1", {"cell": 1, "address": "node1"})
+
+
+def timed(step: object) -> int | None:
+    assert isinstance(step, Calls)
+    return step.timeout_ms
+
+
+def lookup(clock: Clock) -> Play[Any]:
+    session = new_session(clock, table())
+    read = session.lookup_rows(PATH, [{"id": 1}])
+    return Play(clock, bounded(read, TIMEOUT_MS, clock.instant_us))
+
+
+def go_on(clock: Clock, it: Play[Any], *, answer: Failure = NEVER_SENT) -> None:
+    """Each request takes 50 ms and fails. Bounded, so that an endless loop is noticed."""
+    for _ in range(200):
+        if isinstance(it.step, Calls):
+            clock.now_us += 50_000
+            it.answer(*[answer] * len(it.calls))
+        else:
+            it.wait()
+
+
+def test_a_read_is_asked_for_as_long_as_there_is_time() -> None:
+    clock = Clock()
+    it = lookup(clock)
+    assert timed(it.step) == TIMEOUT_MS
+    began_us = clock.now_us
+    with pytest.raises(Unavailable):
+        go_on(clock, it)
+    assert clock.now_us - began_us <= (TIMEOUT_MS + 50) * 1000
+
+
+def test_the_first_silent_server_is_named_however_the_call_ends() -> None:
+    """Often the last step was a pause, or a request that was not sent any more."""
+    clock = Clock()
+    it = lookup(clock)
+    it.answer(SILENT)
+    with pytest.raises(Unavailable) as caught:
+        go_on(clock, it)
+    assert caught.value.attributes["cell"] == 1
+    assert caught.value.attributes["address"] == "node1"
+
+
+MASTER_LATE = Failure("unavailable", "no answer from the master in 4 ms", {"server": "master"})
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "then_ms", "named"),
+    [(290, 10, "cell"), (10, 290, "server")],
+    ids=["the first took the time", "the second took it"],
+)
+def test_a_server_that_had_little_time_is_not_blamed_for_another(
+    wait_ms: int, then_ms: int, named: str
+) -> None:
+    """A node was gone, and the master, asked where else the cell is, had 4 ms to answer."""
+    clock = Clock()
+    it = Play(clock, bounded(ask(1, MASTER), TIMEOUT_MS, clock.instant_us))
+    clock.now_us += wait_ms * 1000
+    it.answer(SILENT)
+    assert timed(it.step) == then_ms
+    clock.now_us += then_ms * 1000
+    with pytest.raises(Unavailable) as caught:
+        it.answer(MASTER_LATE)
+    assert {"cell", "server"} & caught.value.attributes.keys() == {named}
+    assert (SILENT.message in caught.value.message) == (named == "cell")
+
+
+def test_a_server_that_answered_since_is_not_blamed() -> None:
+    clock = Clock()
+    it = Play(clock, bounded(ask(1, 1, MASTER), TIMEOUT_MS, clock.instant_us))
+    clock.now_us += 200_000
+    it.answer(SILENT)
+    clock.now_us += 50_000
+    it.answer(Committed(TransactionId(1), Timestamp(2)))
+    clock.now_us += 50_000
+    with pytest.raises(Unavailable) as caught:
+        it.answer(MASTER_LATE)
+    assert caught.value.attributes == MASTER_LATE.attributes
+
+
+def test_what_was_given_up_in_a_hurry_may_have_left_or_not() -> None:
+    """A commit that never left is not in doubt."""
+    for told in ({}, {"is_sent": False}):
+        clock = Clock()
+        it = Play(clock, bounded(ask(1, 2), TIMEOUT_MS, clock.instant_us))
+        clock.now_us += 290_000
+        it.answer(SILENT)
+        clock.now_us += 10_000
+        with pytest.raises(Unavailable) as caught:
+            it.answer(Failure("unavailable", "no answer from cell 2", {"cell": 2, **told}))
+        assert caught.value.attributes["cell"] == 1
+        assert caught.value.attributes.get("is_sent") == told.get("is_sent")
+
+
+def ask(*targets: Target) -> Protocol[None]:
+    """One after the other, whatever the others answer; as the last one does, so it ends."""
+    for target in targets:
+        (reply,) = yield Calls(((target, GetTable(PATH)),))
+    assert isinstance(reply, Failure)
+    raise error_of(reply)
+
+
+def test_a_commit_that_was_sent_is_unknown_and_one_that_was_not_is_aborted() -> None:
+    never = Failure("unavailable", "refused", {**SILENT.attributes, "is_sent": False})
+    for reply, error in ((SILENT, CommitOutcomeUnknown), (never, Unavailable)):
+        clock = Clock()
+        session = new_session(clock, table())
+        transaction = with_rows(clock, session, 1)
+        it = Play(clock, bounded(session.commit(transaction), TIMEOUT_MS, clock.instant_us))
+        clock.now_us += TIMEOUT_MS * 1000
+        with pytest.raises((CommitOutcomeUnknown, Unavailable)) as caught:
+            it.answer(reply)
+        assert type(caught.value) is error
+        assert caught.value.attributes["cell"] == 1
+        assert caught.value.attributes["address"] == "node1"
+
+
+def test_a_decision_leaves_though_no_time_is_left_to_await_its_answer() -> None:
+    """Cells hold locks until they hear of it."""
+    clock = Clock()
+    session = new_session(clock, table())
+    transaction = with_rows(clock, session, 1, PIVOT)
+    it = Play(clock, bounded(session.commit(transaction), TIMEOUT_MS, clock.instant_us))
+    assert [type(body) for _, body in it.calls] == [Prepare, Prepare]
+    assert transaction.id is not None
+    clock.now_us += TIMEOUT_MS * 1000
+    it.answer(Prepared(transaction.id, Timestamp(5)), SILENT)
+    assert isinstance(it.step, Post)
+    ((cell, body),) = it.step.requests
+    assert (cell, type(body)) == (0, Decide)
+    with pytest.raises(CommitOutcomeUnknown) as caught:
+        it.posted()
+    assert caught.value.attributes["address"] == "node1"
+
+
+# ---- every call takes a bound
+
+FACES = [
+    dodona.Client,
+    dodona.Transaction,
+    dodona.MasterTransaction,
+    dodona.Snapshot,
+    dodona.Loads,
+    dodona.Load,
+]
+WAIT_FOR_NOBODY = {
+    "Client.close",
+    "Transaction.abort",
+    "Snapshot.check",
+    "Loads.join",
+}
+
+
+def calls_of(kind: type) -> list[tuple[str, Callable[..., Any]]]:
+    members = inspect.getmembers(kind, inspect.isfunction)
+    named = [(f"{kind.__name__}.{name}", it) for name, it in members if not name.startswith("_")]
+    refused = {f"MasterTransaction.{name}" for name in vars(RowsRefused)}
+    return [(name, it) for name, it in named if name not in WAIT_FOR_NOBODY | refused]
+
+
+@pytest.mark.parametrize("kind", FACES)
+def test_every_call_takes_a_bound(kind: type) -> None:
+    for name, method in calls_of(kind):
+        parameters = inspect.signature(method).parameters
+        is_lease = "begin" in name and "title" in parameters  # its `timeout_ms` is the lease
+        bound = parameters["call_timeout_ms" if is_lease else "timeout_ms"]
+        assert bound.default is None, name
+
+
+# ---- embedded
+
+SCHEMA = [
+    {"name": "id", "type": "int64", "sort_order": "ascending"},
+    {"name": "v", "type": "int64"},
+]
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Any:
+    with dodona.open(tmp_path / "data") as client:
+        client.create_table("//t", SCHEMA, mount=True)
+        yield client
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, "1", 1.5, True, 1 << 40])
+def test_a_bound_is_a_number_of_milliseconds(
+    db: dodona.Client, tmp_path: Path, timeout_ms: Any
+) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: db.lookup_rows("//t", [{"id": 1}], timeout_ms=timeout_ms),
+        lambda: db.begin(timeout_ms=timeout_ms),
+        lambda: db.query("select 1", timeout_ms=timeout_ms),
+        lambda: db.run_in_transaction(lambda _: None, timeout_ms=timeout_ms),
+        lambda: db.begin_master(call_timeout_ms=timeout_ms),
+        lambda: dodona.open(tmp_path / "other", call_timeout_ms=timeout_ms),
+        lambda: dodona.connect("http://127.0.0.1:9", call_timeout_ms=timeout_ms),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidRequest, match="timeout_ms"):
+            call()
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_embedded_database_takes_the_same_programs(db: dodona.Client) -> None:
+    with db.begin(timeout_ms=60_000) as transaction:
+        transaction.insert_rows("//t", [{"id": 1, "v": 2}])
+    assert db.lookup_rows("//t", [{"id": 1}], timeout_ms=60_000) == [{"id": 1, "v": 2}]
+    assert db.query("select v from [//t]", timeout_ms=60_000).to_pylist() == [{"v": 2}]
+    db.run_in_transaction(lambda it: it.delete_rows("//t", [{"id": 1}]), timeout_ms=60_000)
+    assert db.lookup_rows("//t", [{"id": 1}]) == []
+
+
+def test_an_embedded_call_waits_for_others_no_longer_than_it_may(db: dodona.Client) -> None:
+    """Another thread has the cores, as in a long flush or a long scan."""
+    combiner: Any = db._driver._combiner  # type: ignore[attr-defined]
+    began, done = threading.Event(), threading.Event()
+    serve = combiner._cores.serve
+
+    def slowly(asked: Any) -> None:
+        if not began.is_set():
+            began.set()
+            done.wait(10)
+        serve(asked)
+
+    combiner._cores.serve = slowly
+    other = threading.Thread(target=lambda: db.lookup_rows("//t", [{"id": 1}]))
+    other.start()
+    try:
+        assert began.wait(10)
+        for call, error in (
+            (lambda: db.lookup_rows("//t", [{"id": 1}], timeout_ms=100), Unavailable),
+            (lambda: db.insert_rows("//t", [{"id": 1, "v": 1}], timeout_ms=100), None),
+        ):
+            at = time.monotonic()
+            with pytest.raises(
+                error or (Unavailable, CommitOutcomeUnknown), match="no answer from the database"
+            ):
+                call()
+            assert time.monotonic() - at < 2
+    finally:
+        done.set()
+        other.join()
+    db.insert_rows("//t", [{"id": 1, "v": 3}], timeout_ms=60_000)
+    assert db.lookup_rows("//t", [{"id": 1}]) == [{"id": 1, "v": 3}]
+
+
+LONG_QUERY = "select count(*) from range(100000000) a, range(100000) b where a.range % 7 = b.range"
+
+
+def test_a_query_is_not_computed_for_longer_than_it_may(db: dodona.Client) -> None:
+    db.query("select 1")  # imports take a while
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match="not computed in the 300 ms"):
+        db.query(LONG_QUERY, timeout_ms=300)
+    assert time.monotonic() - began < 5
+
+
+def test_a_query_in_asyncio_is_not_computed_for_longer_than_it_may(tmp_path: Path) -> None:
+    async def attempt() -> float:
+        async with await dodona.aio.open(tmp_path / "data", call_timeout_ms=60_000) as client:
+            await client.query("select 1")
+            began = time.monotonic()
+            with pytest.raises(Unavailable, match="not computed in the 300 ms"):
+                await client.query(LONG_QUERY, timeout_ms=300)
+            return time.monotonic() - began
+
+    assert asyncio.run(attempt()) < 5

@@ -1,0 +1,54 @@
+"""Messages grow at their ends alone: what an older release says and hears is what it was."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dodona._core import messages
+from integration.other_release import RELEASES, paths_of, unpack
+
+SHAPES = """
+import json, sys
+import msgspec
+from dodona._core import messages
+from unit.client.test_growth import shapes_of
+print(json.dumps(shapes_of(messages)))
+"""
+
+
+def shapes_of(module: Any) -> dict[str, Any]:
+    """The fields of each message in order, with their types (wherever these live), and whether they
+    may be absent."""
+    shapes: dict[str, Any] = {}
+    for name in module.__all__:
+        kind = getattr(module, name)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            fields = [
+                (it.encode_name, re.sub(r"[\w.]+\.", "", str(it.type)), not it.required)
+                for it in msgspec.structs.fields(kind)
+            ]
+            shapes[name] = {"tag": kind.__struct_config__.tag, "fields": fields}
+    return json.loads(json.dumps(shapes))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name.partition(".")[0])
+def test_messages_are_those_of_older_releases_or_longer(release: Path, tmp_path: Path) -> None:
+    roots = paths_of(unpack(release, tmp_path))
+    code = f"import sys; sys.path[:0] = {roots!r}\n{SHAPES}"
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    old, new = json.loads(said.stdout), shapes_of(messages)
+    assert old.keys() <= new.keys(), "a message went: older releases still send it"
+    for name, shape in old.items():
+        now = new[name]
+        assert now["tag"] == shape["tag"], name
+        count = len(shape["fields"])
+        assert now["fields"][:count] == shape["fields"], name
+        assert all(is_optional for _, _, is_optional in now["fields"][count:]), name

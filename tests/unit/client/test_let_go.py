@@ -1,0 +1,101 @@
+"""Clients that nobody has any more: Python collects them in any thread, under any lock.
+
+So what is done then waits for nothing: whatever it waits for may need what that thread has.
+"""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dodona
+from dodona._io.engine import Engine
+from dodona._io.network import Network
+from unit.client.cluster import FakeCluster
+from unit.client.interrupting import in_time
+
+ENDS_S_MAX = 20.0
+
+
+def wait_until_over(engine: Engine) -> None:
+    until_s = time.monotonic() + ENDS_S_MAX
+    while not engine._is_over and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert engine._is_over
+
+
+def test_a_light_client_is_let_go_without_waiting(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread may need a lock of the import system that whoever collects it has."""
+    may_end, close = threading.Event(), Network.close
+
+    async def close_late(network: Network) -> None:
+        while not may_end.is_set():
+            await asyncio.sleep(0.01)
+        await close(network)
+
+    monkeypatch.setattr(Network, "close", close_late)
+    db = dodona.connect(cluster.url)
+    db.generate_timestamp()
+    driver: Any = db._driver
+    engine = driver._engine
+    del driver
+    del db
+    in_time(gc.collect)
+    assert engine._is_closed
+    assert not engine._is_over
+    may_end.set()
+    wait_until_over(engine)
+
+
+def test_an_embedded_database_is_let_go_while_no_thread_can_begin(tmp_path: Path) -> None:
+    """A collection may come while `threading` has its lock."""
+    db = dodona.open(tmp_path / "data")
+    db.generate_timestamp()
+    driver: Any = db._driver
+    combiner = driver._combiner
+    del driver
+    del db
+
+    def collect() -> None:
+        with threading._active_limbo_lock:  # type: ignore[attr-defined]
+            gc.collect()
+
+    # `in_time` can't: it begins a thread.
+    collecting = threading.Thread(target=collect, daemon=True)
+    collecting.start()
+    collecting.join(ENDS_S_MAX)
+    assert not collecting.is_alive()
+    combiner.wait_closed(ENDS_S_MAX)
+    assert combiner._is_over
+    dodona.open(tmp_path / "data").close()
+
+
+AT_THE_END = """
+import dodona
+db = dodona.connect({url!r})
+db.generate_timestamp()
+from dodona._io.network import Network
+close = Network.close
+async def close_late(network):
+    import asyncio
+    await asyncio.sleep(0.2)
+    await close(network)
+    print("goodbye")
+Network.close = close_late
+"""
+
+
+def test_a_client_that_is_open_at_the_end_of_the_process_says_goodbye(cluster: FakeCluster) -> None:
+    program = AT_THE_END.format(url=cluster.url)
+    run = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "goodbye\n", "")
