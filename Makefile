@@ -13,10 +13,11 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 SOAK_SEEDS := 1000:6000
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input --quiet
+UV := UV_LINK_MODE=copy $(BIN)/uv pip install --python $(BIN)/python --quiet
 
-.PHONY: help install demo test lint format docs chart soak mutants load bench bench-spark picture lock clean \
-  check-python check-java check-venv
+.PHONY: help install demo check test test-all steady lint format docs chart soak mutants load bench bench-spark \
+  picture lock clean check-python check-java check-venv
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 13
@@ -26,8 +27,19 @@ install: $(INSTALLED) ## prepare .venv, which the others do by themselves
 demo: $(INSTALLED) ## start a cluster on this machine and show what it can do
 	@$(BIN)/dodona demo $(ARGS)
 
-test: lint ## lint, then run every test: first those that share the machine, then the others
-	$(BIN)/python tests/phases.py $(ARGS)
+SUITE := $(BIN)/python -m suite --beside '$(MAKE) --no-print-directory lint' --level
+
+check: $(INSTALLED) ## while you write, 3 minutes: lint, and the tests that start no servers and compute little
+	@$(SUITE) check $(ARGS)
+
+test: $(INSTALLED) ## for every change, 8 minutes: lint, and tests of every kind
+	@$(SUITE) test $(ARGS)
+
+test-all: $(INSTALLED) ## before a release, 45 minutes: lint, and every test there is
+	@$(SUITE) all $(ARGS)
+
+steady: $(INSTALLED) ## run tests twenty times on a busy machine: make steady ARGS='-k locks'
+	@$(BIN)/python -m suite.steady $(ARGS)
 
 lint: $(INSTALLED) ## check the style, the types and the layers
 	$(BIN)/ruff check .
@@ -85,17 +97,17 @@ clean: ## remove the environment and all else that was generated
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(MAKE) --no-print-directory check-python check-java check-venv
-	@echo "Preparing .venv with $$($(PYTHON) --version); the first time takes a few minutes"
+	@echo "Preparing .venv with $$($(PYTHON) --version); the first time takes a minute or two"
 	@$(PYTHON) -m venv .venv
-	@$(PIP) --use-pep517 --require-hashes -r requirements.lock | $(PROGRESS)
-	@$(PIP) --quiet --no-deps --no-build-isolation -e .
+	@$(PIP) --require-hashes -r <($(UV_LINES))
+	@$(UV) --require-hashes -r requirements.lock || { \
+	  echo "uv could not; pip does it (it may know another index): some minutes"; \
+	  $(PIP) --use-pep517 --require-hashes -r requirements.lock; }
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Of all that pip says, one line in twenty, and those that come before a long silence.
-PROGRESS := { n=0; while read -r word rest; do case "$$word $$rest" in \
-  Collecting*|Processing*) n=$$((n + 1)); if ((n % 20 == 0)); then echo "  $$n packages collected"; fi;; \
-  'Building wheels'*) echo "  building$${rest\#*:}";; \
-  'Installing collected'*) echo "  installing them";; esac; done; }
+# Of the lock file, what says which uv and with which hashes: pip takes twice as long for the rest.
+UV_LINES := sed -n '/^uv==/,/^ *\# via/p' requirements.lock
 
 check-python:
 	@$(or $(PYTHON),false) -c '$(IS_NEW_ENOUGH)' 2>/dev/null || { \

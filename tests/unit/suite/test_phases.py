@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-import phases
-from phases import Phase, summary, verdict
+import suite
+from suite import __main__ as command
+from suite import phases
+from suite.phases import Phase, verdict
 
-TESTS = Path(phases.__file__).parent
-SETTINGS = """
+TESTS = Path(suite.__file__).parent.parent
+MARKERS = ("alone", "spark", "pooled", "integration", "slow", "part")
+SETTINGS = f"""
 [tool.pytest.ini_options]
 addopts = ["--import-mode=importlib", "--strict-markers"]
-markers = ["alone: by itself", "spark: by itself, too", "pooled: behind these"]
+markers = {list(MARKERS)}
 """
 SOME = """
 import os
@@ -90,22 +93,19 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "tests"
     folder.mkdir()
     (tmp_path / "pyproject.toml").write_text(SETTINGS)
-    for name in ("conftest.py", "phases.py"):
-        shutil.copy(TESTS / name, folder)
+    shutil.copy(TESTS / "conftest.py", folder)
     for mark in ("alone", "spark", "pooled", "usefixtures"):
         text = SOME.format(mark=mark, has_company=mark == "usefixtures")
         (folder / f"test_{mark}.py").write_text(text)
     return tmp_path
 
 
-def run(project: Path, *words: str, phase_count: int = 3) -> tuple[int, list[str]]:
-    """→ the exit status, and the lines after both phases."""
+def run_module(project: Path, module: str, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {it: os.environ[it] for it in os.environ if not it.startswith("PYTEST_")}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading those takes longer than the tests
-    words = (sys.executable, "tests/phases.py", "-p", "xdist", "-p", "no:cacheprovider", *words)
-    done = subprocess.run(
-        words,
+    return subprocess.run(
+        (sys.executable, "-m", module, "-p", "no:cacheprovider", *words),
         cwd=project,
         env=environment,
         capture_output=True,
@@ -113,10 +113,18 @@ def run(project: Path, *words: str, phase_count: int = 3) -> tuple[int, list[str
         check=False,
         start_new_session=True,
     )
+
+
+def run(
+    project: Path, *words: str, level: str = "all", phase_count: int = 3
+) -> tuple[int, list[str]]:
+    """→ the exit status, and the lines about phases and failures at the end."""
+    own = ("suite", "--level", level, "-p", "xdist")
+    done = run_module(project, *own, *words)
     assert done.stdout.count("phase: ") == phase_count, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     first = [at for at, line in enumerate(lines) if line.startswith("shared: ")][-1]
-    return done.returncode, lines[first:]
+    return done.returncode, lines[first:-1]
 
 
 def test_all_phases_run_and_all_that_failed_is_said_at_the_end(project: Path) -> None:
@@ -174,10 +182,11 @@ def test_what_no_test_could_do_ends_the_run(
         asked.extend(names)
         return [Phase(name, pytest.ExitCode.INTERRUPTED, 61.0) for name in names]
 
-    monkeypatch.setattr(phases, "run", interrupted)
-    assert phases.main([]) == pytest.ExitCode.INTERRUPTED
+    monkeypatch.setattr(phases, "_run_together", interrupted)
+    monkeypatch.chdir(project)
+    assert command.main([]) == pytest.ExitCode.INTERRUPTED
     assert asked == ["shared"]
-    assert capsys.readouterr().out.split("\n")[1].startswith("shared: 0 tests, 0 failed, 1 min 1 s")
+    assert "shared: 0 tests, 0 failed, 1 min 1 s" in capsys.readouterr().out
 
 
 def test_a_worker_that_crashes_is_told_and_ends_its_phase(project: Path) -> None:
@@ -201,6 +210,6 @@ def test_an_interruption_from_the_keyboard_ends_all_in_order(project: Path) -> N
 
 
 def test_a_phase_that_ends_without_a_report_is_counted_by_its_status() -> None:
-    assert summary([Phase("alone", -9, 1.0)])[1:] == [
+    assert command.summary([Phase("alone", -9, 1.0)], [])[-1:] == [
         "alone: 0 tests, 0 failed, 0 min 1 s (exit status -9)"
     ]

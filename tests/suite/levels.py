@@ -1,0 +1,70 @@
+"""Levels: which tests run when. `check` while one writes, `test` for every change, `all` before a
+release.
+
+Owns: the meaning of the markers that decide it, and how many examples a property gets.
+
+- A test that starts processes, measures, or needs all cores is part of `test` only if it is marked
+  `part`: it shows one real part, or one door, of the system. The others are in `all`.
+- A test that computes for long is marked `slow`, and is in `all`.
+- All others are in `test`; those of them that lie in `tests/unit` are in `check`.
+
+Both markers give a reason. Without a level, as with a bare `pytest`, everything runs.
+"""
+
+from typing import Final, Literal, Protocol, get_args
+
+Level = Literal["check", "test", "all"]
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)
+
+COSTLY: Final = ("integration", "spark", "alone", "pooled")
+"""Markers of tests that are in `all` only, unless they are marked `part`."""
+REAL: Final = ("integration", "spark")
+"""Markers of tests with real processes. Only these may fail for what the machine was doing."""
+PHASES: Final = {"pooled": "pooled", "alone": "alone", "spark": "alone"}
+"""Markers, and the phase of a test that has one. A Spark session is three Java processes with
+workers of their own."""
+CHECK_FOLDERS: Final = ("tests/unit/", "tests/test_")
+EXAMPLES_RATIO: Final = 5
+"""`all` tries so many times as many examples as the others."""
+EXAMPLES_MIN: Final = 10
+
+_chosen: Level = "all"
+
+
+class Marked(Protocol):
+    """Of a test: its name, and a look at its markers."""
+
+    @property
+    def nodeid(self) -> str: ...
+
+    def get_closest_marker(self, name: str) -> object | None: ...
+
+
+def choose(level: Level | None) -> None:
+    """Before the first test is imported: how many examples `examples` gives."""
+    global _chosen  # noqa: PLW0603 - one run, one level
+    _chosen = level or "all"
+
+
+def examples(count: int) -> int:
+    """How many examples a property tries that tries `count` of them in `all`."""
+    return count if _chosen == "all" else min(count, max(EXAMPLES_MIN, count // EXAMPLES_RATIO))
+
+
+def has(item: Marked, names: tuple[str, ...]) -> bool:
+    return any(item.get_closest_marker(it) for it in names)
+
+
+def phase_of(item: Marked) -> str:
+    """In which phase a test runs."""
+    return next((PHASES[it] for it in PHASES if has(item, (it,))), "shared")
+
+
+def is_in(item: Marked, level: Level) -> bool:
+    """Whether a test is part of this level."""
+    if level == "all":
+        return True
+    is_light = not has(item, ("slow",)) and (not has(item, COSTLY) or has(item, ("part",)))
+    if level == "test":
+        return is_light
+    return is_light and not has(item, COSTLY) and item.nodeid.startswith(CHECK_FOLDERS)

@@ -1,0 +1,70 @@
+"""Which tests a level has, and how many examples a property gets there."""
+
+import pytest
+
+from suite import levels
+from suite.levels import Level
+
+
+class Item:
+    """A test of this name, with these markers."""
+
+    def __init__(self, nodeid: str, *markers: str) -> None:
+        self.nodeid = nodeid
+        self._markers = markers
+
+    def get_closest_marker(self, name: str) -> object | None:
+        return name if name in self._markers else None
+
+
+UNIT = "tests/unit/client/test_keys.py::test_order"
+PROPERTY = "tests/properties/test_locks.py::TestLocks::runTest"
+REAL = "tests/integration/test_kills.py::test_kills"
+
+
+@pytest.mark.parametrize(
+    ("item", "first"),
+    [
+        (Item(UNIT), "check"),
+        (Item("tests/test_repository.py::test_rules"), "check"),
+        (Item(UNIT, "slow"), "all"),
+        (Item(UNIT, "integration"), "all"),
+        (Item(UNIT, "integration", "part"), "test"),
+        (Item(PROPERTY), "test"),
+        (Item(PROPERTY, "slow", "part"), "all"),
+        (Item(REAL, "integration"), "all"),
+        (Item(REAL, "integration", "alone", "part"), "test"),
+        (Item(REAL, "spark"), "all"),
+        (Item("tests/negative/test_planted_bugs.py::test_bug", "pooled"), "all"),
+        (Item("tests/negative/test_planted_bugs.py::test_bug", "pooled", "part"), "test"),
+    ],
+)
+def test_a_test_is_in_its_first_level_and_in_all_above(item: Item, first: Level) -> None:
+    found = [it for it in levels.LEVELS if levels.is_in(item, it)]
+    assert found == list(levels.LEVELS[levels.LEVELS.index(first) :])
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [("all", [5, 30, 300]), ("test", [5, 10, 60]), (None, [5, 30, 300])],
+)
+def test_only_all_tries_all_examples(
+    level: Level | None, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(levels, "_chosen", "check")
+    levels.choose(level)
+    assert [levels.examples(it) for it in (5, 30, 300)] == expected
+
+
+@pytest.mark.parametrize(
+    ("markers", "phase"),
+    [
+        ((), "shared"),
+        (("integration",), "shared"),
+        (("integration", "alone"), "alone"),
+        (("spark",), "alone"),
+        (("pooled",), "pooled"),
+    ],
+)
+def test_a_phase_follows_from_markers(markers: tuple[str, ...], phase: str) -> None:
+    assert levels.phase_of(Item(REAL, *markers)) == phase
