@@ -211,6 +211,7 @@ def test_cells_that_restart_keep_it(
         assert _rows(snapshot, path) == BEFORE
 
 
+@pytest.mark.slow("cells that hand over rows, on every back end")
 @UNDER_VIRTUAL_TIME
 def test_tablets_that_are_cut_and_move_keep_it(
     backend: Backend, db: Client, other: Client, make_table: MakeTable

@@ -40,6 +40,7 @@ def _staged(db: Client, path: str) -> Load:
     return load
 
 
+@pytest.mark.slow("a lease's life, on every back end")
 @UNDER_VIRTUAL_TIME
 def test_a_load_is_kept_while_somebody_works_at_it(
     backend: Backend, db: Client, other: Client, make_table: MakeTable

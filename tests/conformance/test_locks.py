@@ -14,6 +14,8 @@ from dodona.client import Client, Transaction
 from dodona.errors import InvalidRequest, TransactionConflict
 from dodona.types import LockType
 
+pytestmark = pytest.mark.part("transactions on real processes")
+
 Modify = Callable[[Transaction, str, int], None]
 
 

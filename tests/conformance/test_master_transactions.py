@@ -17,6 +17,8 @@ from dodona.errors import (
     TransactionNotFound,
 )
 
+pytestmark = pytest.mark.part("transactions on real processes")
+
 
 @pytest.fixture
 def folder(db: Client, new_path: str) -> str:

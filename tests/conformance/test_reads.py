@@ -26,6 +26,8 @@ from dodona.types import (
     Timestamp,
 )
 
+pytestmark = pytest.mark.part("transactions on real processes")
+
 
 def _insert(db: Client, path: str, key: int, new_value: int) -> Timestamp:
     at = db.insert_rows(path, [{"k": key, "v": new_value}])

@@ -2,10 +2,14 @@
 
 from itertools import pairwise
 
+import pytest
+
 import dodona
 from conformance.backends import Backend
 from conformance.tables import MakeTable
 from dodona.client import Client
+
+pytestmark = pytest.mark.part("transactions on real processes")
 
 
 def test_all_timestamps_are_different_whoever_asks(

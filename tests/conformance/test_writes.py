@@ -14,6 +14,8 @@ from dodona.errors import (
     TransactionConflict,
 )
 
+pytestmark = pytest.mark.part("transactions on real processes")
+
 TYPED: Schema = [
     KEY,
     {"name": "int64", "type": "int64"},

@@ -49,6 +49,7 @@ def table(db: dodona.Client, request: pytest.FixtureRequest) -> Iterator[str]:
     assert db.lookup_rows(path, [{"id": 1}]) == [ROW], "the table changed, or is not served"
 
 
+@pytest.mark.part("bad input at a socket")
 @pytest.mark.parametrize(
     ("row", "words"),
     [
@@ -142,6 +143,7 @@ async def _exchange(socket: websockets.ClientConnection, frame: bytes | str) -> 
     await asyncio.wait_for(socket.recv(), 20)
 
 
+@pytest.mark.part("bad input at a socket")
 @pytest.mark.anyio
 @pytest.mark.parametrize("index", range(4))
 async def test_garbled_and_over_long_frames(cluster: LocalCluster, index: int) -> None:
@@ -183,6 +185,7 @@ async def test_a_handshake_for_another_cell_or_version_is_refused(cluster: Local
         assert caught.value.response.status_code == status
 
 
+@pytest.mark.part("bad input over REST")
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [

@@ -17,6 +17,8 @@ import dodona.aio
 from dodona.errors import CommitOutcomeUnknown, DodonaError, Unavailable
 from dodona_local.launcher import LocalCluster
 
+pytestmark = pytest.mark.integration
+
 TIMEOUT_MS = 600
 WARM_UP_MS = 30_000
 """Whoever is timed has its connections: on a busy machine they take a part of the time."""

@@ -14,7 +14,7 @@ import dodona.aio
 from dodona.aio import AsyncClient
 from dodona_local.launcher import LocalCluster
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
 SCHEMA: list[dict[str, Any]] = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},

@@ -35,6 +35,7 @@ def text_of(rows: range) -> str:
     return "".join([f'{{"id": {it}, "name": "n{it}", "balance": 100}}\n' for it in rows])
 
 
+@pytest.mark.part("the command line against a cluster")
 def test_rows_in_several_cells_come_and_go(
     cluster: LocalCluster, db: dodona.Client, path: str, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_row_that_others_write_is_no_reason_to_fail(
     assert len(db.select(path)) == 200
 
 
+@pytest.mark.part("the command line against a cluster")
 def test_a_cluster_says_how_it_is(cluster: LocalCluster) -> None:
     parts = value(cluster, "cluster", "status")
     assert [it["part"] for it in parts] == ["master", "proxy", "cell 0", "cell 1"]

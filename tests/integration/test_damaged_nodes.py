@@ -15,6 +15,8 @@ import dodona
 from dodona.errors import Unavailable
 from dodona_local.launcher import LocalCluster
 
+pytestmark = pytest.mark.integration
+
 SCHEMA: list[dict[str, Any]] = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},
     {"name": "v", "type": "int64"},

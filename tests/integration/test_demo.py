@@ -58,6 +58,7 @@ def embedded(folder: Path, flights: Any, truth: Any) -> Iterator[tuple[Demo, Out
         yield Demo(db, output.screen, truth, load, partial(post_by_threads, db)), output
 
 
+@pytest.mark.part("the demonstration, embedded")
 def test_the_embedded_demonstration_adds_up() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "dodona_local.cli", "demo", "--embedded"],

@@ -68,6 +68,7 @@ def test_the_data_is_what_the_texts_say_of_it(year: Any) -> None:
     assert sum_of(totals_by_carrier_day(year).values()) == Totals(336_776, 327_346, 2_257_174)
 
 
+@pytest.mark.slow("all flights")
 def test_batches_are_all_flights_once_in_an_order_that_is_always_the_same(year: Any) -> None:
     batches = deal_batches(year)
     added: dict[tuple[str, str], Totals] = {}

@@ -82,6 +82,7 @@ def test_a_server_with_a_failing_disk_ends_and_comes_back(
     assert ("No space left" if call[2] == "ENOSPC" else "Input/output error") in said
 
 
+@pytest.mark.part("a disk that hangs")
 @pytest.mark.parametrize("inline_flush_us_max", [3_000, 0])
 def test_a_node_whose_disk_hangs_lives_says_so_and_goes_on(
     tmp_path: Path, inline_flush_us_max: int

@@ -16,6 +16,8 @@ import dodona
 from dodona_local.launcher import LocalCluster
 from unit.client.interrupting import Alarm, in_time, interrupted, points_of
 
+pytestmark = pytest.mark.integration
+
 T = "//interrupts/rows"
 LOOSE = "//interrupts/loose"
 SCHEMA: list[dict[str, Any]] = [

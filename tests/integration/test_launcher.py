@@ -75,6 +75,7 @@ def is_served(url: str) -> bool:
         return False
 
 
+@pytest.mark.part("dodona up")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_up_prints_addresses_serves_and_leaves_nothing(tmp_path: Path, number: int) -> None:
     with up(tmp_path / "data", "--port-base", "0") as process:
@@ -176,6 +177,7 @@ def test_a_folder_is_either_a_cluster_s_or_an_embedded_database_s(tmp_path: Path
             assert list(db.select("//t")) == [{"k": 1, "v": 2}]
 
 
+@pytest.mark.part("kill -9 under a supervisor")
 def test_a_cluster_restarts_what_dies_and_keeps_its_addresses(tmp_path: Path) -> None:
     said: list[str] = []
     with LocalCluster(tmp_path / "data", warn=said.append) as cluster:

@@ -101,6 +101,7 @@ class Change:
 # ---- what there is
 
 
+@pytest.mark.part("metrics of every server")
 @pytest.mark.parametrize("server", ["master", "proxy", "node 0", "node 1", "gateway"])
 def test_every_server_says_all_of_its_table_in_both_formats(watched: Watched, server: str) -> None:
     url = f"{watched.servers[server]}/metrics"
@@ -166,6 +167,7 @@ def test_retained_timestamps_have_their_place(watched: Watched) -> None:
 # ---- what is exact
 
 
+@pytest.mark.part("metrics of every server")
 def test_transactions_are_counted_exactly(watched: Watched) -> None:
     """Each once in the cluster, whichever cells it concerned."""
     with dodona.connect(watched.url) as db:

@@ -37,6 +37,7 @@ def test_there_is_an_old_store() -> None:
     assert STORES
 
 
+@pytest.mark.part("stores of an older version")
 def test_all_that_an_older_version_wrote_is_there(old: Path, expected: dict[str, Any]) -> None:
     for _ in range(2):  # once as it was, once as this version left it
         with dodona.open(old) as db:

@@ -27,6 +27,8 @@ from dodona_local.launcher import LocalCluster
 from integration.gateway.rest import Rest
 from integration.ytsaurus.plain import ask, error_of
 
+pytestmark = pytest.mark.integration
+
 FIRST_SECONDS_MAX = 20.0
 LATER_SECONDS_MAX = 3.0
 SCHEMA = [

@@ -41,6 +41,7 @@ SPARK_ALL_TYPES = (
 )
 
 
+@pytest.mark.part("Spark with executor processes")
 def test_every_type_survives_the_way_there_and_back(
     spark: SparkSession, db: dodona.Client, url: str, path: str
 ) -> None:
@@ -86,6 +87,7 @@ def test_few_rows_of_many_columns(
     assert list(db.select(table)) == [dict(zip(("k", *names), range(66), strict=True))]
 
 
+@pytest.mark.part("Spark with executor processes")
 def test_a_frame_has_a_partition_a_tablet_and_every_row_once(
     spark: SparkSession, db: dodona.Client, url: str, path: str
 ) -> None:

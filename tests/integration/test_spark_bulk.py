@@ -26,6 +26,7 @@ from pyspark_dodona import writer
 from pyspark_dodona.bulk import BATCH_SETTING, arranged
 from pyspark_dodona.columns import SPARK_TYPES
 from pyspark_dodona.partitioning import KeyColumns, Partitioning
+from suite.levels import examples
 
 pytestmark = [
     pytest.mark.integration,
@@ -96,7 +97,7 @@ def frame_of(spark: SparkSession, schema: TableSchema, keys: list[Values]) -> Da
     return spark.createDataFrame(rows, columns)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables(), st.integers(1, 3))
 def test_rows_are_where_the_client_sends_them_and_in_its_order(
     spark: SparkSession, table: tuple[TableSchema, list[Values], list[Values]], splits: int

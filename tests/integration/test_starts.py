@@ -190,6 +190,7 @@ def test_the_next_start_is_made_by_a_process_that_has_the_imports(folder: DataFo
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+@pytest.mark.part("kill -9 of the master")
 def test_a_master_that_was_killed_is_started_without_its_imports(tmp_path: Path) -> None:
     """Of the 2 s until the next timestamp nearly all were imports."""
     with (

@@ -70,6 +70,7 @@ def by_name(spans: list[Seen]) -> dict[str, Seen]:
     return {it.name: it for it in spans}
 
 
+@pytest.mark.part("a trace over all servers")
 def test_a_trace_goes_from_a_caller_through_the_gateway_to_a_log(traced: Traced) -> None:
     trace, header = fresh_trace()
     answer = httpx.post(

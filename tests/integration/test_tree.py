@@ -10,6 +10,8 @@ import dodona
 from dodona.errors import NodeLocked, TableNotMounted, TransactionNotFound
 from dodona_local.launcher import LocalCluster
 
+pytestmark = pytest.mark.integration
+
 FOLDER = "//tree_test"
 TABLE = f"{FOLDER}/t"
 SCHEMA: list[dict[str, Any]] = [
@@ -28,6 +30,7 @@ def table(db: dodona.Client) -> Iterator[dodona.Client]:
     db.remove(FOLDER, recursive=True)
 
 
+@pytest.mark.part("a table's life, with real processes")
 def test_a_table_lives_its_life(table: dodona.Client) -> None:
     table.freeze_table(TABLE)
     assert table.select(TABLE) == ROWS
@@ -45,6 +48,7 @@ def test_a_table_lives_its_life(table: dodona.Client) -> None:
     assert table.get_table(TABLE).settings.max_data_versions == 2
 
 
+@pytest.mark.part("a table's life, with real processes")
 def test_values_come_back_as_they_were(table: dodona.Client) -> None:
     value: Any = {"a": [None, True, -(2**63), 2**64 - 1, 0.1, "ü\n", {}], "": []}
     table.set(f"{TABLE}/@value", value)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -19,10 +20,11 @@ from dodona_tablets.core.chunks.scanning import page_of, rows_of_page
 from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.visibility import Snapshot
 from dodona_tablets.core.version import Version, bits_of
+from suite.levels import examples
 from unit.tablets.chunks.making import Made, Rows, items_of, made, small_blocks
 
 EXAMPLES = settings(
-    max_examples=100,
+    max_examples=examples(100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -299,6 +301,7 @@ def test_a_chunk_without_timestamps_answers_as_a_dictionary_does(
         assert view.versions(key, Timestamp(stamp - 1)) == []
 
 
+@pytest.mark.slow("large examples")
 @EXAMPLES
 @given(cases(), st.data())
 def test_a_load_over_other_rows_is_as_if_each_was_written_at_its_stamp(

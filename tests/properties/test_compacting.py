@@ -13,6 +13,7 @@ from dodona_tablets.core.chunks.visibility import Snapshot
 from dodona_tablets.core.retention import Terms, retire_all
 from dodona_tablets.core.version import Version
 from properties.histories import LATEST, Batches, History, histories, rows_of
+from suite.levels import examples
 
 slices = st.integers(1, 5)
 moments = st.integers(0, LATEST + 1)
@@ -40,7 +41,7 @@ def test_a_merge_has_all_versions_in_one_layout(history: History, slice_rows: in
     assert rows_of(history.schema, batches) == history.rows
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(histories(row_count_max=3, version_count_min=4), slices, terms())
 def test_retention_of_batches_is_that_of_rows(
     history: History, slice_rows: int, limits: Terms

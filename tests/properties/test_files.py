@@ -39,6 +39,7 @@ from dodona_local.files.spelled import Shape
 from dodona_local.files.writing import writer_to
 from dodona_local.inserting import Bringing, How, bring
 from dodona_local.progress import Progress
+from suite.levels import examples
 
 # Characters that formats mean something by, and some that are rare.
 TEXT = st.text(max_size=12) | st.text(
@@ -165,7 +166,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dodona.Client]:
         yield client
 
 
-@settings(EXAMPLES, max_examples=25)
+@settings(EXAMPLES, max_examples=examples(25))
 @given(
     tables(),
     st.sampled_from(FileFormat),
@@ -257,7 +258,7 @@ def check_told(form: FileFormat, raw: bytes, schema: TableSchema) -> None:
     assert all(error.action == "fix" for error in told)
 
 
-@settings(EXAMPLES, max_examples=300)
+@settings(EXAMPLES, max_examples=examples(300))
 @given(
     st.lists(SCRAPS).map("".join).map(str.encode) | st.binary(max_size=40),
     st.sampled_from(["", "k,any\n", "k,string\n", "k,int64,double\n", '[{"k":1,"any":', "ARROW1"]),
@@ -267,7 +268,7 @@ def test_nonsense_is_told_in_words(scraps: bytes, beginning: str, form: FileForm
     check_told(form, beginning.encode() + scraps, SCHEMA)
 
 
-@settings(EXAMPLES, max_examples=200)
+@settings(EXAMPLES, max_examples=examples(200))
 @given(tables(), st.sampled_from(FileFormat), st.data())
 def test_damage_is_told_in_words(
     table: tuple[TableSchema, Rows], form: FileFormat, data: st.DataObject

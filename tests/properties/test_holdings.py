@@ -10,6 +10,7 @@ from dodona.errors import DodonaError, Overloaded, TransactionNotFound, WrongGat
 from dodona.types import Timestamp
 from dodona_gateway.core.holdings import End, Holding, HoldingLimits, Holdings
 from dodona_gateway.core.transaction_id import HeldId
+from suite.levels import examples
 
 GATEWAY = 3
 LIMITS = HoldingLimits(
@@ -193,4 +194,4 @@ class HoldingsMachine(RuleBasedStateMachine):
 
 
 TestHoldings = HoldingsMachine.TestCase
-TestHoldings.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestHoldings.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

@@ -35,6 +35,7 @@ from dodona.types import (
     TransactionId,
     Write,
 )
+from suite.levels import examples
 from unit.tablets.cells import ATOMIC, REVISION, Bench
 
 SCHEMA = TableSchema.parse(
@@ -271,4 +272,4 @@ class LockMachine(RuleBasedStateMachine):
 
 
 TestLocks = LockMachine.TestCase
-TestLocks.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLocks.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

@@ -16,6 +16,7 @@ from dodona.types import Timestamp
 from dodona_tablets.core.records import ROW_RECORDS, Checkpoint, Record, WatermarkRaised
 from dodona_tablets.shell.log import LOG_NAME, CellLog
 from dodona_tablets.shell.log_check import verify_log
+from suite.levels import examples
 from unit.tablets.logs import BYTES_MAX, rows
 
 ROW = "row"
@@ -120,4 +121,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+TestLog.settings = settings(max_examples=examples(15), stateful_step_count=20, deadline=None)

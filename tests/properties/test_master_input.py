@@ -25,6 +25,7 @@ from dodona._core.twins import twin_of
 from dodona.errors import InvalidRequest
 from dodona.types import KEY_MIN, Now
 from dodona_oracle.core.master import MasterCore
+from suite.levels import examples
 from unit.oracle.realm import COLUMNS
 
 NOW = Now(0, 0)
@@ -74,7 +75,7 @@ def answer(core: MasterCore, request: Any) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_every_request_is_answered(operation: Operation, data: st.DataObject) -> None:
     fields = msgspec.structs.fields(twin_of(operation.request))

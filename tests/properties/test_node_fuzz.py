@@ -56,6 +56,7 @@ from dodona.types import (
     WireWrite,
 )
 from dodona_tablets.core.records import Record
+from suite.levels import examples
 from unit.tablets.cells import SECOND, Bench, assignment
 
 COLUMNS = [
@@ -316,9 +317,10 @@ def as_on_disk(record: Record) -> Record:
     return decoded
 
 
+@pytest.mark.slow("large examples")
 @pytest.mark.filterwarnings("error")
 @given(st.integers(0, (1 << 64) - 1))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_no_message_stops_a_cell_and_its_log_agrees(seed: int) -> None:
     bench = Fuzz()
     client = Client(seed)

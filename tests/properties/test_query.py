@@ -22,6 +22,7 @@ from dodona._core.sql.query import Query, Source
 from dodona._core.steps import Protocol
 from dodona.schema import Column, ColumnType, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Timestamp
+from suite.levels import examples
 
 Row = tuple[Any, ...]
 Condition = tuple[Any, ...]
@@ -190,7 +191,7 @@ def whole(plan: object, schemas: Sequence[TableSchema], parse: object) -> list[S
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_condition_finds_the_rows_that_meet_it(data: st.DataObject) -> None:
     schema = data.draw(schemas())
     rows = data.draw(rows_of(schema))
@@ -221,7 +222,7 @@ SHAPES = (
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_no_shape_of_a_query_is_changed_by_what_is_pushed_down(data: st.DataObject) -> None:
     schema = data.draw(schemas())
     tables = Tables({path: (schema, data.draw(rows_of(schema))) for path in ("//a", "//b")})

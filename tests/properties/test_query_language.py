@@ -23,6 +23,7 @@ from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP
 from dodona_gateway.core.query.parser import parse
 from dodona_gateway.core.query.translation import to_sql, translate
+from suite.levels import examples
 
 Row = tuple[Any, ...]
 SCHEMA: Final = TableSchema.parse(
@@ -361,7 +362,7 @@ def run(sql: str, rows: list[Row]) -> list[Row]:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_conditions_and_values_are_what_they_mean(data: st.DataObject) -> None:
     rows = data.draw(rows_of(SCHEMA))
     where = data.draw(expressions("boolean", 3))
@@ -377,7 +378,7 @@ def test_conditions_and_values_are_what_they_mean(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_groups_are_what_they_mean(data: st.DataObject) -> None:
     rows = data.draw(rows_of(SCHEMA))
     key = data.draw(expressions(data.draw(st.sampled_from(sorted(VALUES))), 1))
@@ -397,7 +398,7 @@ def test_groups_are_what_they_mean(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_order_is_that_of_keys(data: st.DataObject) -> None:
     rows = data.draw(rows_of(SCHEMA))
     kind = data.draw(st.sampled_from(sorted(VALUES)))
@@ -441,13 +442,13 @@ def ours_or_fine(text: str) -> None:
 
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_nonsense_is_refused_in_our_words(text: str) -> None:
     ours_or_fine(text)
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_what_is_almost_a_query_is_refused_in_our_words(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(VALID))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -11,13 +11,14 @@ from dodona.errors import SchemaViolation
 from dodona.keys import encode_key
 from dodona.schema import TableSchema
 from dodona.types import Key, Write
+from suite.levels import examples
 
 Made = TypeVar("Made")
 
 NUMBERS = ("int64", "uint64", "double")
 TYPES = (*NUMBERS, "boolean", "string", "utf8", "any")
 EXAMPLES = settings(
-    max_examples=300,
+    max_examples=examples(300),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

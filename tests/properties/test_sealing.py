@@ -22,6 +22,7 @@ from dodona_tablets.core.chunks.zones import Layer, Range
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.version import Version, chain_of, version_of
 from properties.histories import AGGREGATES, LATEST, SIMPLE, VALUES, WIDE, batches_of
+from suite.levels import examples
 from unit.tablets.chunks.making import made, small_blocks
 
 
@@ -161,7 +162,8 @@ def small_windows(row_count: int) -> Iterator[None]:
         yield
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.slow("large examples")
+@settings(max_examples=examples(500), deadline=None)
 @given(cases(), st.sampled_from([1, 6, 1000]))
 def test_a_seal_says_what_looking_at_each_row_would(case: Case, window_rows: int) -> None:
     schema, erased = case.job.schema, case.job.erased

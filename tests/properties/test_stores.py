@@ -49,6 +49,7 @@ from dodona.types import (
     Write,
 )
 from dodona_tablets.core.version import linked
+from suite.levels import examples
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench
 
 SCHEMA = TableSchema.parse(
@@ -337,4 +338,4 @@ def fed_of(row: dict[str, Any]) -> Fed:
 
 
 TestStores = StoresMachine.TestCase
-TestStores.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestStores.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)

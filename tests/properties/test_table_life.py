@@ -47,6 +47,7 @@ from dodona_oracle.core import life
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.records import Record, TabletMounted, TabletsDropped
+from suite.levels import examples
 from unit.tablets.cells import CLUSTER, Bench
 
 CELLS = (CellId(0), CellId(1))
@@ -492,5 +493,5 @@ def tablet_of(table: StoredTable, key: Key) -> StoredTablet:
 
 TestTableLife = TableLife.TestCase
 TestTableLife.settings = settings(
-    max_examples=100, stateful_step_count=60, deadline=None, report_multiple_bugs=False
+    max_examples=examples(100), stateful_step_count=60, deadline=None, report_multiple_bugs=False
 )

@@ -43,6 +43,7 @@ from properties.tree_model import (
     Path,
     Refused,
 )
+from suite.levels import examples
 from unit.oracle.realm import Realm, create
 
 TIMEOUT_MS = 10_000
@@ -301,4 +302,4 @@ class TreeMachine(RuleBasedStateMachine):
 
 
 TestTree = TreeMachine.TestCase
-TestTree.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestTree.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)

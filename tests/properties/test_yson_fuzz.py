@@ -161,6 +161,7 @@ def readings(data: bytes, limits: YsonLimits) -> list[Callable[[], Any]]:
     ]
 
 
+@pytest.mark.slow("megabytes of nesting")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_input_takes_little_time(name: str) -> None:
     for read in readings(HOSTILE[name], YsonLimits(values_max=200_000)):

@@ -11,7 +11,10 @@ Owns: the meaning of the markers that decide it, and how many examples a propert
 Both markers give a reason. Without a level, as with a bare `pytest`, everything runs.
 """
 
-from typing import Final, Literal, Protocol, get_args
+from collections.abc import Iterable
+from typing import Any, Final, Literal, Protocol, get_args
+
+import pytest
 
 Level = Literal["check", "test", "all"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
@@ -49,6 +52,23 @@ def choose(level: Level | None) -> None:
 def examples(count: int) -> int:
     """How many examples a property tries that tries `count` of them in `all`."""
     return count if _chosen == "all" else min(count, max(EXAMPLES_MIN, count // EXAMPLES_RATIO))
+
+
+def share(values: Iterable[Any], *, one_in: int) -> list[Any]:
+    """Of a test's parameters: `test` has one in so many, `all` has all."""
+    why = pytest.mark.slow(f"one in {one_in} shows the kind")
+    return [
+        value if at % one_in == 0 else pytest.param(value, marks=why)
+        for at, value in enumerate(values)
+    ]
+
+
+def sample(values: Iterable[Any], *, one_in: int, why: str) -> list[Any]:
+    """Of the parameters of a test that is in `all` only: one in so many is in `test`, too."""
+    return [
+        pytest.param(value, marks=pytest.mark.part(why)) if at % one_in == 0 else value
+        for at, value in enumerate(values)
+    ]
 
 
 def has(item: Marked, names: tuple[str, ...]) -> bool:

@@ -92,6 +92,7 @@ print(len(kinds), *(it.__qualname__ for it in kinds if looked_up_for(it)))
 """
 
 
+@pytest.mark.slow("compiles every schema of every module")
 def test_whatever_is_read_as_is_described() -> None:
     found = {
         (str(path.relative_to(ROOT)), name)
@@ -108,6 +109,7 @@ def test_whatever_is_read_as_is_described() -> None:
     assert {it for it in found if it[1] not in decorated | PLAIN} == BY_VARIABLE
 
 
+@pytest.mark.slow("compiles every schema of every module")
 def test_nothing_is_left_to_be_looked_up() -> None:
     command = [sys.executable, "-W", "error", "-c", KINDS + LOOK]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)

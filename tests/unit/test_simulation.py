@@ -33,6 +33,7 @@ NAMES = sorted(WORKLOADS)
 SEEDS = [it for it in range(500) if it < 200 or NAMES[it % len(NAMES)] == "loads"]
 """Loads have points of mischief of their own, which take as many of their seeds to be hit."""
 SECONDS = 60
+SHORT_SECONDS = 30
 BATCH_SECONDS_MAX = 3_600
 """For all seeds. They take minutes; slow machines and debuggers take longer."""
 SCHEDULED_FAULTS_MIN = 10_000
@@ -95,6 +96,12 @@ def test_every_kind_of_fault_happens(batch: Summary) -> None:
 @of_the_batch
 def test_every_point_of_mischief_is_hit(batch: Summary) -> None:
     assert batch.points_never_hit == []
+
+
+@pytest.mark.parametrize("workload", NAMES)
+def test_a_short_run_of_each_workload_has_no_violation(workload: str) -> None:
+    result = simulate(NAMES.index(workload), SHORT_SECONDS, workload)
+    assert result.violations == [], f"replay: {result.command}"
 
 
 # The end of a run

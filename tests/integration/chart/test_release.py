@@ -58,6 +58,7 @@ def as_admin() -> dict[str, str]:
     return {"authorization": f"Bearer {TOKEN}"}
 
 
+@pytest.mark.part("the chart's processes")
 def test_a_release_passes_its_own_check(release: Release) -> None:
     ended = release.run("Pod", "check")
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -134,6 +134,7 @@ def test_a_page_that_is_open_goes_to_the_door_when_its_token_ends(guest: Watched
 # ---- the map
 
 
+@pytest.mark.part("the console in a browser")
 def test_the_map_shows_what_is_where_and_moves(guest: Watched, cluster: LocalCluster) -> None:
     page = guest.open()
     for cell in (0, 1):
@@ -212,6 +213,7 @@ def test_a_page_that_stands_still_says_so_and_why(guest: Watched) -> None:
 # ---- tables and rows
 
 
+@pytest.mark.part("the console in a browser")
 def test_from_the_tree_to_a_table(guest: Watched) -> None:
     page = guest.open("/tables")
     page.get_by_role("link", name="bank/").click()
@@ -276,6 +278,7 @@ def test_what_looks_like_markup_is_text(guest: Watched) -> None:
 # ---- queries
 
 
+@pytest.mark.part("the console in a browser")
 def test_a_query_is_answered_in_place_as_of_a_timestamp(
     guest: Watched, cluster: LocalCluster
 ) -> None:

@@ -67,6 +67,7 @@ def likeness(value: Any, name: str = "") -> Any:
     return type(value).__name__ if is_of_the_day else value
 
 
+@pytest.mark.part("REST as its documents say")
 def test_the_examples_play_as_they_are_written(rest: Rest) -> None:
     rest.http.headers["accept"] = "application/json, application/x-ndjson"
     story = Story(rest)

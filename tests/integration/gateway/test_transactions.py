@@ -65,6 +65,7 @@ def test_a_key_column_that_is_not_named_is_an_error(rest: Rest, table: str) -> N
     assert rows_of(rest, table) == []
 
 
+@pytest.mark.part("transactions over REST")
 def test_the_second_of_two_learns_who_won(rest: Rest, table: str) -> None:
     first, second = begin(rest), begin(rest)
     insert(rest, first, table, 1)
@@ -86,6 +87,7 @@ def test_the_second_of_two_learns_who_won(rest: Rest, table: str) -> None:
     assert rest("get_transaction", first) == {"state": "committed", "timestamp": won}
 
 
+@pytest.mark.part("transactions over REST")
 def test_reads_see_its_start_and_its_own_writes_only_if_asked(rest: Rest, table: str) -> None:
     plain, own = begin(rest), begin(rest, read_own_writes=True)
     rest("insert_rows", table=table, rows=[{"id": 5, "balance": 5}])
@@ -115,6 +117,7 @@ def test_a_lease_ends_and_is_renewed(rest: Rest, table: str) -> None:
     assert rows_of(rest, table) == []
 
 
+@pytest.mark.part("transactions over REST")
 def test_another_gateway_says_so_and_loses_nothing(rest: Rest, other: Rest, table: str) -> None:
     its_id = begin(rest)
     insert(rest, its_id, table, 1)

@@ -123,6 +123,7 @@ def test_time_and_atomicity(yt: Run, folder: str) -> None:
     assert yt("lookup-rows", path, *TEXT, stdin=b"{x=a}") == b'{"x"="a";"y"=1;};\n'
 
 
+@pytest.mark.part("YTsaurus's command yt")
 def test_errors_end_it_with_a_text_and_a_status(yt: Run, folder: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         yt("get", f"{folder}/nothing")

@@ -24,6 +24,7 @@ def unmounted(client: yt.YtClient, table: str) -> str:
     return table
 
 
+@pytest.mark.part("YTsaurus's client")
 def test_mount_unmount(client: yt.YtClient, unmounted: str) -> None:
     def check(state: str) -> None:
         assert client.get(f"{unmounted}/@tablet_state") == state
@@ -59,6 +60,7 @@ def test_reshard_uniform(client: yt.YtClient, make_table: Any) -> None:
     assert client.get(f"{path}/@tablet_count") == 5
 
 
+@pytest.mark.part("YTsaurus's client")
 def test_insert_lookup_delete(client: yt.YtClient, table: str) -> None:
     def selected() -> list[dict[str, Any]]:
         return [dict(it) for it in client.select_rows(f"* from [{table}]", raw=False)]
@@ -72,6 +74,7 @@ def test_insert_lookup_delete(client: yt.YtClient, table: str) -> None:
     assert selected() == [second]
 
 
+@pytest.mark.part("YTsaurus's client")
 def test_insert_lookup_delete_with_transaction(
     client: yt.YtClient, other: yt.YtClient, table: str
 ) -> None:
@@ -162,6 +165,7 @@ def test_retention_timestamp(client: yt.YtClient, table: str) -> None:
 # ---- batches
 
 
+@pytest.mark.part("YTsaurus's client")
 def test_commit(client: yt.YtClient, folder: str) -> None:
     batch = client.create_batch_client()
     batch.mkdir(f"{folder}/d/e", recursive=True)
@@ -181,6 +185,7 @@ def test_raise_errors(client: yt.YtClient, folder: str) -> None:
     assert len(refused.value.inner_errors) == 2
 
 
+@pytest.mark.part("YTsaurus's client")
 def test_cypress_commands(client: yt.YtClient, folder: str) -> None:
     schema = [{"name": "x", "type": "string", "sort_order": "ascending"}]
     schema.append({"name": "y", "type": "string"})

@@ -92,6 +92,7 @@ def demand(expected: Promise | None, promises_of: Callable[[int], set[Promise]])
         assert any(expected in promises_of(seed) for seed in range(SEEDS_PER_BUG_MAX)), expected
 
 
+@pytest.mark.slow("many histories")
 @pytest.mark.parametrize("first", range(0, SEEDS_CLEAN, SEEDS_A_TEST))
 def test_a_correct_database_raises_no_alarm(first: int) -> None:
     for seed in range(first, first + SEEDS_A_TEST):

@@ -314,11 +314,13 @@ def counted(name: str, seeds: int) -> Counter[str]:
     return counts
 
 
+@pytest.mark.slow("many seeds")
 def test_skew_really_happens_where_it_is_allowed() -> None:
     assert counted("unlocked_write_skew", 8)["skews"] > 10
     assert counted("write_skew", 8)["skews"] == 0
 
 
+@pytest.mark.slow("many seeds")
 def test_writers_of_different_groups_really_go_side_by_side() -> None:
     counts = counted("column_groups", 8)
     assert counts["side by side"] > 20
@@ -329,6 +331,7 @@ def test_a_run_of_sideband_tells_of_much_that_was_heard_of() -> None:
     assert counted("sideband", 6)["told after hearing"] > 300
 
 
+@pytest.mark.slow("many seeds")
 def test_slow_transactions_are_turned_away_and_meet_locks_of_both_kinds() -> None:
     counts: Counter[str] = Counter()
     kinds: Counter[bool] = Counter()
@@ -386,6 +389,7 @@ def test_a_row_that_went_before_its_time() -> None:
     ] * 2
 
 
+@pytest.mark.slow("many seeds")
 def test_changes_go_side_by_side_only_with_shared_locks() -> None:
     shared: Counter[str] = Counter()
     alone: Counter[str] = Counter()
@@ -415,6 +419,7 @@ def test_locks_are_recorded_with_their_groups() -> None:
     assert all(lock == Lock(lock.row, False, (1,)) for lock in weak)
 
 
+@pytest.mark.slow("many seeds")
 def test_crashes_take_back_what_was_answered_from_memory() -> None:
     """And clocks are refused, rows are left unsure, and some calls are half done."""
     counts: Counter[str] = Counter()

@@ -115,6 +115,7 @@ def blind_run(seed: int) -> list[Transaction]:
     return run.history.transactions
 
 
+@pytest.mark.slow("many seeds")
 def test_the_blind_workload_contains_what_it_is_to_prove() -> None:
     """Writes to one cell and to several, erasures, refusals, and names that were refused."""
     counts: Counter[str] = Counter()

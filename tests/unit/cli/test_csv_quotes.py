@@ -20,6 +20,7 @@ from dodona_local.files.csv_blocks import whole_rows
 from dodona_local.files.formats import FileFormat
 from dodona_local.files.parts import Want
 from dodona_local.files.reading import source_of
+from suite.levels import examples
 from unit.cli.commands import TABLE, Commands
 
 SCHEMA: Final = TableSchema.parse(
@@ -118,7 +119,7 @@ def ends_of_rows(text: str) -> tuple[list[int], str | None]:
     return [*ends, len(text)], None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text('",\r\nx', max_size=40), st.integers(40, 50))
 @example('x,"a""b"\r\nx"y,"\r"\r', 40)
 def test_blocks_are_whole_rows_until_the_first_wrong_quote(text: str, block_bytes: int) -> None:
@@ -159,7 +160,7 @@ def spelled(cell: tuple[str, bool]) -> str:
     return text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.tuples(CELLS, CELLS, CELLS), max_size=8),
     st.sampled_from(["\n", "\r\n", "\r"]),

@@ -84,6 +84,7 @@ def test_a_failed_create_leaves_no_database(tmp_path: Path) -> None:
     assert not commands.folder.exists()
 
 
+@pytest.mark.slow("several commands, each a process")
 def test_unmounted_tables_are_named_or_left_out_of_a_backup(tmp_path: Path) -> None:
     commands = Commands(tmp_path / "db")
     with dodona_client.open(commands.folder) as db:

@@ -17,6 +17,7 @@ from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona.types import KEY_MIN, SYNC_LAST_COMMITTED, Timestamp
+from suite.levels import examples
 from unit.client.protocols import (
     COLUMNS,
     MOVED,
@@ -249,7 +250,8 @@ writes = st.dictionaries(
 bounds = st.none() | st.integers(-2, 12)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow("large examples")
+@settings(max_examples=examples(150), deadline=None)
 @given(writes, st.integers(1, 12), st.integers(1, 2_000), bounds, bounds)
 def test_own_writes_are_seen_and_the_bounds_are_kept(
     db: dodona.Client,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import dodona
 from dodona.errors import TransactionAborted, TransactionClosed
+from suite.levels import examples
 from unit.client.protocols import COLUMNS, Clock, begin, new_session, nobody, play, table
 from unit.client.protocols import PATH as PLAYED
 
@@ -160,7 +161,9 @@ steps: st.SearchStrategy[list[Any]] = st.lists(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(st.tuples(ids, values), max_size=4), steps)
 def test_what_is_seen_before_the_commit_is_there_after_it(

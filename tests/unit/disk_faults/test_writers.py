@@ -47,6 +47,7 @@ def test_a_flaw_of_files_next_to_a_log_is_found(apart: Executor, flaw: ChunkFlaw
     assert tally.problems
 
 
+@pytest.mark.slow("traced processes, many crash images")
 @pytest.mark.parametrize("loss", get_args(Loss))
 def test_whatever_is_taken_from_a_real_store_is_missed(apart: Executor, loss: Loss) -> None:
     tally = examined(apart, weakened.examine_without, loss, range(20))

@@ -169,6 +169,7 @@ def test_there_are_kept_figures() -> None:
     assert KEPT
 
 
+@pytest.mark.slow("every picture is drawn and measured")
 @pytest.mark.parametrize("path", [None, *KEPT], ids=lambda path: path.stem if path else "long")
 def test_nothing_that_is_written_leaves_the_picture_or_lies_on_other_words(
     path: Path | None,

@@ -58,6 +58,7 @@ def is_close(timestamp: int) -> bool:
     )
 
 
+@pytest.mark.slow("leases that end in real time")
 @pytest.mark.parametrize("jump", JUMPS_S)
 def test_a_jump_under_an_open_database_is_refused_and_passes(
     folder: Path, set_clock: Set, jump: str

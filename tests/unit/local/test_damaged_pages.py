@@ -64,6 +64,7 @@ def end_of_start(folder: Path) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow("a process for each damaged page")
 @pytest.mark.parametrize("name", ["master/master.mdb", "node-0/log/*.mdb"])
 def test_no_damage_ends_the_process_or_is_told_without_its_place(
     made: Path, tmp_path: Path, name: str

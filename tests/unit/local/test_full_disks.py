@@ -188,6 +188,7 @@ def test_a_command_says_it_in_one_sentence(disk: Disk, db: dodona.Client) -> Non
     assert select.exit_code == 0, select.output
 
 
+@pytest.mark.slow("fills a file system of its own with rows")
 @pytest.mark.parametrize("disk", [mounted], indirect=True)
 def test_an_unmount_ends_once_there_is_room(disk: Disk, db: dodona.Client) -> None:
     """It flushes the table, which has no place for its chunk meanwhile: more than what a database
@@ -204,6 +205,7 @@ def test_an_unmount_ends_once_there_is_room(disk: Disk, db: dodona.Client) -> No
     assert ids(db, "//full") == list(range(20_000))
 
 
+@pytest.mark.slow("fills a file system of its own with rows")
 @pytest.mark.parametrize("disk", [mounted], indirect=True)
 def test_a_backup_to_a_full_disk_leaves_nothing_behind(disk: Disk, db: dodona.Client) -> None:
     place = disk.path / "backup"

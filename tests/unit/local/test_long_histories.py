@@ -38,6 +38,7 @@ def in_pages(db: dodona.Client, page: int) -> list[int]:
         options = {"timestamp": row.write_timestamps[-1] - 1}
 
 
+@pytest.mark.slow("70,000 versions of a row")
 @pytest.mark.parametrize("place", ["memory", "chunks"])
 def test_all_versions_come_whole_and_in_pages(db: dodona.Client, place: str) -> None:
     if place == "chunks":

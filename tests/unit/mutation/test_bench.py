@@ -155,6 +155,7 @@ def requests() -> list[Request]:
     return [Request(number, "toy.py", text) for number, text in enumerate(texts)]
 
 
+@pytest.mark.slow("runs tests for each mutant")
 def test_each_mutant_gets_its_verdict(start: Start, tmp_path: Path) -> None:
     with closing(start()) as bench:
         fates = {it.number: it.fate for it in bench.judge(requests())}
@@ -165,6 +166,7 @@ def test_each_mutant_gets_its_verdict(start: Start, tmp_path: Path) -> None:
     assert Path("toy.py").read_text() == TOY
 
 
+@pytest.mark.slow("runs tests for each mutant")
 def test_only_tests_that_changed_run_again_to_see_what_they_reach(
     start: Start, tmp_path: Path
 ) -> None:

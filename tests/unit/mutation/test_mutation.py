@@ -193,6 +193,7 @@ def test_tests_that_fail_without_a_mutant_judge_nothing(
         it.run(judge, time.monotonic() + 100, 9, print)
 
 
+@pytest.mark.slow("runs tests for each mutant")
 def test_a_mutant_dies_of_a_test_or_of_a_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ from dodona_oracle.core.records import (
     changes_of,
     put_ceiling,
 )
+from suite.levels import examples
 
 HOUR_US = 3_600_000_000
 NOON_US = 1_700_000_000_000_000
@@ -349,7 +350,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(STEPS, max_size=60))
 def test_no_schedule_gives_a_duplicate_or_a_regression(steps: list[tuple[str, int]]) -> None:
     world = World()

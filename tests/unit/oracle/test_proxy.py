@@ -12,6 +12,7 @@ from dodona._core.messages import AskOutcome, Failure, GenerateTimestamps, Times
 from dodona.errors import DataCorrupted
 from dodona.types import Now, Timestamp, TransactionId
 from dodona_oracle.core.proxy import ProxyCore, ProxyLimits
+from suite.levels import examples
 
 SECOND = 1_000_000
 
@@ -231,7 +232,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(STEPS, max_size=60))
 def test_nobody_is_served_from_a_request_older_than_their_own(steps: list[tuple[str, int]]) -> None:
     """The master answers any of its requests, late and repeatedly; each is stamped when sent."""

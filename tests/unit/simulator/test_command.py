@@ -26,6 +26,7 @@ BEGIN, END = "<!-- simulation: begin -->", "<!-- simulation: end -->"
 THINNED = Thinning(keep=(2,), until_s=1)
 
 
+@pytest.mark.slow("many seeds, in processes")
 def test_many_seeds_without_a_violation(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "3:6", "--seconds", "2", "--jobs", "2"]) == 0
     said = capsys.readouterr().out
@@ -76,6 +77,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simulator.__main__.shrink_seed", lambda _: shrunk)
 
 
+@pytest.mark.slow("many seeds")
 @pytest.mark.usefixtures("failing")
 def test_a_seed_that_fails_is_shrunk_and_both_commands_are_printed(
     capsys: pytest.CaptureFixture[str],

@@ -368,6 +368,7 @@ def test_a_paused_client_is_spared_when_the_cluster_is_healed() -> None:
 # Whole runs
 
 
+@pytest.mark.slow("many seeds")
 def test_runs_count_all_that_goes_wrong_by_kind() -> None:
     counts: Counter[str] = Counter()
     for seed in range(100, 124):
@@ -406,6 +407,7 @@ def is_scheduled(kind: str) -> bool:
     return first in KINDS and " " not in rest
 
 
+@pytest.mark.slow("long seeds")
 def test_the_same_seed_goes_wrong_in_the_same_way() -> None:
     first, second = simulate(6, 10), simulate(6, 10)
     assert first.digest == second.digest

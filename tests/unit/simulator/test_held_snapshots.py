@@ -153,6 +153,7 @@ def readings_of(seed: int) -> Readings:
     return readings
 
 
+@pytest.mark.slow("many seeds")
 def test_what_is_held_is_never_refused_nor_different() -> None:
     runs = [readings_of(seed) for seed in range(SEEDS)]
     assert [it.violations for it in runs] == [[]] * SEEDS
@@ -162,6 +163,7 @@ def test_what_is_held_is_never_refused_nor_different() -> None:
     assert counts["lost"] < counts["reads"] / 10
 
 
+@pytest.mark.slow("many seeds")
 def test_a_cell_that_lets_go_before_it_has_heard_from_its_readers_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

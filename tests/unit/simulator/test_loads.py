@@ -236,6 +236,7 @@ def test_the_commit_timestamp_is_not_that_of_the_record_that_it_is_finished(
     assert gate.result.timestamp == first.timestamp
 
 
+@pytest.mark.slow("many seeds")
 def test_the_workload_has_what_it_is_to_show() -> None:
     """Of each kind of load there are some, and of each end."""
     counts: Counter[str] = Counter(dict.fromkeys(SHOWN, 0))

@@ -13,6 +13,7 @@ from simulator.faults import Options
 from simulator.mischief import FIRING_RATES, Imp
 from simulator.simulation import Result, simulate
 from simulator.world import World
+from suite.levels import share
 
 SECONDS = 15
 SEEDS_MIN, SEEDS_MAX = 24, 96
@@ -124,6 +125,7 @@ def test_production_behaves() -> None:
 # What comes of it
 
 
+@pytest.mark.slow("many seeds")
 def test_every_point_is_hit_and_none_does_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all points are active, loads hardly come to their ends: some runs let them."""
     counts: Counter[str] = Counter(dict.fromkeys(Point.__members__, 0))
@@ -143,7 +145,7 @@ def digest_of_good_behaviour(seed: int, workload: str | None) -> str:
     return run(seed, workload).digest
 
 
-@pytest.mark.parametrize("point", [it for it in Point if it not in UNSEEN])
+@pytest.mark.parametrize("point", share([it for it in Point if it not in UNSEEN], one_in=8))
 def test_every_point_changes_what_happens(point: Point, monkeypatch: pytest.MonkeyPatch) -> None:
     set_rate(monkeypatch, 0.0)
     workload = WORKLOADS.get(point)
@@ -158,6 +160,7 @@ def test_every_point_changes_what_happens(point: Point, monkeypatch: pytest.Monk
     pytest.fail("nothing came of it")
 
 
+@pytest.mark.slow("many seeds")
 def test_the_long_way_of_a_write_is_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole histories are the same, message by message, whichever way each write goes."""
     set_rate(monkeypatch, 0.0)

@@ -5,6 +5,8 @@ from collections import Counter
 from functools import cache
 from itertools import count, islice
 
+import pytest
+
 from simulator.faults import Options
 from simulator.simulation import Result, options_of, simulate
 from simulator.thinning import Thinning
@@ -40,12 +42,14 @@ def run(seed: int, workload: str) -> Result:
     return result
 
 
+@pytest.mark.slow("many seeds")
 def test_tables_are_frozen_under_everybody_and_written_again_at_the_end() -> None:
     counts = counts_of(4, "blind")
     assert counts["frozen"] >= 3
     assert counts["operator errors"] < counts["frozen"]
 
 
+@pytest.mark.slow("many seeds")
 def test_tables_are_resharded_under_everybody_and_keep_their_rows() -> None:
     counts = counts_of(12, "bank")
     assert counts["resharded"] >= 4

@@ -133,6 +133,7 @@ def wears_out() -> CoreFactory:
     return make_core
 
 
+@pytest.mark.slow("many seeds")
 def test_a_planted_bug_is_shrunk_to_what_it_needs() -> None:
     """It still fails, and passes without any one of what is left."""
 

@@ -291,6 +291,7 @@ def test_an_alias_of_itself_is_a_column() -> None:
 # ---- bounds
 
 
+@pytest.mark.slow("large queries")
 def test_aliases_within_aliases_are_bounded() -> None:
     text = "k as a0, " + ", ".join(f"a{it} + a{it} as a{it + 1}" for it in range(60))
     begun = time.monotonic()
@@ -315,6 +316,7 @@ def test_results_have_so_many_columns() -> None:
         translated(", ".join(["k"] * 5_000) + " from [//t]")
 
 
+@pytest.mark.slow("large queries")
 def test_long_lists_are_translated_in_good_time() -> None:
     begun = time.monotonic()
     numbers = ", ".join(map(str, range(30_000)))
