@@ -50,7 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    phase, level = config.getoption("--phase"), config.getoption("--level") or "all"
+    phase: str | None = config.getoption("--phase")
+    level: levels.Level = config.getoption("--level") or "all"
     kept = [
         it
         for it in items
