@@ -25,6 +25,7 @@ COMMAND = ["--kills", "20", "--seed", "6", "--pace-ms", "600"]
 """A seed that hits every role within its first ten kills."""
 
 
+@pytest.mark.part("kill -9 of every role under load")
 def test_what_was_acknowledged_survives_kills_of_every_role(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

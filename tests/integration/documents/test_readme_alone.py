@@ -18,6 +18,7 @@ PAGE_S_MAX: Final = 500
 ALONE: Final = [it for it in ways() if it.place == "alone"]
 
 
+@pytest.mark.part("the README")
 @pytest.mark.parametrize("way", ALONE, ids=lambda way: way.name)
 def test_a_page_runs_from_top_to_bottom(way: Way, folder: Path, stand_in_curl: Path) -> None:
     """Its Python in one process, its commands in one shell. `python3` is another one there."""
