@@ -65,10 +65,19 @@ def _case(element: ElementTree.Element, phase: str) -> Case:
 
 def _name_of(element: ElementTree.Element) -> str:
     """As one gives it to pytest: of a file, the classes in it and a function."""
-    file = element.get("file", "")
+    names = element.get("classname", "")
+    file = _file_of(names) or element.get("file", "")
     module = file.removesuffix(".py").replace("/", ".")
-    classes = element.get("classname", "").removeprefix(module).strip(".")
+    classes = names.removeprefix(module).strip(".")
     return "::".join(it for it in (file, *classes.split("."), element.get("name", "")) if it)
+
+
+def _file_of(names: str) -> str:
+    """The module among these dotted names. (pytest names the file where a test's code is: of a
+    state machine's test, one of Hypothesis.)"""
+    parts = names.split(".")
+    files = ("/".join(parts[:end]) + ".py" for end in range(len(parts), 0, -1))
+    return next((it for it in files if Path(it).is_file()), "")
 
 
 def slowest(cases: Iterable[Case]) -> list[str]:

@@ -25,11 +25,8 @@ from integration.gateway.busy import (
 )
 
 PROGRAM = find_browser()
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.timeout(180),
-    pytest.mark.skipif(PROGRAM is None, reason="there is no chromium: apt-get install chromium"),
-]
+NEEDS = pytest.mark.skipif(PROGRAM is None, reason="no chromium: apt-get install chromium")
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), NEEDS]
 expect.set_options(timeout=20_000)
 PAGES = ("", "/transactions", "/tables", f"/table?path={ORDERS}", f"/rows?path={ORDERS}", "/query")
 

@@ -56,6 +56,7 @@ def test_tables_are_resharded_under_everybody_and_keep_their_rows() -> None:
     assert counts["TellRows"] >= 4, "rows that change their cell"
 
 
+@pytest.mark.slow("many seeds")
 def test_tables_are_altered_and_copied_beside_transactions() -> None:
     counts = counts_of(8, "bank")
     assert counts["altered"] >= 2
