@@ -43,6 +43,9 @@ from dodona_gateway.shell.tokens import TokenStore
 from dodona_gateway.shell.transactions import Transactions, buffer_of
 
 CLUSTER_POLL_SECONDS: Final = 1.0
+"""Between two questions whether the cluster is there, while it is not."""
+CLUSTER_LOOK_SECONDS: Final = 3.0
+"""And while it is."""
 CLUSTER_TIMEOUT_MS: Final = 3_000
 SELECTS_MAX: Final = 8
 """Of one table, at a time: each may be megabytes, and calls of a row come between them."""
@@ -164,8 +167,10 @@ class Service:
     async def watch_cluster(self) -> None:
         """Keep `reason` true, until cancelled."""
         while True:
-            self._note(await self._why_not_serving())
-            await asyncio.sleep(CLUSTER_POLL_SECONDS)
+            reason = await self._why_not_serving()
+            self._note(reason)
+            is_there = reason is None
+            await asyncio.sleep(CLUSTER_LOOK_SECONDS if is_there else CLUSTER_POLL_SECONDS)
 
     async def _why_not_serving(self) -> str | None:
         try:

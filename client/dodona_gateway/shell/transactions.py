@@ -28,6 +28,8 @@ from dodona_gateway.core.holdings import End, Holding, HoldingLimits, Holdings, 
 from dodona_gateway.core.transaction_id import HeldId, parse_held_id
 
 EXPIRY_SECONDS: Final = 0.25
+IDLE_SECONDS: Final = 1.0
+"""Where none is open: a lease may end so much later."""
 
 
 class HeldView(NamedTuple):
@@ -97,7 +99,7 @@ class Transactions:
     async def run(self) -> None:
         """End those whose lease is over, until cancelled."""
         while True:
-            await asyncio.sleep(EXPIRY_SECONDS)
+            await asyncio.sleep(EXPIRY_SECONDS if self.open_count else IDLE_SECONDS)
             self._holdings.expire(_now_us(), lambda held: buffer_of(held.transaction).abort())
 
     async def begin(

@@ -63,7 +63,7 @@ class ProxySettings(ServerSettings):
     )
     waiting_count_max: Count = Field(200_000, description="callers that may wait at a time")
     register_ms: Milliseconds = Field(
-        1000, description="time between two registrations with the master, ms"
+        2000, description="time between two registrations with the master, ms"
     )
 
     @model_validator(mode="after")
