@@ -51,7 +51,7 @@ CELL: Final = CellId(0)
 ADDRESS: Final = "embedded"
 LOG_BYTES_MAX: Final = 64 << 30
 COMPACTION_BYTES_PER_S: Final = 64 << 20
-LIMITS: Final = CellLimits(heartbeat_period_ms=10)
+LIMITS: Final = CellLimits(heartbeat_period_ms=10, heartbeat_hold_ms=0)
 """A heartbeat is a method call here: often, so that mounting a table takes no time."""
 
 Deliver = Callable[[Reply], None]

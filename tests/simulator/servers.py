@@ -6,6 +6,7 @@ over the simulated network. Knows the cores' interface, nothing of their inside.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -213,9 +214,10 @@ class NodeHost(Host):
         self._addresses: dict[CellId, str] = {}
         self._batcher: Batcher[tuple[Any, int]] = Batcher()
         self._questions: list[tuple[Any, int]] = []
+        self._is_idle = True
         self._has_one_question = has_one_question
         self._heartbeat: SendHeartbeat | None = None
-        self._is_beating = False
+        self._beating: list[SendHeartbeat] = []
         self._jobs: dict[int, None] = {}
         """Under way: the numbers of the files that they make."""
 
@@ -243,7 +245,7 @@ class NodeHost(Host):
         self._batcher = Batcher()
         self._questions = []
         self._heartbeat = None
-        self._is_beating = False
+        self._beating = []
         core = self._make_core(self.cell, self.address, self._limits, self._mischief)
         records = [_decode_record(record) for record in self.disk.records]
         if self.random.random() < 0.5:  # it spares work, and changes nothing
@@ -274,6 +276,7 @@ class NodeHost(Host):
                 question = (effect.token, self.world.now_us)
                 if self._has_one_question:
                     self._batcher.add(question)
+                    self._is_idle &= effect.is_idle
                 else:
                     self._questions.append(question)
             case SendToCell():
@@ -345,7 +348,8 @@ class NodeHost(Host):
         count = self._batcher.next_batch_count()
         if count is not None:
             assert self.port is not None
-            self.port.call(MASTER_ADDRESS, GenerateTimestamps(count), self._deal)
+            is_idle, self._is_idle = self._is_idle, True
+            self.port.call(MASTER_ADDRESS, GenerateTimestamps(count, is_idle), self._deal)
 
     def _deal(self, reply: Reply) -> None:
         if isinstance(reply, TimestampRange):
@@ -377,18 +381,18 @@ class NodeHost(Host):
         self._acquisitions.append(Acquisition(self.name, asked_us, self.world.now_us, at, at))
         self.enter(self.core.handle_timestamp, token, at)
 
-    # Heartbeats: one at a time, and the newest next
+    # Heartbeats: one at a time beside one that may be held, and the newest next
 
     def _beat(self, effect: SendHeartbeat) -> None:
-        if self._is_beating:
+        if not all(it.body.hold_ms for it in self._beating) or len(self._beating) > 1:
             self._heartbeat = effect
             return
         assert self.port is not None
-        self._is_beating = True
-        self.port.call(MASTER_ADDRESS, effect.body, self._take_assignment)
+        self._beating.append(effect)
+        self.port.call(MASTER_ADDRESS, effect.body, partial(self._take_assignment, effect))
 
-    def _take_assignment(self, reply: Reply) -> None:
-        self._is_beating = False
+    def _take_assignment(self, effect: SendHeartbeat, reply: Reply) -> None:
+        self._beating.remove(effect)
         if isinstance(reply, Assignment):
             self._addresses.update(reply.addresses)
             self.enter(self.core.handle_assignment, reply)

@@ -44,9 +44,11 @@ class SendToCell(msgspec.Struct, frozen=True, gc=False):
 
 
 class AskTimestamps(msgspec.Struct, frozen=True, gc=False):
-    """Ask the oracle for one timestamp now; it comes back with the token, or not at all."""
+    """Ask the oracle for one timestamp now; it comes back with the token, or not at all. `is_idle`
+    if nobody waits for it."""
 
     token: Any
+    is_idle: bool = False
 
 
 class SendHeartbeat(msgspec.Struct, frozen=True, gc=False):

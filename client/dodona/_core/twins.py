@@ -1,7 +1,8 @@
 """Twins: for each message, which is an array, a struct that JSON shows as an object. Pure.
 
 Owns: what a message looks like in JSON. Bytes (keys) are base64; attributes of nodes, which travel
-as MessagePack elsewhere, are JSON values. A twin of a request knows no other fields than its own.
+as MessagePack elsewhere, are JSON values. A twin of a request knows no other fields than its own,
+and leaves out those that have their defaults: an older server may not know them.
 """
 
 from types import UnionType
@@ -57,7 +58,11 @@ def twin_of(message: type[Any]) -> type[Any]:
             fields.append((field.name, annotation, *(() if required else (default,))))
         is_request = message in _REQUESTS
         twin = msgspec.defstruct(
-            message.__name__, fields, frozen=True, forbid_unknown_fields=is_request
+            message.__name__,
+            fields,
+            frozen=True,
+            forbid_unknown_fields=is_request,
+            omit_defaults=is_request,
         )
         twin.__doc__ = message.__doc__
         _twins[message] = twin

@@ -110,7 +110,8 @@ class Allocator:
             self._settings.clock_start_us_max,
         )
         self._guard = ClockGuard(last_us, jump_us_max, start_us_max)
-        self._last_demand_us: int | None = None
+        self.last_demand_us: int | None = None
+        """When a request came last, if that was lately: the ceiling is kept ahead of the clock."""
         self._renew_at_us = 0
         self._ahead = self._ahead_max = 0
 
@@ -152,7 +153,7 @@ class Allocator:
         if end > MAX_TIMESTAMP:
             return None
         self._next_unused = end
-        self._last_demand_us = now.instant_us
+        self.last_demand_us = now.instant_us
         is_proof_coming = now.instant_us <= self._newest_lease_us()
         must_append = end > self._appended or not is_proof_coming
         append = self._raise_ceiling(now) if must_append else None
@@ -174,13 +175,13 @@ class Allocator:
     def renew(self, now: Now) -> Timestamp | None:
         """A new ceiling to append ahead of need, if little is left and no append is under way."""
         settings = self._settings
-        if self._appended > self._durable or self._last_demand_us is None:
+        if self._appended > self._durable or self.last_demand_us is None:
             return None
         is_near_counter = self._appended < self._next_unused + settings.margin_count // 2
         if now.instant_us < self._renew_at_us and not is_near_counter:
             return None
-        if now.instant_us - self._last_demand_us > settings.demand_us:
-            self._last_demand_us = None  # nobody asks any more: let the window lapse
+        if now.instant_us - self.last_demand_us > settings.demand_us:
+            self.last_demand_us = None  # nobody asks any more: let the window lapse
             return None
         spare = self._appended - self._physical(now) - _ticks(settings.renew_us)
         is_lease_long = self._leased_until_us - now.instant_us > settings.lease_us // 2
@@ -191,7 +192,7 @@ class Allocator:
 
     def prepare(self, now: Now) -> Timestamp:
         """The ceiling to append at a start, so that the first caller need not wait for it."""
-        self._last_demand_us = now.instant_us
+        self.last_demand_us = now.instant_us
         return self._raise_ceiling(now)
 
     def acknowledge(self, ceiling: Timestamp) -> None:
@@ -205,7 +206,7 @@ class Allocator:
 
     def next_deadline(self) -> int | None:
         """When to call `renew`, as an instant in microseconds; None while nobody asks."""
-        if self._last_demand_us is None or self._appended > self._durable:
+        if self.last_demand_us is None or self._appended > self._durable:
             return None
         return self._renew_at_us
 

@@ -157,6 +157,11 @@ class Catalog:
         """When to call `tick` at the latest, as an instant in microseconds."""
         return self._tree.transactions.next_deadline()
 
+    @property
+    def news(self) -> tuple[int, int]:
+        """Differs from what it was before if there is something new to say to cells."""
+        return self._journal.last_revision, self._presence.move_count
+
     def open_transactions(self, now: Now) -> list[OpenTransaction]:
         """The master transactions that are alive, oldest first."""
         return self._tree.transactions.open_at(now)
@@ -297,14 +302,26 @@ class Catalog:
         self._presence.check_cell(request.cell, request.address, now)
         has_joined = self._membership.admit(request)
         self._presence.see_cell(request.cell, request.address, now)
-        self._tables.take_heartbeat(request.cell, request.mounted, request.revision)
+        if not request.is_short:
+            self._tables.take_heartbeat(request.cell, request.mounted, request.revision)
+        return self._assignment(request, has_joined=has_joined)
+
+    def answer_again(self, request: Heartbeat) -> Assignment:
+        """To a heartbeat that was taken, and whose answer was short: what there is to say now."""
+        return self._assignment(request, has_joined=True)
+
+    def _assignment(self, request: Heartbeat, *, has_joined: bool) -> Assignment:
+        is_known = has_joined and self._tables.knows(request.cell)
+        is_short = is_known and request.is_short and request.revision == self._journal.last_revision
         return Assignment(
-            tablets=self._tables.assignment(request.cell) if has_joined else (),
+            tablets=self._tables.assignment(request.cell) if has_joined and not is_short else (),
             addresses=self._presence.addresses(),
             sequence=request.sequence,
             revision=self._journal.last_revision,
             cluster=self._membership.cluster,
             dropped=self._tables.gone(self._named(request)) if has_joined else (),
+            is_short=is_short,
+            may_be_short=is_known,
         )
 
     def _named(self, request: Heartbeat) -> tuple[TabletId, ...]:

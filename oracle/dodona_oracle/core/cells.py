@@ -32,6 +32,8 @@ class Presence:
 
     def __init__(self) -> None:
         self._cells: dict[CellId, _Sighting] = {}
+        self.move_count = 0
+        """How often a cell was first seen, or seen at another address than before."""
         self._proxies: dict[str, int] = {}
 
     def check_cell(self, cell: CellId, address: str, now: Now) -> None:
@@ -52,6 +54,8 @@ class Presence:
 
     def see_cell(self, cell: CellId, address: str, now: Now) -> None:
         """The cell is alive at this address (checked before)."""
+        if self.address(cell) != address:
+            self.move_count += 1
         self._cells[cell] = _Sighting(address, now.instant_us)
 
     def see_proxy(self, address: str, now: Now) -> None:

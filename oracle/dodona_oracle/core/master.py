@@ -17,6 +17,7 @@ from dodona._core.messages import (
     CatalogRequest,
     Failure,
     GenerateTimestamps,
+    Heartbeat,
     TimestampRange,
 )
 from dodona._core.mischief import Mischief, Point, behave
@@ -24,6 +25,7 @@ from dodona.errors import DiskFull, DodonaError, InvalidRequest
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp, unix_us_from_timestamp
 from dodona_oracle.core.allocator import USED_UP, Allocator, AllocatorSettings
 from dodona_oracle.core.catalog import GROWING, Attendance, Catalog, CatalogStatistics
+from dodona_oracle.core.heartbeats import Heartbeats
 from dodona_oracle.core.records import (
     CEILING,
     ORACLE,
@@ -96,6 +98,7 @@ class MasterCore:
         self._request_sizes = Tally(COUNTS)
         self._raise_ceiling(self._allocator.prepare(now))
         self._catalog = Catalog(state, self._append, now, mischief)
+        self._heartbeats = Heartbeats(self._catalog)
 
     @classmethod
     def recover(
@@ -113,10 +116,13 @@ class MasterCore:
         """One request; a Failure answers whatever is wrong with it."""
         self._request_count += 1
         if type(body) is GenerateTimestamps:
-            self._generate(route, body.count, now)
+            self._generate(route, body, now)
         elif isinstance(body, CatalogRequest):
             self._catalog_request_count += 1
-            self._effects.append(ReplyTo(route, self._catalog_reply(body, now)))
+            reply = self._catalog_reply(body, now)
+            if not (isinstance(body, Heartbeat) and self._heartbeats.hold(route, body, reply, now)):
+                self._effects.append(ReplyTo(route, reply))
+            self._effects += self._heartbeats.answers(now)
         else:
             error = InvalidRequest(f"a master does not take {type(body).__name__}")
             self._effects.append(ReplyTo(route, _failure(error)))
@@ -135,13 +141,16 @@ class MasterCore:
         """Renew the ceiling ahead of need; end master transactions that nobody pings."""
         self._raise_ceiling(self._allocator.renew(now))
         self._catalog.tick(now)
+        self._effects += self._heartbeats.answers(now)
+
+    def hold_no_heartbeats(self, _: Now) -> None:
+        """Before a stop: answer those that are held, and the next ones at once."""
+        self._effects += self._heartbeats.close()
 
     def next_deadline(self) -> int | None:
         """When to call `tick` at the latest, as an instant in microseconds."""
-        ceiling_us, lease_us = self._allocator.next_deadline(), self._catalog.next_deadline()
-        if ceiling_us is None or lease_us is None:
-            return lease_us if ceiling_us is None else ceiling_us
-        return min(ceiling_us, lease_us)
+        parts = (self._allocator, self._catalog, self._heartbeats)
+        return min([at for it in parts if (at := it.next_deadline()) is not None], default=None)
 
     def take_effects(self) -> list[Effect]:
         """What is to be done, in order; each is given out once."""
@@ -181,7 +190,8 @@ class MasterCore:
         """The master transactions that are alive, oldest first."""
         return self._catalog.open_transactions(now)
 
-    def _generate(self, route: Route, count: int, now: Now) -> None:
+    def _generate(self, route: Route, body: GenerateTimestamps, now: Now) -> None:
+        count, earlier_us = body.count, self._allocator.last_demand_us
         if not 0 < count <= TIMESTAMPS_PER_REQUEST_MAX:
             self._effects.append(ReplyAtOnce(route, _count_wrong))
             return
@@ -189,6 +199,8 @@ class MasterCore:
             self._effects.append(ReplyAtOnce(route, _too_early))
             return
         grant = self._allocator.take(count, now)
+        if body.is_idle:
+            self._allocator.last_demand_us = earlier_us
         if grant is None:
             why = self._allocator.why_none(now) or USED_UP
             self._effects.append(ReplyAtOnce(route, Failure("unavailable", why)))

@@ -66,6 +66,7 @@ class Tables:
         self._moving: dict[CellId, dict[int, None]] = {}
         self._retained: dict[TabletId, Timestamp] = {}
         self._assignments: dict[CellId, tuple[TabletAssignment, ...]] = {}
+        self._known_cells: dict[CellId, None] = {}
         for table in stored:
             self.count(table, 1)
             self._keep(table)
@@ -162,6 +163,7 @@ class Tables:
     ) -> None:
         """A cell says what it serves: let its word end what is under way there, so far as it was
         said after the command, to which the cell's last assignment was of `revision`."""
+        self._known_cells[cell] = None
         for each in mounted:
             known = self._retained.get(each.tablet)
             if known is not None and known < each.retained_timestamp <= MAX_TIMESTAMP:
@@ -177,6 +179,10 @@ class Tables:
             moved = life.take_heartbeat(table, cell, reports)
             if moved is not table:
                 self.store(moved)
+
+    def knows(self, cell: CellId) -> bool:
+        """Whether the cell has said all that it serves since this master started."""
+        return cell in self._known_cells
 
     def assignment(self, cell: CellId) -> tuple[TabletAssignment, ...]:
         """What the cell is to have of all tables."""

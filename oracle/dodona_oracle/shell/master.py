@@ -142,11 +142,15 @@ def create_master(
             yield
         await close_in_time(_close(runtime, book))
 
+    async def finish() -> None:
+        runtime.call(core.hold_no_heartbeats)
+        await runtime.finish()
+
     admission = settings.admission
     life = Life(
         lambda: core.why_not_ready(read_clock()) or runtime.why_late(),
         lambda: runtime.failure,
-        runtime.finish,
+        finish,
     )
     limits = EndpointLimits(
         connection_count_max=settings.connection_count_max,

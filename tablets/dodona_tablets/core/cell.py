@@ -61,6 +61,9 @@ class CellLimits(msgspec.Struct, frozen=True):
     tell_silence_after_ms: int = 2_000
     """Whoever asks for an outcome that another cell keeps from being found is told which."""
     heartbeat_period_ms: int = 400
+    heartbeat_hold_ms: int = 800
+    """The master may hold its answer back for so long if it has nothing new to say. Together with
+    the period, less than a cell may be silent before the master takes it for dead."""
     oracle_time_period_ms: int = 500
     watermark_period_ms: int = 4_000
     memory_bytes_max: int = 2 << 30
@@ -104,6 +107,8 @@ class Cell:
     """Not where the disk had no space at all: nothing may be appended."""
     disk_shortage: str | None = None
     """Why the disk has no space for what is new, as far as the core was told."""
+    has_retained_more = False
+    """Whether the retained timestamp of a tablet has risen, and the master has yet to hear."""
 
     def __init__(self, cell: CellId, limits: CellLimits, mischief: Mischief = behave) -> None:
         self.id = cell
@@ -255,6 +260,12 @@ class Cell:
         if tablet.has_been_served:
             self.readers.expect_renewals(tablet.assignment.tablet, self.now.instant_us)
         tablet.has_been_served = True
+
+    def raise_retained(self, tablet: Tablet, retained: Timestamp) -> None:
+        """Old versions of the tablet may be gone: nobody reads below this timestamp any more."""
+        if retained > tablet.retained_timestamp:
+            tablet.retained_timestamp = retained
+            self.has_retained_more = True
 
     # Chunks
 

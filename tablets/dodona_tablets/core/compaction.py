@@ -42,6 +42,8 @@ CHUNKS_MAX: Final = 16
 """Of one compaction."""
 GARBAGE_RATIO_MIN: Final = 0.1
 """Of a chunk's versions: with less to win it is left alone."""
+ROUND_MS: Final = 5_000
+"""Between the beginnings of two rounds over all tablets, unless a chunk was made meanwhile."""
 RETRY_AFTER_MS: Final = 30_000
 
 
@@ -64,6 +66,7 @@ class Compaction:
         self._looked_at: dict[TabletId, int] = {}
         self._cleaned: dict[int, None] = {}
         """Chunks that are what cleaning left: doing it again would leave as much."""
+        self._round_at_us = 0
         self._retry_at_us = 0
         self.compacted_count = 0
         self.failed_count = 0
@@ -75,8 +78,9 @@ class Compaction:
             return
         if self._cell.disk_shortage is not None:
             return  # what is left is for flushes, which make the log shorter
-        tablets, queue = self._cell.tablets, self._queue
-        if not queue:
+        tablets, queue, now_us = self._cell.tablets, self._queue, self._cell.now.instant_us
+        if not queue and now_us >= self._round_at_us:
+            self._round_at_us = now_us + ROUND_MS * 1000
             queue.extend(tablets)
             self._looked_at = {it: at for it, at in self._looked_at.items() if it in tablets}
         for _ in range(min(LOOKED_AT_MAX, len(queue))):
@@ -85,6 +89,14 @@ class Compaction:
             if tablet is not None and chosen:
                 self._begin(tablet, chosen)
                 return
+
+    def look_again(self) -> None:
+        """There may be a new chunk: the next round begins as soon as this one is over."""
+        self._round_at_us = 0
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._under_way is None
 
     # The choice
 
@@ -230,4 +242,4 @@ def apply_compaction(
         tablet.stores.detach(attached)
     for attached in record.chunks:
         tablet.stores.attach(attached, cell.chunks.get(attached.info.number))
-    tablet.retained_timestamp = max(tablet.retained_timestamp, record.retained)
+    cell.raise_retained(tablet, record.retained)

@@ -84,9 +84,12 @@ class Flushing:
         needed = oldest_needed(cell)
         used = [it for it in cell.tablets.values() if is_in_use(it)]
         for tablet in used:
-            self._drop_unneeded(tablet, needed)
-            self._forget_locks(tablet, needed)
-            tablet.published = [it for it in tablet.published if it.timestamp > needed]
+            if tablet.stores.passive:
+                self._drop_unneeded(tablet, needed)
+            if tablet.locks:
+                self._forget_locks(tablet, needed)
+            if tablet.published:
+                tablet.published = [it for it in tablet.published if it.timestamp > needed]
             if self._is_due(tablet):
                 self.rotate(tablet)
         cell.memory_bytes = sum([it.stores.memory_bytes for it in used])
@@ -96,6 +99,11 @@ class Flushing:
             it.assignment.tablet: None for it in used if it.stores.passive and it.stores.unflushed
         }
         self._start()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no flush is under way or wanted, and no store is being let go of."""
+        return not (self._under_way or self._waiting or self._dying)
 
     # Rotation
 
@@ -294,4 +302,4 @@ def apply_flush(cell: Cell, record: StoreFlushed) -> None:
     for attached in record.chunks:
         chunk = cell.chunks.get(attached.info.number)
         tablet.stores.attach(attached, chunk, record.store)
-    tablet.retained_timestamp = max(tablet.retained_timestamp, record.retained)
+    cell.raise_retained(tablet, record.retained)

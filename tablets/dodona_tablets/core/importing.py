@@ -107,6 +107,8 @@ class Importing:
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._asked_us: dict[tuple[TabletId, TabletSource], int] = {}
+        self.is_waiting = True
+        """Whether rows were missing when they were last asked for."""
 
     def is_ready(self, wanted: TabletAssignment) -> bool:
         """Whether a new tablet may be made: its sources in this cell do not change any more."""
@@ -116,7 +118,8 @@ class Importing:
         """Ask for what is missing and was not asked for lately, a few pages at a time, if there is
         room for them."""
         cell = self._cell
-        if cell.is_log_full or cell.disk_shortage is not None:
+        self.is_waiting = any(it.missing and it.is_mounted for it in cell.tablets.values())
+        if not self.is_waiting or cell.is_log_full or cell.disk_shortage is not None:
             return
         late_us = cell.now.instant_us - cell.limits.repeat_after_ms * 1000
         asked = {name: at for name, at in self._asked_us.items() if at > late_us}

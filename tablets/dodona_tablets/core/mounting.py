@@ -63,9 +63,17 @@ class Mounting:
         self._sequence = 0
         self._revision = Revision(0)
         """Of the last assignment that was taken."""
-        self._heartbeat_at_us = 0
-        self._has_news = False
-        """Whether the master is to hear at the end of this batch of events what has changed."""
+        self._heartbeat_at_us = self._fences_at_us = self._sent_us = 0
+        self._is_due = False
+        """Whether the master is to hear from the cell at the end of this batch of events."""
+        self._is_known = False
+        """Whether the master has heard all that it is to know of the cell: heartbeats are short."""
+        self._is_answered = False
+        """The last heartbeat."""
+        self._full_sequence = 0
+        """Of the last heartbeat that was not short, if nothing has changed since."""
+        self._needed: frozenset[TabletId] = frozenset()
+        """The tablets that the last assignment is about."""
         self._to_take: deque[TabletAssignment] = deque()
         """Of the last assignment, what is still to be made, mounted or adjusted, in its order."""
         self._ending: dict[TabletId, None] = {}
@@ -82,20 +90,33 @@ class Mounting:
         self.dropped_count = 0
 
     def tick(self) -> None:
-        """Heartbeat when due; finish what waited; ask again for what never came."""
+        """Finish what waited; ask again for what never came."""
         if not self._to_try:
             self._to_try.extend(self._ending)
         self.work()
         self._importing.ask()
-        if self._cell.now.instant_us >= self._heartbeat_at_us:
+        now_us = self._cell.now.instant_us
+        if now_us >= self._fences_at_us:
+            self._fences_at_us = now_us + self._cell.limits.heartbeat_period_ms * 1000
             for tablet in self._cell.tablets.values():
                 if tablet.is_mounted and tablet.fence == NULL_TIMESTAMP:
                     self._ask_fence(tablet)
-            self.send_heartbeat()
+
+    def beat(self) -> None:
+        """Heartbeat when due."""
+        if self._cell.now.instant_us >= self._heartbeat_at_us:
+            self._set_due()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is under way: no tick has anything to do before the next event."""
+        return self._is_known and not (self._ending or self._importing.is_waiting)
 
     def deadline_us(self, tick_at_us: int) -> int:
-        """When to tick at the latest: earlier than otherwise if `work` has something to do."""
-        return min(self._work_at_us, tick_at_us) if self._to_try or self._to_take else tick_at_us
+        """When to tick at the latest: earlier than otherwise if a heartbeat is due, or if `work`
+        has something to do."""
+        at_us = min(self._heartbeat_at_us, tick_at_us)
+        return min(self._work_at_us, at_us) if self._to_try or self._to_take else at_us
 
     def work(self) -> bool:
         """Do the next slice of what assignments ask for, if it is time. → whether it was."""
@@ -123,47 +144,65 @@ class Mounting:
             self._report_copies(assignment)
 
     def send_heartbeat(self) -> None:
-        """Tell the master what is served: once for all that this batch of events changes, since a
-        heartbeat names every tablet. Between slices it waits for the last, or for its period.
-        Answers to older heartbeats are stale from now on."""
-        if not self._has_news:
-            self._has_news = True
+        """Tell the master what is served, which has changed: once for all that this batch of events
+        changes, since such a heartbeat names every tablet. Between slices it waits for the last, or
+        for its period. Answers to older heartbeats are stale from now on."""
+        self._is_known = False
+        self._full_sequence = 0
+        self._set_due()
+
+    def _set_due(self) -> None:
+        if not self._is_due:
+            self._is_due = True
             self._sequence += 1
 
     def tell_news(self) -> None:
         """At the end of a batch of events: the heartbeat, if one is to be sent."""
-        if not self._has_news:
+        if not self._is_due:
             return
         cell = self._cell
         is_between_slices = bool(self._to_try or self._to_take)
         if is_between_slices and cell.now.instant_us < self._heartbeat_at_us:
             return
-        self._has_news = False
-        self._heartbeat_at_us = cell.now.instant_us + cell.limits.heartbeat_period_ms * 1000
-        mounted = [
+        self._is_due = False
+        if cell.has_retained_more:
+            self._is_known = cell.has_retained_more = False
+        if not self._is_known:
+            self._full_sequence = self._sequence
+        may_hold = self._is_known and self._is_answered  # else it may be that none gets through
+        hold_ms = cell.limits.heartbeat_hold_ms if may_hold else 0
+        self._is_answered = False
+        self._sent_us = cell.now.instant_us
+        self._heartbeat_at_us = self._sent_us + (cell.limits.heartbeat_period_ms + hold_ms) * 1000
+        body = Heartbeat(
+            cell.id,
+            self._address,
+            () if self._is_known else (*self._mounted(), *self._copies),
+            self._sequence,
+            self._revision,
+            cell.cluster,
+            self._stored(),
+            is_short=self._is_known,
+            hold_ms=hold_ms,
+        )
+        if not cell.mischief(Point.LOSE_HEARTBEAT):
+            cell.effects.append(SendHeartbeat(body))
+        if cell.mischief(Point.REPEAT_HEARTBEAT):
+            self._sequence += 1
+            self._full_sequence = 0 if self._is_known else self._sequence
+            cell.effects.append(SendHeartbeat(replace(body, sequence=self._sequence)))
+
+    def _mounted(self) -> list[MountedTablet]:
+        return [
             MountedTablet(
                 it.assignment.tablet,
                 it.assignment.revision,
                 it.assignment.mode,
                 it.retained_timestamp,
             )
-            for it in cell.tablets.values()
+            for it in self._cell.tablets.values()
             if it.is_mounted and it.fence != NULL_TIMESTAMP
         ]
-        body = Heartbeat(
-            cell.id,
-            self._address,
-            (*mounted, *self._copies),
-            self._sequence,
-            self._revision,
-            cell.cluster,
-            self._stored(),
-        )
-        if not cell.mischief(Point.LOSE_HEARTBEAT):
-            cell.effects.append(SendHeartbeat(body))
-        if cell.mischief(Point.REPEAT_HEARTBEAT):
-            self._sequence += 1
-            cell.effects.append(SendHeartbeat(replace(body, sequence=self._sequence)))
 
     def _stored(self) -> tuple[TabletId, ...]:
         """Tablets that are kept and not served. If there are many, those behind the last ones of
@@ -182,13 +221,24 @@ class Mounting:
         is gone, in this order: a tablet takes over rows of those that were closed, before they are
         mounted again. An answer to an older heartbeat is stale, and so is one of a master that has
         lost its store to another."""
-        if assignment.sequence != self._sequence or assignment.revision < self._newest_revision():
+        if assignment.sequence != self._sequence:
+            return
+        self._is_answered = True
+        period_us = self._cell.limits.heartbeat_period_ms * 1000
+        self._heartbeat_at_us = min(self._heartbeat_at_us, self._sent_us + period_us)
+        if assignment.is_short:
+            self._heard_until = self._told_until
+            self._drop(assignment)
+            return
+        if assignment.revision < self._newest_revision():
             return
         if assignment.cluster != self._cell.cluster:
             self._join(assignment.cluster)
             return
+        is_news = assignment.revision != self._revision
         self._revision = assignment.revision
         self._heard_until = self._told_until
+        self._needed = _needed(assignment)
         wanted_by_id = {wanted.tablet: wanted for wanted in assignment.tablets}
         for number, tablet in self._cell.tablets.items():
             wanted = wanted_by_id.get(number)
@@ -198,6 +248,10 @@ class Mounting:
         self._to_try = deque(self._ending)
         self._to_take = deque([it for it in assignment.tablets if self._is_news(it)])
         self._unreported = assignment
+        is_full_news = is_news or not assignment.may_be_short
+        self._is_known = not (is_full_news or self._to_try or self._to_take) and (
+            assignment.sequence == self._full_sequence
+        )
         self._do_slice()
         self._drop(assignment)
         self._importing.ask()
@@ -250,15 +304,10 @@ class Mounting:
         if not assignment.dropped:
             return
         cell = self._cell
-        needed = {
-            number
-            for wanted in assignment.tablets
-            for number in (wanted.tablet, *(source.tablet for source in wanted.sources))
-        }
         gone = []
         for number in dict.fromkeys(assignment.dropped):
             tablet = cell.tablets.get(number)
-            if tablet is not None and not tablet.is_mounted and number not in needed:
+            if tablet is not None and not tablet.is_mounted and number not in self._needed:
                 gone.append(number)
         if gone and not cell.mischief(Point.KEEP_DROPPED):
             cell.append(TabletsDropped(tuple(gone), assignment.revision))
@@ -341,6 +390,15 @@ class Mounting:
         tablet = self._importing.take_rows(page)
         if tablet is not None and tablet.is_mounted:
             self._ask_fence(tablet)
+
+
+def _needed(assignment: Assignment) -> frozenset[TabletId]:
+    """The tablets that it is about."""
+    return frozenset(
+        number
+        for wanted in assignment.tablets
+        for number in (wanted.tablet, *(source.tablet for source in wanted.sources))
+    )
 
 
 def _goes_on(tablet: Tablet, wanted: TabletAssignment) -> bool:

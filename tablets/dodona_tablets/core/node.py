@@ -1,9 +1,9 @@
 """The role machine of a tablet node: one cell, one inbox, one outbox.
 
-Owns: dispatch, the cell's fence, time-outs, and the forget watermark. Everything else is a part:
-`participant`, `coordinator`, `reads`, `nonatomic`, `loading`, `mounting`, `flushing`, `compaction`,
-`truncation`, which share a `cell`. Give it the log's records (`replay`) and the chunks that these
-name (`open_chunks`), then `start` it; it serves once the oracle has answered for the fence.
+Owns: dispatch, the cell's fence, and the pace of its ticks. Everything else is a part:
+`participant`, `coordinator`, `timeouts`, `reads`, `nonatomic`, `loading`, `mounting`, `flushing`,
+`compaction`, `truncation`, which share a `cell`. Give it the log's records (`replay`) and the
+chunks that these name (`open_chunks`), then `start` it; it serves once the oracle has answered.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,11 +52,9 @@ from dodona.errors import InvalidRequest, Unavailable
 from dodona.types import (
     NO_CLUSTER,
     NULL_TIMESTAMP,
-    TIMESTAMP_COUNTER_BITS,
     CellId,
     Now,
     Timestamp,
-    TransactionId,
     unix_us_from_timestamp,
 )
 from dodona_tablets.core.cell import Cell, CellLimits
@@ -72,16 +70,21 @@ from dodona_tablets.core.mounting import FenceToken, Mounting
 from dodona_tablets.core.nonatomic import NonAtomicWrites
 from dodona_tablets.core.participant import Participant, ParticipantEvent
 from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
-from dodona_tablets.core.records import Record, WatermarkRaised
+from dodona_tablets.core.records import Record
 from dodona_tablets.core.recovered import Recovered
 from dodona_tablets.core.replay import foresee, replay
-from dodona_tablets.core.silence import is_write_over, oracle_failure, oracle_wait_us_max
 from dodona_tablets.core.staging import SealToken, StageToken, Staging
 from dodona_tablets.core.statistics import JobCounts, Parts, statistics_of
-from dodona_tablets.core.transaction import State, Transaction
+from dodona_tablets.core.timeouts import Timeouts
+from dodona_tablets.core.transaction import State
 from dodona_tablets.core.truncation import Truncation
 
 TICK_MS: Final = 100
+QUIET_TICK_MS: Final = 1_000
+"""Where nothing is under way: leases end, and stores are flushed, so much later. Any event brings
+the next tick forward."""
+QUIET_TIME_RATIO: Final = 4
+"""The oracle is asked for the time so much less often there."""
 DRAIN_LOG_BYTES_MIN: Final = 4 << 20
 """So much of a log is read at a start in no time: a shorter one is left as it is."""
 CELL_FENCE: Final = "cell fence"
@@ -101,6 +104,7 @@ class NodeCore:
         self.cell = Cell(cell, limits or CellLimits(), mischief)
         self._participant = Participant(self.cell)
         self._coordinator = Coordinator(self.cell, self._participant)
+        self._timeouts = Timeouts(self.cell, self._participant, self._coordinator)
         self._reads = Reads(self.cell)
         self._loading = Loading(self.cell)
         self._writes = NonAtomicWrites(self.cell, self._loading)
@@ -126,7 +130,7 @@ class NodeCore:
         self.is_drained = False
         self._tick_at_us = 0
         self._oracle_time_at_us = 0
-        self._watermark_at_us = 0
+        self._is_slow = False
         self._handlers: dict[type[Any], Callable[[Route, Any], None]] = {
             CommitOne: self._commit_one,
             Prepare: self._prepare,
@@ -247,6 +251,7 @@ class NodeCore:
     def handle(self, route: Route, body: DataRequest, now: Now) -> None:
         """A request; its answer will be a reply with this route."""
         self.cell.now = now
+        self._hurry()
         handler = self._handlers.get(type(body))
         if handler is None:
             text = f"a tablet node does not answer {type(body).__name__}"
@@ -264,6 +269,7 @@ class NodeCore:
         self.cell.now = now
         if not self.is_serving or self.cell.mischief(Point.LOSE_CELL_MESSAGE):
             return
+        self._hurry()
         self.cell.heard.cells[body.source] = now.instant_us
         self._dispatch_cell_message(body)
         if self.cell.mischief(Point.REPEAT_CELL_MESSAGE):
@@ -279,7 +285,7 @@ class NodeCore:
         if type(token) is int:
             self._participant.handle_timestamp(token, timestamp)  # type: ignore[arg-type]
             if cell.may_misbehave:
-                self._maybe_hurry(token)  # type: ignore[arg-type]
+                self._timeouts.maybe_ask_at_once(token)  # type: ignore[arg-type]
         elif isinstance(token, FenceToken):
             self._mounting.handle_fence(token, timestamp)
         elif token == CELL_FENCE:
@@ -301,6 +307,8 @@ class NodeCore:
     def handle_job(self, token: Any, result: Built | Failure | None, now: Now) -> None:
         """The end of a `RunJob`: a chunk, nothing at all that would be worth one, or why not."""
         self.cell.now = now
+        self._hurry()
+        self._compaction.look_again()
         self._jobs.note(token, has_failed=isinstance(result, Failure))
         if isinstance(token, BatchToken):
             self._loading.handle(token, result)
@@ -316,6 +324,8 @@ class NodeCore:
     def handle_assignment(self, assignment: Assignment, now: Now) -> None:
         """The master's answer to a heartbeat."""
         self.cell.now = now
+        if not assignment.is_short:
+            self._hurry()
         is_fenced = self.cell.fence != NULL_TIMESTAMP
         if is_fenced and not self.cell.mischief(Point.LOSE_ASSIGNMENT):
             self._mounting.handle_assignment(assignment)
@@ -328,16 +338,45 @@ class NodeCore:
         self.cell.log_fill_ratio = fill_ratio
 
     def tick(self, now: Now) -> None:
-        """Everything that time starts. Time ends nothing that is prepared."""
+        """Everything that time starts, each at its own pace. Time ends nothing that is prepared."""
         self.cell.now = now
-        if (self._flushing.shrink() | self._mounting.work()) and now.instant_us < self._tick_at_us:
-            return  # all else has its own, slower pace
-        self._tick_at_us = now.instant_us + TICK_MS * 1000
+        is_slice = self._flushing.shrink() | self._mounting.work()
         if now.instant_us >= self._oracle_time_at_us:
-            period_ms = self.cell.limits.oracle_time_period_ms
-            self._oracle_time_at_us = now.instant_us + period_ms * 1000
-            token = CELL_FENCE if self.cell.fence == NULL_TIMESTAMP else ORACLE_TIME
-            self.cell.effects.append(AskTimestamps(token))
+            self._ask_oracle_time()
+        if self.cell.fence != NULL_TIMESTAMP:
+            self._mounting.beat()
+        if now.instant_us < self._tick_at_us and (is_slice or self._is_slow):
+            return  # all else has its own, slower pace
+        self._tick_all()
+        self._is_slow = self._is_quiet
+        period_ms = QUIET_TICK_MS if self._is_slow else TICK_MS
+        self._tick_at_us = now.instant_us + period_ms * 1000
+
+    def _hurry(self) -> None:
+        """Something has happened: the next tick is soon."""
+        if self._is_slow:
+            self._is_slow = False
+            now_us, time_ms = self.cell.now.instant_us, self.cell.limits.oracle_time_period_ms
+            self._tick_at_us = min(self._tick_at_us, now_us + TICK_MS * 1000)
+            self._oracle_time_at_us = min(self._oracle_time_at_us, now_us + time_ms * 1000)
+
+    def _ask_oracle_time(self) -> None:
+        ratio = QUIET_TIME_RATIO if self._is_slow else 1
+        period_us = self.cell.limits.oracle_time_period_ms * 1000 * ratio
+        self._oracle_time_at_us = self.cell.now.instant_us + period_us
+        token = CELL_FENCE if self.cell.fence == NULL_TIMESTAMP else ORACLE_TIME
+        self.cell.effects.append(AskTimestamps(token, is_idle=self._is_slow))
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether nothing is under way that a tick might have to go on with."""
+        cell = self.cell
+        is_at_work = cell.transactions or cell.batches or cell.loads.open or len(self._reads)
+        parts = (self._mounting, self._flushing, self._compaction, self.recovered)
+        return self.is_serving and not is_at_work and all(part.is_quiet for part in parts)
+
+    def _tick_all(self) -> None:
+        now = self.cell.now
         if self.cell.fence == NULL_TIMESTAMP:
             return
         self._mounting.tick()
@@ -348,8 +387,8 @@ class NodeCore:
         self.cell.readers.tick(now.instant_us)
         if not self.cell.is_log_writable:
             return  # whatever follows may append
-        self._nag()
-        self._raise_watermark()
+        self._timeouts.repeat_questions()
+        self._timeouts.raise_watermark()
         self._staging.tick()
         self._flushing.tick()
         self._compaction.tick()
@@ -358,7 +397,9 @@ class NodeCore:
 
     def next_deadline(self) -> int:
         """When to tick at the latest, as an instant in microseconds."""
-        tick_at_us = self._mounting.deadline_us(self._tick_at_us)
+        tick_at_us = min(self._tick_at_us, self._oracle_time_at_us)
+        if self.cell.fence != NULL_TIMESTAMP:
+            tick_at_us = self._mounting.deadline_us(tick_at_us)
         shrink_at_us = self._flushing.shrink_at_us()
         return tick_at_us if shrink_at_us is None else min(tick_at_us, shrink_at_us)
 
@@ -435,59 +476,6 @@ class NodeCore:
             if tablet.is_mounted and not tablet.missing:
                 self.cell.serve(tablet, fence)
         self._mounting.send_heartbeat()
-
-    def _nag(self) -> None:
-        now_us = self.cell.now.instant_us
-        for alive in list(self.cell.transactions.values()):
-            if alive.waiters:  # they may have given up
-                alive.waiters = [it for it in alive.waiters if it.is_waiting]
-                if alive.waiters and self.cell.mischief(Point.WAKE_FOR_NOTHING):
-                    self.cell.wake(alive)
-            waited_us = now_us - alive.since_us
-            if alive.state is State.WAITING:
-                if is_write_over(self.cell, alive, waited_us):
-                    self._participant.tire(alive)
-            elif alive.state is State.LOCKED:
-                is_over = waited_us > oracle_wait_us_max(self.cell)
-                if is_over or self.cell.mischief(Point.GIVE_UP_ON_ORACLE):
-                    self._participant.refuse(alive, oracle_failure(self.cell, alive))
-                elif now_us >= alive.nag_at_us:
-                    self._participant.ask_timestamp(alive)
-            elif now_us >= alive.nag_at_us:
-                self._nag_about(alive)
-
-    def _nag_about(self, alive: Transaction) -> None:
-        if alive.state is State.COMMITTED:
-            self._coordinator.announce(alive)
-        elif alive.coordinator == self.cell.id:
-            self._coordinator.recover_again(alive)
-        else:
-            self._participant.ask_coordinator(alive)
-
-    def _maybe_hurry(self, transaction: TransactionId) -> None:
-        """Ask about a transaction that was prepared this moment."""
-        alive = self.cell.transactions.get(transaction)
-        if alive is None or alive.state is not State.PREPARED:
-            return
-        if alive.coordinator != self.cell.id:
-            if self.cell.mischief(Point.ASK_COORDINATOR_AT_ONCE):
-                self._participant.ask_coordinator(alive)
-        elif self.cell.mischief(Point.RECOVER_AT_ONCE):
-            self._coordinator.recover(alive)
-
-    def _raise_watermark(self) -> None:
-        """Rule 12: by oracle time, below every transaction that could still be alive."""
-        cell, limits = self.cell, self.cell.limits
-        is_early = cell.mischief(Point.RAISE_WATERMARK_EARLY)
-        if cell.now.instant_us < self._watermark_at_us and not is_early:
-            return
-        self._watermark_at_us = cell.now.instant_us + limits.watermark_period_ms * 1000
-        seconds = limits.transaction_life_s_max + limits.forget_slack_s
-        watermark = Timestamp(cell.latest - (seconds << TIMESTAMP_COUNTER_BITS))
-        is_worth_it = is_early or cell.outcomes.has_bucket_below(watermark)
-        if watermark > cell.outcomes.watermark and is_worth_it:
-            cell.outcomes.raise_watermark(watermark)
-            cell.append(WatermarkRaised(watermark))
 
     def _let_woken_retry(self) -> None:
         """Whoever waited for a transaction that moved on checks again, in order of arrival."""

@@ -64,7 +64,7 @@ class Recovered:
         self._open = still_open
 
     @property
-    def is_settled(self) -> bool:
+    def is_quiet(self) -> bool:
         """Whether nothing more will be noted."""
         return self.served_after_ms is not None and not self._open
 

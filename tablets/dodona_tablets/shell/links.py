@@ -59,9 +59,12 @@ class Links:
         self._peers: dict[CellId, tuple[str, Peer]] = {}
         self._batcher: Batcher[Any] = Batcher()
         self._is_asking = False
+        self._is_idle = True
+        """Whether nobody waits for any of the timestamps that are to be asked for."""
         self._foreseen: list[Any] = []
         self._foreseen_left = 0
-        self._heartbeat: asyncio.Task[None] | None = None
+        self._heartbeats: dict[asyncio.Task[None], Heartbeat] = {}
+        """Under way, and not answered."""
         self._next_heartbeat: Heartbeat | None = None
         self._closing: list[asyncio.Task[None]] = []
         self.refusal: str | None = None
@@ -87,8 +90,8 @@ class Links:
         }
 
     async def close(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
+        for heartbeat in self._heartbeats:
+            heartbeat.cancel()
         peers = [peer for _, peer in self._peers.values()]
         await asyncio.gather(*[peer.close() for peer in [self._oracle, *peers]])
         if self._http is not None:
@@ -133,6 +136,7 @@ class Links:
             self._foreseen.append(effect.token)
             return
         self._batcher.add(effect.token)
+        self._is_idle &= effect.is_idle
         if not self._is_asking:
             self._is_asking = True
             asyncio.get_running_loop().call_soon(self._send_question)
@@ -142,7 +146,8 @@ class Links:
         if count is None:
             self._is_asking = False
         else:
-            self._oracle.ask(GenerateTimestamps(count), self._deal)
+            is_idle, self._is_idle = self._is_idle, True
+            self._oracle.ask(GenerateTimestamps(count, is_idle), self._deal)
 
     def _deal(self, reply: Reply) -> None:
         try:
@@ -185,17 +190,19 @@ class Links:
             peer = Peer(rpc_url(address, cell), key=self._key, silence=silence)
             self._peers[cell] = (address, peer)
 
-    # The master: one heartbeat at a time, and the newest next
+    # The master: one heartbeat at a time, and the newest next. One whose answer may be held back is
+    # no reason to wait: the master answers it as soon as it has the next.
 
     def _send_heartbeat(self, effect: SendHeartbeat) -> None:
-        if self._heartbeat is None:
-            self._heartbeat = asyncio.create_task(self._beat(effect.body))
-            self._heartbeat.add_done_callback(self._end_beat)
+        if all(it.hold_ms for it in self._heartbeats.values()) and len(self._heartbeats) < 2:
+            task = asyncio.create_task(self._beat(effect.body))
+            self._heartbeats[task] = effect.body
+            task.add_done_callback(self._end_beat)
         else:
             self._next_heartbeat = effect.body
 
     def _end_beat(self, task: asyncio.Task[None]) -> None:
-        self._heartbeat = None
+        del self._heartbeats[task]
         if not task.cancelled() and task.exception() is not None:
             self._tell_no_heartbeat(task.exception())
         if self._next_heartbeat is not None and not task.cancelled():

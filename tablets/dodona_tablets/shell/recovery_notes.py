@@ -39,7 +39,7 @@ class RecoveryNotes:
         is_settled = False
         while not is_settled:
             await asyncio.sleep(LOOK_S)
-            is_settled = self._recovered.is_settled
+            is_settled = self._recovered.is_quiet
             changes = _changes_of(self._recovered)
             if changes != self._written:
                 self._written = changes

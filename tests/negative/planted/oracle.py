@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from dodona._core.batcher import Batcher
 from dodona._core.effects import Effect, ReplyAtOnce, ReplyTo, Route
-from dodona._core.messages import TimestampRange
+from dodona._core.messages import GenerateTimestamps, TimestampRange
 from dodona._core.mischief import Mischief, behave
 from dodona.types import (
     TIMESTAMP_COUNTER_BITS,
@@ -154,8 +154,8 @@ def tell_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
 def tell_above_the_durable_ceiling(patch: pytest.MonkeyPatch) -> None:
     generate = MasterCore._generate
 
-    def planted(self: MasterCore, route: Route, count: int, now: Now) -> None:
-        generate(self, route, count, now)
+    def planted(self: MasterCore, route: Route, body: GenerateTimestamps, now: Now) -> None:
+        generate(self, route, body, now)
         self._effects = [
             ReplyAtOnce(it.route, it.body)
             if isinstance(it, ReplyTo) and isinstance(it.body, TimestampRange)
@@ -249,9 +249,9 @@ def with_proxy(core: type[ProxyCore], batcher: type[Batcher[Route]] = Batcher) -
 
 
 def take_any_count(patch: pytest.MonkeyPatch) -> None:
-    def planted(self: MasterCore, route: Route, count: int, now: Now) -> None:
-        self._allocator._next_unused += count
-        self._effects.append(ReplyAtOnce(route, TimestampRange(Timestamp(1), count)))
+    def planted(self: MasterCore, route: Route, body: GenerateTimestamps, now: Now) -> None:
+        self._allocator._next_unused += body.count
+        self._effects.append(ReplyAtOnce(route, TimestampRange(Timestamp(1), body.count)))
 
     patch.setattr(MasterCore, "_generate", planted)
 

@@ -11,11 +11,11 @@ from dodona_tablets.core import participant
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.coordinator import TABLE as COORDINATOR
 from dodona_tablets.core.coordinator import Coordinator, CoordinatorEvent
-from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.outcomes import Outcome, Outcomes
 from dodona_tablets.core.participant import ABORTED, POISONED, Participant, ParticipantEvent
 from dodona_tablets.core.participant import TABLE as PARTICIPANT
 from dodona_tablets.core.records import AbortDecided
+from dodona_tablets.core.timeouts import Timeouts
 from dodona_tablets.core.transaction import State, Transaction
 from negative.bug import BUSY, PlantedBug, Where
 
@@ -145,18 +145,18 @@ def forget_early(patch: pytest.MonkeyPatch) -> None:
 
 def give_up_by_time(patch: pytest.MonkeyPatch) -> None:
     """What stays prepared for so long was surely aborted."""
-    nag = NodeCore._nag
+    repeat = Timeouts.repeat_questions
 
-    def planted(self: NodeCore) -> None:
-        cell = self.cell
+    def planted(self: Timeouts) -> None:
+        cell = self._cell
         for alive in list(cell.transactions.values()):
             is_old = cell.now.instant_us - alive.since_us > GUESS_US
             if is_old and alive.state is State.PREPARED and alive.coordinator != cell.id:
                 cell.effects.append(Append(AbortDecided(alive.id)))
                 cell.finish_refused(alive, ABORTED)
-        nag(self)
+        repeat(self)
 
-    patch.setattr(NodeCore, "_nag", planted)
+    patch.setattr(Timeouts, "repeat_questions", planted)
     row = PARTICIPANT[ParticipantEvent.TELL_COMMIT]
     patch.setitem(row, State.REFUSED, Participant._acknowledge)
 

@@ -95,6 +95,8 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
         "revision": 0,
         "cluster": first["cluster"],
         "dropped": [],
+        "is_short": False,
+        "may_be_short": False,
     }
     beat["cluster"] = first["cluster"]
     mounted = (await rest.send("POST", "/v1/table/mount?path=//a")).json()

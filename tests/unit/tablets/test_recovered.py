@@ -32,7 +32,7 @@ def test_a_first_start_finds_nothing_and_serves() -> None:
     assert (found.transaction_count, found.served_after_ms) == (0, None)
     bench.pass_time(0.1)
     assert found.served_after_ms is not None
-    assert found.is_settled
+    assert found.is_quiet
 
 
 def test_what_was_prepared_is_followed_to_its_end() -> None:
@@ -45,7 +45,7 @@ def test_what_was_prepared_is_followed_to_its_end() -> None:
     bench.start(ONE)
     found = bench.nodes[ONE].recovered
     assert outcomes(found) == [(committed, "prepared", None), (aborted, "prepared", None)]
-    assert not found.is_settled
+    assert not found.is_quiet
     assert found.transactions[0].participants == (ZERO, ONE)
     for _ in range(5):
         bench.pass_time(1)
@@ -55,7 +55,7 @@ def test_what_was_prepared_is_followed_to_its_end() -> None:
         (committed, "prepared", "committed"),
         (aborted, "prepared", "aborted"),
     ]
-    assert found.is_settled
+    assert found.is_quiet
     at = bench.nodes[ZERO].cell.commit_timestamp_of(committed)
     assert [it.timestamp for it in found.transactions] == [at, None]
     assert all(it.after_ms is not None and it.after_ms > 0 for it in found.transactions)

@@ -154,7 +154,9 @@ class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
     """A cell says where it is and which tablets it serves. → Assignment with this `sequence`.
     `revision` is that of the last assignment it took: its word is on no command after that.
     `cluster` is the one that its log belongs to; an empty log belongs to none yet. `stored` are
-    tablets that it keeps without serving them: some of them, in turns, if there are many."""
+    tablets that it keeps without serving them: some of them, in turns, if there are many. A short
+    heartbeat leaves out `mounted`, which is that of the last heartbeat that was not short. Its
+    answer may come up to `hold_ms` later, as soon as there is something new to say."""
 
     cell: CellId
     address: str
@@ -163,6 +165,8 @@ class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
     revision: Revision = Revision(0)
     cluster: ClusterId = NO_CLUSTER
     stored: tuple[TabletId, ...] = ()
+    is_short: bool = False
+    hold_ms: int = 0
 
 
 class TabletSource(Message, frozen=True, array_like=True, gc=False):
@@ -197,7 +201,10 @@ class Assignment(Message, frozen=True, array_like=True, gc=False, tag=81):
     have yet to take over rows come first: their sources may follow. `revision` is the last that
     was given out: commands up to it are in here. A cell that has not joined `cluster` yet gets no
     tablets: it says in its log that it joins, and asks again. `dropped` are tablets that the
-    heartbeat named and nobody needs any more: the cell may forget them, with their rows."""
+    heartbeat named and nobody needs any more: the cell may forget them, with their rows. An answer
+    to a short heartbeat is short, and leaves out `tablets`, if `revision` is the heartbeat's. Only
+    where `may_be_short` is so, the master knows what the cell serves: the next heartbeat may be
+    short, too."""
 
     tablets: tuple[TabletAssignment, ...]
     addresses: dict[CellId, str]
@@ -205,6 +212,8 @@ class Assignment(Message, frozen=True, array_like=True, gc=False, tag=81):
     revision: Revision = Revision(0)
     cluster: ClusterId = NO_CLUSTER
     dropped: tuple[TabletId, ...] = ()
+    is_short: bool = False
+    may_be_short: bool = False
 
 
 class RegisterProxy(Message, frozen=True, array_like=True, gc=False, tag=82):

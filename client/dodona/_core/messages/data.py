@@ -27,7 +27,11 @@ from dodona.types import (
 
 
 class GenerateTimestamps(Message, frozen=True, array_like=True, gc=False, tag=1):
+    """`is_idle` if nobody waits for the timestamps: there is no reason to be ready for the next
+    request like this one."""
+
     count: int
+    is_idle: bool = False
 
 
 class TimestampRange(Message, frozen=True, array_like=True, gc=False, tag=2):

@@ -1,0 +1,149 @@
+"""A cell where nothing happens: how seldom it ticks, asks and tells, and what ends that."""
+
+from typing import Any
+
+import pytest
+
+from dodona._core.effects import AskTimestamps, SendHeartbeat
+from dodona._core.messages import Assignment
+from dodona.types import TabletId
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.node import QUIET_TICK_MS, TICK_MS
+from unit.tablets.cells import CLUSTER, SECOND, Bench, put
+
+LIMITS = CellLimits()
+TICKS = "_tick_all"
+
+
+class Quiet:
+    """One cell under a master that answers at once, and that calls it when it wants to be."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bench = Bench(limits=LIMITS)
+        self.core = self.bench.nodes[next(iter(self.bench.nodes))]
+        self.ticks_us: list[int] = []
+        self.beats: list[Any] = []
+        self.questions: list[bool] = []
+        self.answers = True
+        tick = type(self.core)._tick_all
+
+        def noted(core: Any) -> None:
+            self.ticks_us.append(self.bench.clock_us)
+            tick(core)
+
+        monkeypatch.setattr(type(self.core), TICKS, noted)
+
+    def run(self, seconds: float) -> None:
+        """Call it as the runtime does: when it says so."""
+        end_us = self.bench.clock_us + int(seconds * 1e6)
+        while (at_us := max(self.core.next_deadline(), self.bench.clock_us)) < end_us:
+            self.bench.oracle += (at_us - self.bench.clock_us) * SECOND // 1_000_000
+            self.bench.clock_us = at_us
+            self.core.tick(self.bench.now)
+            self.carry_out()
+            assert len(self.ticks_us) < 100 * seconds + 100, "it never rests"
+        self.bench.clock_us = end_us
+
+    def carry_out(self) -> None:
+        for effect in self.core.take_effects():
+            if isinstance(effect, SendHeartbeat):
+                self.beats.append(effect.body)
+                if self.answers:
+                    self.assign(effect.body)
+            elif isinstance(effect, AskTimestamps):
+                self.questions.append(effect.is_idle)
+                self.core.handle_timestamp(effect.token, self.bench.timestamp(), self.bench.now)
+
+    def assign(self, body: Any, **more: Any) -> None:
+        is_short = body.is_short and body.revision == self.bench.revision
+        tablets = () if is_short else tuple(self.bench.tables)
+        more = {"is_short": is_short, "may_be_short": True, **more}
+        told = Assignment(tablets, {}, body.sequence, self.bench.revision, CLUSTER, (), **more)
+        self.core.handle_assignment(told, self.bench.now)
+
+    def forget(self) -> None:
+        self.ticks_us.clear()
+        self.beats.clear()
+        self.questions.clear()
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Quiet:
+    made = Quiet(monkeypatch)
+    made.run(5)
+    made.forget()
+    return made
+
+
+def test_it_ticks_once_a_second_and_asks_and_tells_little(quiet: Quiet) -> None:
+    quiet.run(10)
+    assert len(quiet.ticks_us) <= 10_000 / QUIET_TICK_MS + 1
+    assert len(quiet.questions) <= 6
+    assert all(quiet.questions), "nobody waits for them"
+    assert all(it.is_short and it.mounted == () for it in quiet.beats)
+    assert all(it.hold_ms == LIMITS.heartbeat_hold_ms for it in quiet.beats)
+
+
+def test_an_event_brings_the_next_tick_forward(quiet: Quiet) -> None:
+    at_us = quiet.bench.clock_us
+    quiet.bench.commit_one(quiet.bench.begin(), put(1, 1))
+    quiet.bench.answer_oracle()
+    quiet.run(1)
+    assert quiet.ticks_us[0] <= at_us + TICK_MS * 1000
+
+
+def test_it_does_not_rest_while_a_transaction_is_undecided(quiet: Quiet) -> None:
+    """It waits for the oracle here."""
+    quiet.bench.commit_one(quiet.bench.begin(), put(1, 1))
+    quiet.run(0.95)
+    assert len(quiet.ticks_us) >= 900 / TICK_MS
+
+
+def test_what_it_serves_is_told_again_when_that_has_changed(quiet: Quiet) -> None:
+    quiet.core._mounting.send_heartbeat()
+    quiet.carry_out()
+    assert not quiet.beats[0].is_short
+    assert len(quiet.beats[0].mounted) == 2
+    quiet.run(2)
+    assert all(it.is_short for it in quiet.beats[1:])
+
+
+def test_a_retained_timestamp_that_rose_is_told(quiet: Quiet) -> None:
+    tablet = quiet.core.cell.tablets[TabletId(1)]
+    quiet.core.cell.raise_retained(tablet, quiet.core.cell.latest)
+    quiet.run(2)
+    full = [it for it in quiet.beats if not it.is_short]
+    assert len(full) == 1
+    assert full[0].mounted[0].retained_timestamp == tablet.retained_timestamp
+
+
+def test_a_master_that_does_not_know_it_is_told_all(quiet: Quiet) -> None:
+    quiet.answers = False
+    quiet.run(2)
+    quiet.assign(quiet.beats[-1], is_short=False, may_be_short=False)
+    quiet.forget()
+    quiet.answers = True
+    quiet.run(3)
+    assert [it.is_short for it in quiet.beats[:2]] == [False, True]
+
+
+def test_while_no_answers_come_none_may_be_held(quiet: Quiet) -> None:
+    """Else it would seem to be gone: an answer that is late may be lost as well."""
+    quiet.answers = False
+    quiet.run(5)
+    assert quiet.beats[0].hold_ms
+    assert not any(it.hold_ms for it in quiet.beats[1:])
+    assert len(quiet.beats) >= 4_000 / LIMITS.heartbeat_period_ms - 1
+
+
+def test_rows_of_a_tablet_that_rests_are_flushed_when_it_is_time(quiet: Quiet) -> None:
+    bench = quiet.bench
+    bench.commit_one(bench.begin(), put(1, 1))
+    bench.answer_oracle()
+    tablet = quiet.core.cell.tablets[TabletId(1)]
+    period_s = tablet.assignment.settings.dynamic_store_auto_flush_period / 1000
+    number = tablet.active.number
+    quiet.run(period_s - 5)
+    assert tablet.active.number == number
+    quiet.run(10)
+    assert tablet.active.number == number + 1
