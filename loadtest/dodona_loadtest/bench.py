@@ -28,9 +28,15 @@ from dodona_loadtest.harness.section import summary_of
 from dodona_loadtest.harness.study import Study, StudyResult
 from dodona_loadtest.harness.study_rounds import run_study
 from dodona_loadtest.rows import ROWS
-from dodona_loadtest.studies import CODEC_STUDIES, GATEWAY_STUDIES, SPARK_STUDIES, STUDIES
+from dodona_loadtest.studies import (
+    CODEC_STUDIES,
+    GATEWAY_STUDIES,
+    IDLE_STUDIES,
+    SPARK_STUDIES,
+    STUDIES,
+)
 
-Group = Literal["commits", "storage", "spark", "codecs", "gateway"]
+Group = Literal["commits", "storage", "spark", "codecs", "gateway", "idle"]
 Facts = list[tuple[str, str]]
 ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
     **{row.name: ("commits", row) for row in ROWS},
@@ -38,6 +44,7 @@ ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
     **{study.name: ("spark", study) for study in SPARK_STUDIES},
     **{study.name: ("codecs", study) for study in CODEC_STUDIES},
     **{study.name: ("gateway", study) for study in GATEWAY_STUDIES},
+    **{study.name: ("idle", study) for study in IDLE_STUDIES},
 }
 QUICK_SCALE: Final = 0.02
 REPORT_COLUMNS: Final = 132

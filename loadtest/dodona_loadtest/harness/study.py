@@ -17,7 +17,7 @@ from dodona_loadtest.harness.durability import SYNCED
 Figures = Mapping[str, float]
 """By the measure's name. A contender leaves out what it has none for."""
 
-Unit = Literal["rows/s", "µs", "ms", "s", "bytes", "rows", "MB", "MB/s"]
+Unit = Literal["rows/s", "µs", "ms", "s", "bytes", "rows", "MB", "MB/s", "% of a core"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,19 +25,19 @@ ONE_KEY: Final = b"timestamp"
 @contextmanager
 def serve_revisions(folder: Path) -> Iterator[Running]:
     """One member, loaded with puts of one key for their revisions."""
-    with _member(folder) as (port, pid):
-        yield Running(RevisionLoad(port), _version(), (pid,))
+    with member(folder) as (port, pid):
+        yield Running(RevisionLoad(port), version(), (pid,))
 
 
 @contextmanager
 def serve_puts(folder: Path) -> Iterator[Running]:
     """One member, loaded with puts of the benchmark's rows."""
-    with _member(folder) as (port, pid):
-        yield Running(PutLoad(port), _version(), (pid,))
+    with member(folder) as (port, pid):
+        yield Running(PutLoad(port), version(), (pid,))
 
 
 @contextmanager
-def _member(folder: Path) -> Iterator[tuple[int, int]]:
+def member(folder: Path) -> Iterator[tuple[int, int]]:
     """A started member: its client port and its process id."""
     client_library("aetcd")
     port, peer_port = free_port(), free_port()
@@ -57,7 +57,7 @@ def _binary() -> str:
     return binary
 
 
-def _version() -> str:
+def version() -> str:
     server = command_output([_binary(), "--version"])
     return f"{server}, aetcd {importlib.metadata.version('aetcd')}"
 

@@ -5,6 +5,7 @@ from dodona_loadtest.studies import (
     bulk,
     gateway,
     growth,
+    idle,
     pauses,
     reads,
     restart,
@@ -23,5 +24,6 @@ STUDIES: tuple[Study, ...] = (
     pauses.COMMIT_STUDY,
 )
 SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
+IDLE_STUDIES: tuple[Study, ...] = (idle.STUDY,)
 CODEC_STUDIES: tuple[Study, ...] = (yson.STUDY,)
 GATEWAY_STUDIES: tuple[Study, ...] = (gateway.STUDY, slow.STUDY, ytsaurus.STUDY)

@@ -43,6 +43,7 @@ from dodona_loadtest.rows import ROWS
 from dodona_loadtest.studies import (
     CODEC_STUDIES,
     GATEWAY_STUDIES,
+    IDLE_STUDIES,
     SPARK_STUDIES,
     STUDIES,
     bulk,
@@ -286,7 +287,7 @@ def test_numbers_have_three_digits_that_count() -> None:
 
 
 def test_what_is_bounded_is_measured() -> None:
-    for study in (*STUDIES, *SPARK_STUDIES, *CODEC_STUDIES, *GATEWAY_STUDIES):
+    for study in (*STUDIES, *SPARK_STUDIES, *CODEC_STUDIES, *GATEWAY_STUDIES, *IDLE_STUDIES):
         names = {measure.name for measure in study.measures}
         contenders = {performer.name for performer in study.performers}
         assert len(names) == len(study.measures)
@@ -309,7 +310,8 @@ def test_rows_are_chosen_by_group_or_by_name() -> None:
     assert chosen("--rows", "spark") == [study.name for study in SPARK_STUDIES]
     assert chosen("--rows", "codecs") == [study.name for study in CODEC_STUDIES]
     assert chosen("--rows", "gateway") == [study.name for study in GATEWAY_STUDIES]
-    groups = ("commits", "storage", "spark", "codecs", "gateway")
+    assert chosen("--rows", "idle") == [study.name for study in IDLE_STUDIES]
+    groups = ("commits", "storage", "spark", "codecs", "gateway", "idle")
     assert chosen() == [name for group in groups for name in chosen("--rows", group)]
     assert chosen("--only", "restart", "--only", "commits") == ["commits", "restart"]
 
