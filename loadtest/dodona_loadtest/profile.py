@@ -40,11 +40,18 @@ from dodona_loadtest.harness.row import Row, Running
 from dodona_loadtest.harness.stacks import process_name, profile_lines, read_stacks, titled
 from dodona_loadtest.harness.study import Effort, Study
 from dodona_loadtest.rows import ROWS
-from dodona_loadtest.studies import CODEC_STUDIES, GATEWAY_STUDIES, SPARK_STUDIES, STUDIES
+from dodona_loadtest.studies import (
+    CODEC_STUDIES,
+    GATEWAY_STUDIES,
+    IDLE_STUDIES,
+    SPARK_STUDIES,
+    STUDIES,
+)
 
 ROWS_BY_NAME: Final = {row.name: row for row in ROWS}
 STUDIES_BY_NAME: Final = {
-    study.name: study for study in (*STUDIES, *SPARK_STUDIES, *GATEWAY_STUDIES, *CODEC_STUDIES)
+    study.name: study
+    for study in (*STUDIES, *SPARK_STUDIES, *GATEWAY_STUDIES, *CODEC_STUDIES, *IDLE_STUDIES)
 }
 FOLDER: Final = Path(__file__).parents[1] / "profiles"
 WARM_UP_S: Final = 1.0

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import Self
 
@@ -218,6 +219,7 @@ def test_what_cannot_be_looked_at_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("dodona_loadtest.harness.onlookers.shutil.which", lambda name: None)
+    assert get_executable()  # which starts the client: noted before this test hides it
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert profile.main(["--study", "yson", "--scale", "0.01"]) == 1
     assert "profile: yson: no py-spy: it comes with the extra `loadtest`" in capsys.readouterr().err
