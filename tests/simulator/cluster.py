@@ -401,6 +401,8 @@ def _limits_of(options: Options) -> CellLimits:
     memory_bytes_max = options.memory_bytes_max if is_let_go_soon else 0
     limits = CellLimits(
         checkpoint_period_ms=3_000,
+        quiet_tick_ms=150,
+        compaction_round_ms=100,
         transaction_life_s_max=options.transaction_life_s_max,
         client_clock_difference_s_max=options.clock_difference_s_max,
         forget_slack_s=1,

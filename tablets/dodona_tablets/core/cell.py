@@ -71,6 +71,12 @@ class CellLimits(msgspec.Struct, frozen=True):
     batch_bytes_max: int = 512 << 20
     """Of bulk data on its way into chunks. One batch is always let in."""
     checkpoint_period_ms: int = 15_000
+    quiet_tick_ms: int = 1_000
+    """Between two ticks where nothing is under way: leases end, and stores are flushed, so much
+    later. Any event brings the next tick forward."""
+    compaction_round_ms: int = 5_000
+    """Between the beginnings of two looks at all tablets for chunks to be compacted, unless a chunk
+    was made meanwhile."""
     clean_period_ms: int = 30_000
     """How often a chunk is looked at for what retention lets go."""
     readers_max: int = 1_000

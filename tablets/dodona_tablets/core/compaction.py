@@ -42,8 +42,6 @@ CHUNKS_MAX: Final = 16
 """Of one compaction."""
 GARBAGE_RATIO_MIN: Final = 0.1
 """Of a chunk's versions: with less to win it is left alone."""
-ROUND_MS: Final = 5_000
-"""Between the beginnings of two rounds over all tablets, unless a chunk was made meanwhile."""
 RETRY_AFTER_MS: Final = 30_000
 
 
@@ -80,7 +78,7 @@ class Compaction:
             return  # what is left is for flushes, which make the log shorter
         tablets, queue, now_us = self._cell.tablets, self._queue, self._cell.now.instant_us
         if not queue and now_us >= self._round_at_us:
-            self._round_at_us = now_us + ROUND_MS * 1000
+            self._round_at_us = now_us + self._cell.limits.compaction_round_ms * 1000
             queue.extend(tablets)
             self._looked_at = {it: at for it, at in self._looked_at.items() if it in tablets}
         for _ in range(min(LOOKED_AT_MAX, len(queue))):

@@ -80,11 +80,8 @@ from dodona_tablets.core.transaction import State
 from dodona_tablets.core.truncation import Truncation
 
 TICK_MS: Final = 100
-QUIET_TICK_MS: Final = 1_000
-"""Where nothing is under way: leases end, and stores are flushed, so much later. Any event brings
-the next tick forward."""
 QUIET_TIME_RATIO: Final = 4
-"""The oracle is asked for the time so much less often there."""
+"""The oracle is asked for the time so much less often where nothing is under way."""
 DRAIN_LOG_BYTES_MIN: Final = 4 << 20
 """So much of a log is read at a start in no time: a shorter one is left as it is."""
 CELL_FENCE: Final = "cell fence"
@@ -349,7 +346,7 @@ class NodeCore:
             return  # all else has its own, slower pace
         self._tick_all()
         self._is_slow = self._is_quiet
-        period_ms = QUIET_TICK_MS if self._is_slow else TICK_MS
+        period_ms = self.cell.limits.quiet_tick_ms if self._is_slow else TICK_MS
         self._tick_at_us = now.instant_us + period_ms * 1000
 
     def _hurry(self) -> None:

@@ -8,7 +8,7 @@ from dodona._core.effects import AskTimestamps, SendHeartbeat
 from dodona._core.messages import Assignment
 from dodona.types import TabletId
 from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.node import QUIET_TICK_MS, TICK_MS
+from dodona_tablets.core.node import TICK_MS
 from unit.tablets.cells import CLUSTER, SECOND, Bench, put
 
 LIMITS = CellLimits()
@@ -77,7 +77,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Quiet:
 
 def test_it_ticks_once_a_second_and_asks_and_tells_little(quiet: Quiet) -> None:
     quiet.run(10)
-    assert len(quiet.ticks_us) <= 10_000 / QUIET_TICK_MS + 1
+    assert len(quiet.ticks_us) <= 10_000 / LIMITS.quiet_tick_ms + 1
     assert len(quiet.questions) <= 6
     assert all(quiet.questions), "nobody waits for them"
     assert all(it.is_short and it.mounted == () for it in quiet.beats)
