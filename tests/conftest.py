@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from suite import levels
 from suite.groups import EndOfClusters, group_of, place_of
+from suite.real import RealTests
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -45,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     levels.choose(config.getoption("--level"))
     settings.register_profile("untimed", max_examples=levels.examples(EXAMPLES), deadline=None)
     settings.load_profile("untimed")
+    config.pluginmanager.register(RealTests())
     if config.getoption("--phase") is not None:  # its tests are in the order of groups
         config.pluginmanager.register(EndOfClusters(config.rootpath))
 
@@ -61,9 +63,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = set(kept)
         config.hook.pytest_deselected(items=[it for it in items if it not in chosen])
     items[:] = kept
-    for item in items:
-        if levels.has(item, levels.REAL):
-            item.user_properties.append(("is_real", "yes"))
     if phase is not None:
         groups = {it: group_of(it.nodeid, config.rootpath) for it in items}
         counts = Counter(groups.values())

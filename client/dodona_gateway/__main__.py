@@ -12,6 +12,8 @@ from dodona_gateway.shell.settings import GatewaySettings
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["openapi"]:
-        sys.stdout.write(openapi_text())
+        # A buffer of its own: what Python does without one writes a part, and says nothing.
+        with open(1, "w", encoding="utf-8", closefd=False) as out:
+            out.write(openapi_text())
     else:
         run_process(GatewaySettings, run_gateway, "python -m dodona_gateway", sys.argv[1:])

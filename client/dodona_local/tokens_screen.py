@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from dodona_gateway.core.access.tokens import NewToken, Token
+from dodona_local.cli.streams import write_output
 from dodona_local.progress_screen import show_table
 
 COLUMNS = ("id", "name", "state", "created", "ends", "grants")
@@ -67,4 +68,4 @@ def _fields(token: Token, unix_us: int) -> dict[str, Any]:
 
 
 def _show_json(found: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    write_output(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")

@@ -1,8 +1,8 @@
 """Unsteady tests: those that fail beside others and pass by themselves.
 
 Owns: which failed tests get a second run, and what it says of them. Only tests with real processes
-do: what else fails has no excuse, since nothing there depends on what the machine does. If many
-fail, the machine is not the reason, and none is run again.
+do (see `real`): what else fails has no excuse, since nothing there depends on what the machine
+does. If many fail, the machine is not the reason, and none is run again.
 """
 
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 COSTLY: Final = ("integration", "spark", "alone", "pooled")
 """Markers of tests that are in `all` only, unless they are marked `part`."""
 REAL: Final = ("integration", "spark")
-"""Markers of tests with real processes. Only these may fail for what the machine was doing."""
+"""Markers of tests with real processes."""
 PHASES: Final = {"pooled": "pooled", "alone": "alone", "spark": "alone"}
 """Markers, and the phase of a test that has one. A Spark session is three Java processes with
 workers of their own."""

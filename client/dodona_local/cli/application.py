@@ -4,6 +4,7 @@ Owns: which topics there are, in which order `--help` lists them, and the option
 """
 
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 try:
@@ -25,7 +26,8 @@ from dodona_local.cli import (
     tree,
 )
 from dodona_local.cli.options import CALL_TIMEOUT_MS_MAX
-from dodona_local.cli.running import EXIT_CODES, Group, bound_calls
+from dodona_local.cli.running import EXIT_CODES, OUTPUT_LOST, Group, bound_calls, warn
+from dodona_local.cli.streams import output_failure, prepare_streams
 
 application = typer.Typer(
     cls=Group,
@@ -39,7 +41,22 @@ application = typer.Typer(
 
 def main() -> None:
     """The console script."""
-    application(prog_name="dodona")
+    prepare_streams()
+    try:
+        application(prog_name="dodona")
+    finally:
+        _tell_lost_output()
+
+
+def _tell_lost_output() -> None:
+    """Raises SystemExit if not all of it was written, unless worse has happened."""
+    ended = sys.exc_info()[1]
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+    if (failure := output_failure()) is not None:
+        warn(f"dodona: not all output is written: standard output: {failure.strerror}")
+        if isinstance(ended, SystemExit) and not ended.code:
+            raise SystemExit(OUTPUT_LOST) from None
 
 
 def _show_version(is_wanted: bool) -> None:

@@ -14,6 +14,7 @@ from dodona._core.arrow import arrow_of_tuples
 from dodona.errors import InvalidRequest
 from dodona.schema import Column
 from dodona_local.cli.options import Format
+from dodona_local.cli.streams import output_failure, write_output
 from dodona_local.files.spelled import Shape, json_columns, rows_of
 from dodona_local.files.writing import (
     CsvWriter,
@@ -32,6 +33,8 @@ def print_rows(form: Format, shape: Shape, batches: Iterable[Any]) -> None:
     for batch in batches:
         if batch.num_rows:
             writer.write(batch)
+        if output_failure() is not None:
+            return
     writer.finish()
     sys.stdout.flush()
 
@@ -49,7 +52,7 @@ def print_list(form: Format, columns: Sequence[Column], rows: Sequence[tuple[Any
 
 def print_json(value: Any) -> None:
     """One value, set for people too."""
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode(), flush=True)
+    write_output(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 def _writer(form: Format, shape: Shape) -> Writer:

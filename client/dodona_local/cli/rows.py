@@ -3,7 +3,6 @@
 Owns: their arguments, and what they say at the end.
 """
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,6 +21,7 @@ from dodona_local.cli.options import (
     Url,
 )
 from dodona_local.cli.running import client_of, say
+from dodona_local.cli.streams import input_text
 from dodona_local.files.formats import FileFormat, format_of
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def query(
     from dodona_local.files.spelled import Shape
 
     at = timestamp_of(timestamp) or SYNC_LAST_COMMITTED
-    text = sys.stdin.read() if sql == "-" else sql
+    text = input_text() if sql == "-" else sql
     with client_of(url, data_dir) as db:
         found = db.query(text, at)
     print_rows(form, Shape(found.schema), found.to_batches())

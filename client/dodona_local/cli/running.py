@@ -4,7 +4,6 @@ Owns: what is said where, and the table of exit codes. A command raises `DodonaE
 application, which is a `Group`, says it on standard error and leaves with the code.
 """
 
-import os
 import shutil
 import signal
 import sys
@@ -19,12 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from dodona_local.cli.streams import drop_output
+
 if TYPE_CHECKING:
     import dodona
 
 FAILED: Final = 1
 RUN_AGAIN: Final = 3
 NOT_KNOWN: Final = 4
+OUTPUT_LOST: Final = 5
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 TERMINATED: Final = 143
@@ -34,6 +36,7 @@ EXIT_CODES: Final = {
     2: "Not done: the command line is wrong.",
     RUN_AGAIN: "Not done, or not to the end, and nothing is wrong with it: run it again.",
     NOT_KNOWN: "It may or may not be done: ask dodona transactions outcome.",
+    OUTPUT_LOST: "Done, but not all that it says: standard output is full, or closed.",
     INTERRUPTED: "Ctrl-C ended it.",
     PIPE_CLOSED: "Whoever read its output went away.",
     TERMINATED: "SIGTERM ended it.",
@@ -78,8 +81,7 @@ class Group(TyperGroup):
             code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
             raise typer.Exit(code) from None
         except BrokenPipeError:
-            # What is still buffered has nowhere to go, and the interpreter must not complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            drop_output()
             raise typer.Exit(PIPE_CLOSED) from None
 
 

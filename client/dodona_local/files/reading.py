@@ -51,7 +51,9 @@ def open_source(path: Path, form: FileFormat, want: Want) -> Iterator[Source]:
         given: Any = sys.stdin.buffer
         # A second buffer would wait until it is full.
         stream = given if isinstance(given, io.BufferedReader) else io.BufferedReader(given)
-        yield source_of(stream, "standard input", None, form, want)
+        with _readable("standard input"):
+            source = source_of(stream, "standard input", None, form, want)
+        yield source
         return
     with _readable(str(path)):
         raw: Any = path.open("rb", buffering=0)

@@ -185,19 +185,6 @@ def process(folder: Path, *words: object, **streams: Any) -> "Iterator[subproces
             running.kill()
 
 
-def test_a_closed_pipe_is_quiet(bank: Commands) -> None:
-    rows = [account(number, name="x" * 1000) for number in range(1000, 3000)]
-    bank.said("insert", TABLE, "-", "--input-format", "json", stdin=lines_of(rows))
-    pipe = subprocess.PIPE
-    with process(bank.folder, "select", TABLE, stdout=pipe, stderr=pipe) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        assert running.stdout.readline().startswith(b"  id  name")
-        running.stdout.close()
-        assert running.stderr.read() == b""
-        assert running.wait(WAIT_S_MAX) == 141
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_says_what_was_written(bank: Commands, number: int, code: int) -> None:
     """Batches that were committed stay; what had been read of the next is gone."""

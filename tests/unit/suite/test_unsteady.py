@@ -63,6 +63,22 @@ def test_a_test_that_only_computes_is_never_run_again(project: Path) -> None:
     assert lines[-1] == "FAILED tests/test_once.py::test_computing_unsteady (shared)"
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        "import subprocess; subprocess.run(['true'])",
+        "import os; os.waitpid(os.fork() or os._exit(0), 0)",
+        "import multiprocessing; multiprocessing.get_context('fork').Process(target=id).start()",
+    ],
+)
+def test_a_test_that_starts_a_process_is_real_wherever_it_is(project: Path, start: str) -> None:
+    text = ONCE.format(mark="", other=f'{start}; fail_once("other")')
+    (project / "tests" / "test_once.py").write_text(text)
+    status, lines = run(project, "-k", "computing_unsteady", level="test")
+    assert status == 0
+    assert lines[-1].startswith("UNSTEADY tests/test_once.py::test_computing_unsteady (shared)")
+
+
 def test_a_real_test_that_fails_again_has_failed(project: Path) -> None:
     text = "import pytest\n\n@pytest.mark.integration\n@pytest.mark.part('it')\ndef test_real():\n"
     (project / "tests" / "test_real.py").write_text(text + "    assert False\n")

@@ -1,0 +1,115 @@
+"""Standard input, output and error of a command.
+
+Owns: what stands in for a stream that is closed, and what happens to output that finds no room.
+
+A write to standard output is whole, or its failure is kept until the command has ended: nothing
+that a command changes is left half done because of what it says. (Of an unbuffered interpreter,
+`PYTHONUNBUFFERED`, Python's own stream writes a part and says nothing.) Standard error fails
+nothing. A file that is opened later never gets the number of a closed stream. Text that a stream's
+encoding does not have is shown by escapes; rows and JSON are UTF-8.
+"""
+
+import io
+import os
+import select
+import sys
+from typing import Any, Final, TextIO
+
+INPUT: Final = 0
+OUTPUT: Final = 1
+ERROR: Final = 2
+
+
+def prepare_streams() -> None:
+    """Before a command opens anything. Once in a process."""
+    # Each in a mode in which it can't be used: a closed stream is an error of its first use.
+    _occupy(INPUT, os.O_WRONLY)
+    _occupy(OUTPUT, os.O_RDONLY)
+    _occupy(ERROR, os.O_WRONLY)
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(INPUT, closefd=False)), "utf-8")
+    sys.stdout = _text(Output(OUTPUT, "wb", closefd=False), sys.stdout)
+    sys.stderr = _text(_Error(ERROR, "wb", closefd=False), sys.stderr)
+
+
+def _occupy(number: int, mode: int) -> None:
+    try:
+        os.fstat(number)
+    except OSError:
+        opened = os.open(os.devnull, mode)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+
+
+def _text(raw: io.FileIO, before: TextIO | None) -> TextIO:
+    encoding = "utf-8" if before is None else before.encoding
+    is_by_line = raw.fileno() == ERROR or raw.isatty()
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=is_by_line
+    )
+
+
+class Output(io.FileIO):
+    """Standard output without a buffer. A reader that has gone raises BrokenPipeError; after any
+    other failure, which is kept, it takes everything and writes nothing."""
+
+    failure: OSError | None = None
+
+    def write(self, content: Any) -> int:
+        if self.failure is None:
+            try:
+                return self._write_some(content)
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                self.failure = error
+        return memoryview(content).nbytes
+
+    def _write_some(self, content: Any) -> int:
+        # Whoever shares the stream may have made it one that does not wait.
+        while (count := super().write(content)) is None:
+            select.select((), (self,), ())
+        return count
+
+
+class _Error(io.FileIO):
+    """Standard error without a buffer."""
+
+    def write(self, content: Any) -> int:
+        try:
+            count = super().write(content)
+        except OSError:
+            count = None
+        return memoryview(content).nbytes if count is None else count
+
+
+def output_failure() -> OSError | None:
+    """Why standard output takes no more, once it does not."""
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    return raw.failure if isinstance(raw, Output) else None
+
+
+def write_output(content: bytes) -> None:
+    """All of it, at once. Raises BrokenPipeError."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.flush()
+
+
+def drop_output() -> None:
+    """What is still buffered has nowhere to go, and the interpreter must not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def input_text() -> str:
+    """All of standard input. Raises InvalidRequest if it can't be read or is no UTF-8."""
+    from dodona.errors import InvalidRequest
+
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        text = f"standard input is no text in UTF-8: see byte {error.start}"
+        raise InvalidRequest(text) from error
+    except OSError as error:
+        raise InvalidRequest(f"standard input can't be read: {error.strerror}") from error

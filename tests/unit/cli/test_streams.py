@@ -1,0 +1,202 @@
+"""Standard streams as programs and shells give them: full, closed, unbuffered, impatient, ASCII."""
+
+import fcntl
+import json
+import os
+import shlex
+import subprocess
+import sys
+import termios
+import time
+from array import array
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from unit.cli.commands import ACCOUNTS, TABLE, Commands, account, lines_of
+
+COMMAND = (sys.executable, "-m", "dodona_local.cli")
+PIPE_BYTES = 1 << 16
+WAIT_S_MAX = 60
+FULL = "dodona: not all output is written: standard output: No space left on device\n"
+CLOSED = "dodona: not all output is written: standard output: Bad file descriptor\n"
+
+BUFFERING = pytest.mark.parametrize("unbuffered", ["", "1"])
+"""With 1, as in most containers, Python's own streams write what there is room for and no more."""
+
+
+def environment_of(**others: str) -> dict[str, str]:
+    return {**os.environ, "TERM": "xterm", **others}
+
+
+def started(folder: Path, *words: object, **others: Any) -> "subprocess.Popen[bytes]":
+    command = [*COMMAND, *map(str, words), "--data-dir", str(folder)]
+    return subprocess.Popen(command, **others)
+
+
+def in_shell(
+    folder: Path, words: str, streams: str, unbuffered: str = "", **others: Any
+) -> "subprocess.CompletedProcess[bytes]":
+    """With the streams as a shell spells them."""
+    line = f"{shlex.join(COMMAND)} {words} --data-dir {shlex.quote(str(folder))} {streams}"
+    environment = environment_of(PYTHONUNBUFFERED=unbuffered)
+    return subprocess.run(
+        ["bash", "-c", line],
+        env=environment,
+        capture_output=True,
+        timeout=WAIT_S_MAX,
+        check=False,
+        **others,
+    )
+
+
+def count_in(pipe: IO[bytes]) -> int:
+    """Bytes that nobody has read."""
+    count = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
+
+
+def fill(bank: Commands) -> list[dict[str, Any]]:
+    """More than a pipe holds."""
+    rows = [account(number, name="x" * 1000) for number in range(1000, 3000)]
+    bank.said("insert", TABLE, "-", "--input-format", "json", stdin=lines_of(rows))
+    return rows
+
+
+@BUFFERING
+def test_a_closed_pipe_is_quiet(bank: Commands, unbuffered: str) -> None:
+    fill(bank)
+    environment = environment_of(PYTHONUNBUFFERED=unbuffered)
+    pipe = subprocess.PIPE
+    words = ("select", TABLE)
+    with started(bank.folder, *words, env=environment, stdout=pipe, stderr=pipe) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        end = time.monotonic() + WAIT_S_MAX
+        while count_in(running.stdout) < PIPE_BYTES // 2:  # it stands in the middle of a write
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert os.read(running.stdout.fileno(), 10) == b"  id  name"
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(WAIT_S_MAX) == 141
+
+
+@BUFFERING
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_pipe_that_does_not_wait_gets_everything(
+    bank: Commands, form: str, unbuffered: str
+) -> None:
+    """As one that Node.js made: who writes more than there is room for is told to come again."""
+    rows = fill(bank)
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    words = ("select", TABLE, "--format", form)
+    environment = environment_of(PYTHONUNBUFFERED=unbuffered)
+    with started(bank.folder, *words, env=environment, stdout=theirs) as running:
+        os.close(theirs)
+        with open(ours, "rb") as answer:
+            lines = answer.read().decode().splitlines()
+        assert running.wait(WAIT_S_MAX) == 0
+    if form == "json":
+        assert [json.loads(line) for line in lines] == rows
+    else:
+        assert len(lines) == len(rows) + 1
+
+
+@BUFFERING
+@pytest.mark.parametrize(("streams", "words"), [("> /dev/full", FULL), (">&-", CLOSED)])
+def test_what_a_command_changed_is_done_whether_it_can_say_so_or_not(
+    bank: Commands, streams: str, words: str, unbuffered: str
+) -> None:
+    command = f"insert {TABLE} - --input-format json {streams}"
+    given = lines_of([account(1)]).encode()
+    done = in_shell(bank.folder, command, streams, unbuffered, input=given)
+    assert (done.returncode, done.stderr.decode()) == (5, words)
+    assert bank.rows() == [account(1)]
+    done = in_shell(bank.folder, f"create //a --schema {ACCOUNTS}", streams, unbuffered)
+    assert (done.returncode, done.stderr.decode()) in ((5, words), (0, ""))  # it has nothing to say
+    assert bank.said("exists", "//a") == "true\n"
+
+
+@BUFFERING
+@pytest.mark.parametrize(("streams", "words"), [("> /dev/full", FULL), (">&-", CLOSED)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"select {TABLE}",
+        f"select {TABLE} --format arrow",
+        f"query 'select * from [{TABLE}]' --format csv",
+        f"get {TABLE}",
+        "list // --format json",
+        "tokens list --format json",
+        "loads list",
+    ],
+)
+def test_an_answer_that_finds_no_room_says_so(
+    bank: Commands, command: str, streams: str, words: str, unbuffered: str
+) -> None:
+    bank.said("insert", TABLE, "-", "--input-format", "json", stdin=lines_of([account(1)]))
+    done = in_shell(bank.folder, command, streams, unbuffered)
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (5, b"", words)
+
+
+def test_a_mistake_keeps_its_code_when_it_can_not_be_told(bank: Commands) -> None:
+    done = in_shell(bank.folder, "get //nowhere", "> /dev/full 2> /dev/full")
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+
+
+@pytest.mark.parametrize("streams", ["2> /dev/full", "2>&-", "2> >(true)"])
+def test_standard_error_fails_nothing(bank: Commands, streams: str, tmp_path: Path) -> None:
+    """With progress, which is shown there."""
+    file = tmp_path / "rows.json"
+    rows = [account(number) for number in range(2000)]
+    file.write_text(lines_of(rows))
+    done = in_shell(bank.folder, f"insert {TABLE} {file}", streams)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"2,000 rows inserted")
+    assert bank.rows() == rows
+
+
+def test_standard_input_that_is_closed_is_told(bank: Commands) -> None:
+    words = b"dodona: standard input can't be read: Bad file descriptor"
+    for command in (f"insert {TABLE} - --input-format json", "query -"):
+        done = in_shell(bank.folder, command, "<&-")
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1)
+        assert done.stderr.startswith(words)
+    done = in_shell(bank.folder, f"select {TABLE}", "<&-")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(bank: Commands) -> None:
+    """What is printed would end up in the database."""
+    command = f"insert {TABLE} - --input-format json"
+    for streams in (">&- 2>&-", "<&- >&- 2>&-"):
+        in_shell(bank.folder, command, streams, input=lines_of([account(1)]).encode())
+    assert bank.rows() == [account(1)]
+    checked = bank.elsewhere("check", bank.folder)
+    assert checked.count("  sound  ") == len(checked.splitlines()) - 1
+
+
+def test_a_query_that_is_no_text_is_told(bank: Commands) -> None:
+    done = in_shell(bank.folder, "query -", "", input=b"select '\xff'")
+    words = "dodona: standard input is no text in UTF-8: see byte 8\n"
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (1, b"", words)
+
+
+def test_a_stream_of_few_letters_shows_the_others_by_escapes(
+    bank: Commands, tmp_path: Path
+) -> None:
+    """Rows are UTF-8, whatever the stream says of itself."""
+    row = account(1, name="ü")
+    bank.said("insert", TABLE, "-", "--input-format", "json", stdin=lines_of([row]))
+    environment = environment_of(PYTHONIOENCODING="ascii")
+
+    def said(*words: object) -> bytes:
+        command = [*COMMAND, *map(str, words), "--data-dir", str(bank.folder)]
+        return subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+
+    assert said("export", TABLE, tmp_path / "ü.csv").endswith(rb"/\xfc.csv" + b"\n")
+    assert json.loads(said("select", TABLE, "--format", "json")) == row
