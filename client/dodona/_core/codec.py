@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from dodona._core.messages import CellMessage, DataReply, DataRequest, Traced
+from dodona._core.messages import CellMessage, RpcReply, RpcRequest, Traced
 from dodona.errors import InvalidRequest
 
 WIRE_VERSION: Final = 1
@@ -23,8 +23,11 @@ ONE_WAY: Final = 0
 TRACES_HEADER: Final = "x-dodona-traces"
 """In a server's handshake: it takes requests with the context of a trace."""
 
-RequestEnvelope = tuple[int, DataRequest | CellMessage | Traced]
-ReplyEnvelope = tuple[int, DataReply]
+PRESENCE_HEADER: Final = "x-dodona-presence"
+"""In a master's handshake: it takes `Presence` here."""
+
+RequestEnvelope = tuple[int, RpcRequest | CellMessage | Traced]
+ReplyEnvelope = tuple[int, RpcReply]
 
 _GOODBYE: Final = b"heard "
 _LONG_ARRAY: Final = b"\xdd"
@@ -33,10 +36,10 @@ _LONG_ARRAY: Final = b"\xdd"
 _encoder: Final = msgspec.msgpack.Encoder()
 _requests: Final = msgspec.msgpack.Decoder(list[RequestEnvelope])
 _bare: Final = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]])
-_request: Final = msgspec.msgpack.Decoder(DataRequest | CellMessage | Traced)
+_request: Final = msgspec.msgpack.Decoder(RpcRequest | CellMessage | Traced)
 _fields: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _NUMBERS: Final = frozenset(
-    [it.__struct_config__.tag for it in (*get_args(DataRequest), *get_args(CellMessage))]
+    [it.__struct_config__.tag for it in (*get_args(RpcRequest), *get_args(CellMessage))]
 )
 _TRACED_NUMBER: Final = Traced.__struct_config__.tag
 _replies: Final = msgspec.msgpack.Decoder(list[ReplyEnvelope])

@@ -32,6 +32,7 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]
 from dodona._core.codec import (
     FRAME_BYTES_MAX,
     ONE_WAY,
+    PRESENCE_HEADER,
     TRACES_HEADER,
     WIRE_VERSION,
     RequestEnvelope,
@@ -103,8 +104,12 @@ class Endpoint:
         limits: EndpointLimits | None = None,
         admission: Admission | None = None,
         tracing: "FrameTracing | None" = None,
+        takes_presence: bool = False,
     ) -> None:
         self._tracing = tracing
+        self._greeting = {TRACES_HEADER: "1"} if tracing is not None else {}
+        if takes_presence:
+            self._greeting[PRESENCE_HEADER] = "1"
         self._runtime = runtime
         self._cell = cell
         self._admission = admission or Admission()
@@ -124,11 +129,10 @@ class Endpoint:
         """Who listens to a new connection, or the HTTP answer that refuses it."""
         refusal = self._refusal(request.path.decode("latin-1"), request.headers.get)
         if refusal is None:
-            tracing = self._tracing
-            made = _Connection(self._runtime, self._limits, self._connections, tracing)
-            if tracing is None:
+            made = _Connection(self._runtime, self._limits, self._connections, self._tracing)
+            if not self._greeting:
                 return made
-            response = WSUpgradeResponse.create_101_response({TRACES_HEADER: "1"})
+            response = WSUpgradeResponse.create_101_response(self._greeting)
             return WSUpgradeResponseWithListener(response, made)
         status, reason = refusal
         response = WSUpgradeResponse.create_error_response(status, reason.encode())

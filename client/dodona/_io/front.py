@@ -4,11 +4,12 @@ Owns: the application that uvicorn runs for master, proxy and node, and when its
 The web framework takes longer to import than all the rest of a start, and the data plane
 (timestamps, transactions) needs none of it. So the server begins without it; a thread imports it
 and makes the pages afterwards, and requests for pages wait for that. The data plane goes on
-meanwhile: a thread that imports gives Python away every `SWITCH_S`.
+meanwhile: a thread that imports gives Python away every `SWITCH_S`. A server whose pages are only
+for those who look after it (proxy and node) makes them when the first of them is asked for.
 
-Invariants: health pages never wait for the other pages; the server is not ready before these are
-made; they are made once; if that fails, each request for one is told so, and the log says why. Must
-not import a web framework.
+Invariants: health pages never wait for the other pages; a server that makes these at its start is
+not ready before they are made; they are made once; if that fails, the server is not ready any more,
+each request for one is told so, and the log says why. Must not import a web framework.
 """
 
 import asyncio
@@ -47,9 +48,18 @@ _logger: Final = logging.getLogger("dodona.rest")
 class Front:
     """The application of one server."""
 
-    def __init__(self, life: Life, lifespan: Lifespan, make_pages: Callable[[], Any]) -> None:
-        """`make_pages` is called in a thread, and makes an ASGI application; `lifespan` is entered
-        before the first request and left after the last."""
+    def __init__(
+        self,
+        life: Life,
+        lifespan: Lifespan,
+        make_pages: Callable[[], Any],
+        *,
+        is_asked_often: bool = True,
+    ) -> None:
+        """`make_pages` is called in a thread, and makes an ASGI application: soon after the start
+        if the pages are asked for often. `lifespan` is entered before the first request and left
+        after the last."""
+        self._is_asked_often = is_asked_often
         self._life = life
         self._lifespan = lifespan
         self._make_pages = make_pages
@@ -83,6 +93,10 @@ class Front:
                 return health_answer(None, "started")
         return None
 
+    def _make_soon(self) -> asyncio.TimerHandle:
+        self._life.starting = MAKING
+        return asyncio.get_running_loop().call_later(AFTER_S, self._begin)
+
     def _begin(self) -> "asyncio.Task[Application]":
         """The making of the pages, which is begun here unless it was."""
         if self._making is None:
@@ -109,12 +123,12 @@ class Front:
         state = "startup"
         try:
             async with self._lifespan():
-                self._life.starting = MAKING
-                timer = asyncio.get_running_loop().call_later(AFTER_S, self._begin)
+                timer = self._make_soon() if self._is_asked_often else None
                 await send({"type": "lifespan.startup.complete"})
                 state = "shutdown"
                 await receive()
-                timer.cancel()
+                if timer is not None:
+                    timer.cancel()
                 if self._making is not None:
                     await asyncio.wait([self._making])
         except BaseException:

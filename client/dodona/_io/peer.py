@@ -29,7 +29,7 @@ from dodona._core.codec import (
     encode_frame,
     newest_of_goodbye,
 )
-from dodona._core.messages import CellMessage, DataRequest, Failure, Reply, Rows, WriteArrow
+from dodona._core.messages import CellMessage, Failure, Reply, Rows, RpcRequest, WriteArrow
 from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.silence import BRIEF_SECONDS, Silence
 from dodona.errors import InvalidRequest
@@ -60,7 +60,7 @@ _BINARY: Final = WSMsgType.BINARY
 _CONTINUATION: Final = WSMsgType.CONTINUATION
 _CLOSED: Final = "the connection was closed by this client"
 
-Envelope = tuple[int, DataRequest | CellMessage]
+Envelope = tuple[int, RpcRequest | CellMessage]
 
 
 def rpc_url(address: str, cell: CellId | None = None) -> str:
@@ -135,7 +135,7 @@ class Peer:
     def pending_count(self) -> int:
         return len(self._pending)
 
-    def call(self, body: DataRequest) -> asyncio.Future[Reply]:
+    def call(self, body: RpcRequest) -> asyncio.Future[Reply]:
         """Send a request. The future never fails: a call that did gets a `Failure`."""
         future: asyncio.Future[Reply] = self._loop.create_future()
         if self._register(body, future) and not self._is_flush_due:
@@ -143,13 +143,13 @@ class Peer:
             self._loop.call_soon(self._flush)
         return future
 
-    def ask(self, body: DataRequest, then: Callable[[Reply], None]) -> None:
+    def ask(self, body: RpcRequest, then: Callable[[Reply], None]) -> None:
         """Send a request at once, and have `then` called with its reply as soon as that is there:
         for whoever has gathered a batch already, and must not lose an iteration of the loop."""
         if self._register(body, _Callback(then)):
             self._flush()
 
-    def _register(self, body: DataRequest, waiter: "asyncio.Future[Reply] | _Callback") -> bool:
+    def _register(self, body: RpcRequest, waiter: "asyncio.Future[Reply] | _Callback") -> bool:
         """→ whether the request may leave; the waiter has its reply otherwise."""
         if self._is_closed:  # also while `close` still waits: nothing would settle it later
             waiter.set_result(Failure("unavailable", _CLOSED, {"is_sent": False}))
@@ -180,7 +180,7 @@ class Peer:
         text = f"no answer from {self.silence.name} in {waited_ms} ms"
         return self._failure(text, is_sent=not unsent)
 
-    def post(self, body: DataRequest | CellMessage) -> None:
+    def post(self, body: RpcRequest | CellMessage) -> None:
         """Send a one-way message; it is dropped if the server can't be reached."""
         if self._is_closed or len(self._outgoing) >= CALLS_MAX:
             return

@@ -15,10 +15,10 @@ from dodona._core.codec import TRACES_HEADER
 from dodona._core.messages import (
     CellMessage,
     CommitOne,
-    DataRequest,
     Lookup,
     LookupVersions,
     Prepare,
+    RpcRequest,
     Traced,
     WriteArrow,
     WriteNonAtomic,
@@ -142,7 +142,7 @@ class TracedPeer(Peer):
         self._is_taken = TRACES_HEADER in transport.response.headers
         super()._opened(transport)
 
-    def _register(self, body: DataRequest, waiter: Any) -> bool:
+    def _register(self, body: RpcRequest, waiter: Any) -> bool:
         if isinstance(body, Traced) and type(body.body) is WriteArrow:
             self._is_bulk_outgoing = True
         return super()._register(body, waiter)
@@ -153,8 +153,8 @@ class TracedPeer(Peer):
         super()._send(transport, envelopes)
 
 
-def _bare(body: Any) -> DataRequest | CellMessage:
-    bare: DataRequest | CellMessage = body.body if type(body) is Traced else body
+def _bare(body: Any) -> RpcRequest | CellMessage:
+    bare: RpcRequest | CellMessage = body.body if type(body) is Traced else body
     return bare
 
 

@@ -59,7 +59,7 @@ class _Proxy:
         """Between start and stop of the process."""
         self._link = MasterLink(self.core, self.runtime, self._settings)
         self.runtime.start()
-        registering = asyncio.create_task(self.registration.run())
+        registering = asyncio.create_task(self.registration.run(self._link.peer))
         registering.add_done_callback(self._check_registration)
         try:
             yield
@@ -109,4 +109,4 @@ def create_proxy(settings: ProxySettings) -> Served:
 
         return create_pages(proxy.core, runtime, life, admission, report)
 
-    return Served(Front(life, proxy.lifespan, make_pages), endpoint, life)
+    return Served(Front(life, proxy.lifespan, make_pages, is_asked_often=False), endpoint, life)

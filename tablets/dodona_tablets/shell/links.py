@@ -7,9 +7,8 @@ Whatever does not arrive is asked for again by the core, so nothing here retries
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from dodona._core import rest
 from dodona._core.batcher import Batcher
 from dodona._core.codec import RequestEnvelope
 from dodona._core.effects import AskTimestamps, SendHeartbeat, SendToCell
@@ -23,22 +22,17 @@ from dodona._core.messages import (
     Reply,
     TimestampRange,
 )
-from dodona._io.cluster_key import ClusterKey, key_headers
+from dodona._io.cluster_key import ClusterKey
 from dodona._io.logs import tell
+from dodona._io.master_peer import MasterPeer
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.runtime import Runtime
-from dodona._io.sessions import hide_password
 from dodona._io.silence import Silence
-from dodona.errors import DataCorrupted
+from dodona.errors import DataCorrupted, Unavailable
 from dodona.types import CellId
 from dodona_tablets.core.node import NodeCore
 
-if TYPE_CHECKING:
-    import httpx
-
-MASTER_TIMEOUT_S: Final = 2.0
 ORACLE_TIMEOUT_MS: Final = 2_000
-JSON_HEADERS: Final = {"content-type": rest.JSON_TYPE}
 COMMITS: Final = frozenset({CommitOne, Prepare})
 
 _logger: Final = logging.getLogger("dodona.links")
@@ -47,9 +41,7 @@ _logger: Final = logging.getLogger("dodona.links")
 class Links:
     """Effects out, inputs back in. `open` it on the running loop, before the runtime starts."""
 
-    _http: "httpx.AsyncClient | None" = None
-    """Made with the first heartbeat."""
-    _oracle: Peer
+    _oracle: MasterPeer
     _runtime: Runtime
 
     def __init__(self, core: NodeCore, master_url: str, key: ClusterKey | None = None) -> None:
@@ -73,13 +65,7 @@ class Links:
     def open(self, runtime: Runtime) -> None:
         """From here on effects can be carried out; their answers go to this runtime."""
         self._runtime = runtime
-        place = hide_password(self._master_url)
-        self._oracle = Peer(
-            rpc_url(self._master_url),
-            timeout_ms=ORACLE_TIMEOUT_MS,
-            key=self._key,
-            silence=Silence(f"the master at {place}", {"server": "master", "address": place}),
-        )
+        self._oracle = MasterPeer(self._master_url, timeout_ms=ORACLE_TIMEOUT_MS, key=self._key)
 
     def handlers(self) -> dict[type[Any], Any]:
         """What the runtime calls for each kind of effect."""
@@ -94,8 +80,6 @@ class Links:
             heartbeat.cancel()
         peers = [peer for _, peer in self._peers.values()]
         await asyncio.gather(*[peer.close() for peer in [self._oracle, *peers]])
-        if self._http is not None:
-            await self._http.aclose()
 
     # Timestamps: one request in flight, for all that were asked for before it was sent
 
@@ -204,46 +188,27 @@ class Links:
     def _end_beat(self, task: asyncio.Task[None]) -> None:
         del self._heartbeats[task]
         if not task.cancelled() and task.exception() is not None:
-            self._tell_no_heartbeat(task.exception())
+            self._tell_no_heartbeat(repr(task.exception()))
         if self._next_heartbeat is not None and not task.cancelled():
             body, self._next_heartbeat = self._next_heartbeat, None
             self._send_heartbeat(SendHeartbeat(body))
 
-    def _tell_no_heartbeat(self, error: BaseException | None) -> None:
-        text = f"the master can't be reached: {error!r}"
-        if text != self.refusal:  # else it was said: there are several heartbeats in a second
-            tell(_logger, logging.WARNING, "no_heartbeat", text, reason=repr(error))
-        self.refusal = text
-
-    def _make_http(self) -> "httpx.AsyncClient":
-        import httpx
-
-        return httpx.AsyncClient(
-            base_url=self._master_url, headers=key_headers(self._key), timeout=MASTER_TIMEOUT_S
-        )
-
     async def _beat(self, body: Heartbeat) -> None:
-        call = rest.encode_call(body)
-        if self._http is None:
-            # In a thread: the import takes long, and the data plane goes on meanwhile.
-            self._http = await asyncio.to_thread(self._make_http)
-        from httpx import HTTPError
-
-        try:
-            response = await self._http.request(
-                call.method, call.target, content=call.content, headers=JSON_HEADERS
-            )
-        except HTTPError as error:
-            self._tell_no_heartbeat(error)
-            return
-        reply = rest.decode_reply(Heartbeat, response.status_code, response.content)
+        reply = await self._oracle.tell(body)
         if isinstance(reply, Assignment):
             self.refusal = None
             self._learn(reply.addresses)
             self._runtime.call(self._core.handle_assignment, reply)
+        elif isinstance(reply, Failure) and reply.kind == Unavailable.kind:
+            self._tell_no_heartbeat(reply.message)
         else:
             reason = reply.message if isinstance(reply, Failure) else type(reply).__name__
             text = f"the master refused a heartbeat: {reason}"
             if text != self.refusal:
                 tell(_logger, logging.ERROR, "heartbeat_refused", text, reason=reason)
             self.refusal = text
+
+    def _tell_no_heartbeat(self, reason: str) -> None:
+        if reason != self.refusal:  # else it was said: there are several heartbeats in a second
+            tell(_logger, logging.WARNING, "no_heartbeat", reason, reason=reason)
+        self.refusal = reason

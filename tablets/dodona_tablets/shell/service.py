@@ -138,7 +138,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
 
         return create_pages(core, runtime, log, book, life, admission, report)
 
-    return Served(Front(life, lifespan, make_pages), endpoint, life)
+    return Served(Front(life, lifespan, make_pages, is_asked_often=False), endpoint, life)
 
 
 async def _close(runtime: Runtime, notes: RecoveryNotes, jobs: Jobs) -> None:

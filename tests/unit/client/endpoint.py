@@ -25,14 +25,14 @@ from dodona._core.codec import FRAME_BYTES_MAX, ONE_WAY, decode_requests, encode
 from dodona._core.messages import (
     CellMessage,
     DataReply,
-    DataRequest,
     GenerateTimestamps,
+    RpcRequest,
     TimestampRange,
     Traced,
 )
 from dodona.types import Timestamp
 
-Request = DataRequest | CellMessage | Traced
+Request = RpcRequest | CellMessage | Traced
 Answer = Callable[[Request], DataReply | None]
 
 

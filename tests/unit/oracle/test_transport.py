@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dodona._core.effects import AskMaster
-from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona._core.messages import Done, Failure, GenerateTimestamps, Reply, TimestampRange
 from dodona._io.cluster_key import ClusterKey
+from dodona._io.master_peer import MasterPeer
 from dodona._io.runtime import Runtime
 from dodona._io.settings import parse_settings
-from dodona._io.silence import Silence
 from dodona.types import Timestamp
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.shell import transport
@@ -39,12 +39,11 @@ class FakePeer:
 def peers(monkeypatch: pytest.MonkeyPatch) -> list[FakePeer]:
     made: list[FakePeer] = []
 
-    def make(url: str, *, timeout_ms: int, key: ClusterKey | None, silence: Silence) -> FakePeer:
-        assert silence.name.startswith("the master at ")
+    def make(url: str, *, timeout_ms: int, key: ClusterKey | None) -> FakePeer:
         made.append(FakePeer(url, timeout_ms=timeout_ms))
         return made[-1]
 
-    monkeypatch.setattr(transport, "Peer", make)
+    monkeypatch.setattr(transport, "MasterPeer", make)
     return made
 
 
@@ -68,7 +67,7 @@ async def test_whatever_is_not_the_range_asked_for_fails_the_batch(
     options = ["--master-url", "http://127.0.0.1:1", "--answer-ms-max", "1000"]
     link = MasterLink(core, runtime, parse_settings(ProxySettings, "proxy", options))
     links.append(link)
-    assert peers[0].url == "ws://127.0.0.1:1/rpc?version=1"
+    assert peers[0].url == "http://127.0.0.1:1"
     runtime.start()
     asking = asyncio.create_task(runtime.ask(GenerateTimestamps(1)))
     await asyncio.sleep(0)
@@ -91,7 +90,8 @@ async def test_a_registration_that_fails_says_why_and_goes_on() -> None:
     )
     registration = Registration(settings)
     assert registration.reason == "not registered with the master yet"
-    running = asyncio.create_task(registration.run())
+    master = MasterPeer(settings.master_url, timeout_ms=1000, key=None)
+    running = asyncio.create_task(registration.run(master))
     async with asyncio.timeout(30):
         while "can't be reached" not in str(registration.reason):
             await asyncio.sleep(0.005)
@@ -99,26 +99,30 @@ async def test_a_registration_that_fails_says_why_and_goes_on() -> None:
     assert not running.done()
     running.cancel()
     await asyncio.wait([running])
+    await master.close()
 
 
 async def test_a_password_in_the_master_s_url_is_in_no_line(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     url = "http://somebody:the-secret-key@127.0.0.1:1/base"
     registration = Registration(parse_settings(ProxySettings, "proxy", ["--master-url", url]))
-    running = asyncio.create_task(registration.run())
+    master = MasterPeer(url, timeout_ms=1000, key=None)
+    running = asyncio.create_task(registration.run(master))
     async with asyncio.timeout(30):
         while "can't be reached" not in str(registration.reason):
             await asyncio.sleep(0.005)
     running.cancel()
     await asyncio.wait([running])
+    await master.close()
 
-    async def register(_: object) -> None:
-        return None
+    class Willing(FakePeer):
+        async def tell(self, body: Any) -> Reply:
+            return Done()
 
-    monkeypatch.setattr(registration, "_register", register)
-    running = asyncio.create_task(registration.run())
+    willing: Any = Willing(url, timeout_ms=1000)
+    running = asyncio.create_task(registration.run(willing))
     async with asyncio.timeout(30):
         while "registered with http://127.0.0.1:1/base" not in caplog.text:
             await asyncio.sleep(0.005)

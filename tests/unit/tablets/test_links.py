@@ -7,10 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
-from dodona._core import rest
 from dodona._core.effects import AskTimestamps, Effect
 from dodona._core.messages import (
     AskOutcome,
@@ -24,7 +22,6 @@ from dodona._core.messages import (
 )
 from dodona._io.cluster_key import ClusterKey
 from dodona._io.runtime import Runtime
-from dodona._io.silence import Silence
 from dodona.types import CellId, Now, Timestamp, TransactionId
 from dodona_tablets.shell import links as links_module
 from dodona_tablets.shell.links import Links
@@ -37,11 +34,14 @@ AWAY = Failure("unavailable", "the master is away")
 class FakePeer:
     """Stands in for the connection to the oracle: the test answers, or it fails at once."""
 
-    def __init__(
-        self, url: str, *, timeout_ms: int, key: ClusterKey | None, silence: Silence
-    ) -> None:
+    def __init__(self, url: str, *, timeout_ms: int, key: ClusterKey | None) -> None:
         self.questions: list[tuple[int, Callable[[Reply], None]]] = []
         self.is_away = False
+        self.beats: list[Reply] = []
+        """Answers to heartbeats, the next one first."""
+
+    async def tell(self, body: Heartbeat) -> Reply:
+        return self.beats.pop(0)
 
     def ask(self, body: GenerateTimestamps, then: Callable[[Reply], None]) -> None:
         if self.is_away:
@@ -92,7 +92,7 @@ class Bench:
     """A runtime over the core above, with real links to a fake oracle."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(links_module, "Peer", FakePeer)
+        monkeypatch.setattr(links_module, "MasterPeer", FakePeer)
         self.core = Core()
         self.links = Links(self.core, "http://127.0.0.1:1")  # type: ignore[arg-type]
         handlers = self.links.handlers()
@@ -194,29 +194,22 @@ async def test_an_early_question_that_fails_later_leaves_it_to_the_core(bench: B
 
 # ---- heartbeats that are not taken
 
+BEAT = Heartbeat(CellId(0), "127.0.0.1:2", (), 1)
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    fields: list[Any] = [it.__dict__["fields"] for it in caplog.records]
+    return [(it["event"], it["reason"]) for it in fields]
+
 
 async def test_why_a_heartbeat_fails_is_said_once(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There are several in a second. Another reason is news."""
-    said: list[str | None] = ["a", "a", None, None, "a", "b", "b"]
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        reason = said.pop(0)
-        if reason is None:
-            raise httpx.ConnectError("nobody there", request=request)
-        problem = rest.problem_of(Failure("invalid_request", reason))
-        return httpx.Response(problem.status, content=rest.encode_problem(problem))
-
-    bench.links._http = httpx.AsyncClient(
-        base_url="http://127.0.0.1:1", transport=httpx.MockTransport(answer)
-    )
     caplog.set_level(logging.WARNING, "dodona.links")
-    while said:
-        await bench.links._beat(Heartbeat(CellId(0), "127.0.0.1:2", (), 1))
-    fields: list[Any] = [it.__dict__["fields"] for it in caplog.records]
-    events = [(it["event"], it["reason"]) for it in fields]
-    nobody = ("no_heartbeat", "ConnectError('nobody there')")
-    refused = [("heartbeat_refused", reason) for reason in "aab"]
-    assert events == [refused[0], nobody, *refused[1:]]
-    await bench.links._http.aclose()
+    for reason in ["a", "a", None, None, "a", "b", "b"]:
+        refused = None if reason is None else Failure("unauthenticated", reason)
+        bench.oracle.beats.append(refused or AWAY)
+        await bench.links._beat(BEAT)
+    refusals = [("heartbeat_refused", reason) for reason in "aab"]
+    assert events(caplog) == [refusals[0], ("no_heartbeat", AWAY.message), *refusals[1:]]

@@ -1,9 +1,9 @@
 """Every message, of the data plane and of the catalog. Frozen, without behaviour, no I/O.
 
 Three families: requests and their replies (a reply answers one request), cell messages (one way,
-between cells; each names its sender), and catalog requests, which travel as REST between processes
-and as they are in the simulator and in an embedded database. A message is a MessagePack array that
-opens with its number (see `codec`): numbers are never reused.
+between cells; each names its sender), and catalog requests, which travel as REST between processes,
+but for heartbeats, and as they are in the simulator and in an embedded database. A message is a
+MessagePack array that opens with its number (see `codec`): numbers are never reused.
 """
 
 from dodona._core.messages.base import (
@@ -121,6 +121,11 @@ from dodona._core.messages.tree import (
 
 Reply = DataReply | CatalogReply
 Request = DataRequest | CatalogRequest
+Presence = Heartbeat | RegisterProxy
+"""What servers tell the master of themselves, again and again."""
+RpcRequest = DataRequest | Presence
+"""What is answered over the data plane."""
+RpcReply = DataReply | Assignment | Done
 
 __all__ = [
     "AbortTreeTransaction",
@@ -182,6 +187,7 @@ __all__ = [
     "PingTreeTransaction",
     "Prepare",
     "Prepared",
+    "Presence",
     "Publication",
     "QueryStatus",
     "RegisterProxy",
@@ -194,6 +200,8 @@ __all__ = [
     "RowLock",
     "RowVersion",
     "Rows",
+    "RpcReply",
+    "RpcRequest",
     "Scan",
     "ScanArrow",
     "ScanPage",
