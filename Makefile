@@ -13,6 +13,8 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 SOAK_SEEDS := 1000:6000
+# Where nothing keeps compiled code, each process compiles all that it imports: twice the time of a start.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input --quiet
 UV := UV_LINK_MODE=copy $(BIN)/uv pip install --python $(BIN)/python --quiet
 
