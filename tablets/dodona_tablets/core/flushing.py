@@ -11,6 +11,7 @@ Invariants:
   conflicts are looked for in memory only. A table without atomicity has none.
 """
 
+import sys
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -72,15 +73,20 @@ class Flushing:
         self._waiting: dict[TabletId, None] = {}
         """Tablets with stores that wait for a flush, or had some at the last tick."""
         self._retry_at_us = 0
+        self._due_at_us = 0
+        """When tablets are to be looked at again though nothing has happened."""
         self._log_relieved_at_us = 0
         self._dying: list[DynamicStore] = []
         self._shrink_at_us = 0
         self.flushed_count = 0
         self.failed_count = 0
 
-    def tick(self) -> None:
-        """Rotate what is due, flush what waits, drop what nobody needs."""
+    def tick(self, *, is_still: bool = False) -> None:
+        """Rotate what is due, flush what waits, drop what nobody needs. If nothing has happened in
+        the cell since the last tick, only what is due by now."""
         cell = self._cell
+        if is_still and cell.now.instant_us < self._due_at_us and not self._is_log_filling:
+            return
         needed = oldest_needed(cell)
         used = [it for it in cell.tablets.values() if is_in_use(it)]
         for tablet in used:
@@ -98,6 +104,7 @@ class Flushing:
         self._waiting = {
             it.assignment.tablet: None for it in used if it.stores.passive and it.stores.unflushed
         }
+        self._due_at_us = self._next_due_us(used)
         self._start()
 
     @property
@@ -126,6 +133,24 @@ class Flushing:
             or now_us - store.born_us >= settings.dynamic_store_auto_flush_period * 1000
         )
 
+    def _next_due_us(self, used: Sequence[Tablet]) -> int:
+        """When something will be due if nothing happens: at once where it waits for others to need
+        less."""
+        now_us = self._cell.now.instant_us
+        if any(it.stores.passive or it.locks or it.published for it in used):
+            return now_us
+        born = [
+            it.active.born_us + it.assignment.settings.dynamic_store_auto_flush_period * 1000
+            for it in used
+            if it.active.born_us is not None
+        ]
+        return min(born, default=sys.maxsize)
+
+    @property
+    def _is_log_filling(self) -> bool:
+        cell = self._cell
+        return cell.log_fill_ratio > LOG_PRESSURE_RATIO * cell.limits.log_fill_ratio_max
+
     def _relieve(self, used: Sequence[Tablet]) -> None:
         """Rotate the largest store if memory gets scarce, one at a tick, once none waits; and all
         of them from time to time while the log is: it has to keep what is in no chunk."""
@@ -133,8 +158,10 @@ class Flushing:
         if any(tablet.stores.unflushed for tablet in used):
             return
         filled = [tablet for tablet in used if tablet.active.rows]
-        is_log_filling = cell.log_fill_ratio > LOG_PRESSURE_RATIO * cell.limits.log_fill_ratio_max
-        if is_log_filling and now_us >= self._log_relieved_at_us + LOG_PRESSURE_PERIOD_MS * 1000:
+        if (
+            self._is_log_filling
+            and now_us >= self._log_relieved_at_us + LOG_PRESSURE_PERIOD_MS * 1000
+        ):
             self._log_relieved_at_us = now_us
             for tablet in filled:
                 self.rotate(tablet)

@@ -344,7 +344,7 @@ class NodeCore:
             self._mounting.beat()
         if now.instant_us < self._tick_at_us and (is_slice or self._is_slow):
             return  # all else has its own, slower pace
-        self._tick_all()
+        self._tick_all(is_still=self._is_slow)
         self._is_slow = self._is_quiet
         period_ms = self.cell.limits.quiet_tick_ms if self._is_slow else TICK_MS
         self._tick_at_us = now.instant_us + period_ms * 1000
@@ -372,7 +372,7 @@ class NodeCore:
         parts = (self._mounting, self._flushing, self._compaction, self.recovered)
         return self.is_serving and not is_at_work and all(part.is_quiet for part in parts)
 
-    def _tick_all(self) -> None:
+    def _tick_all(self, *, is_still: bool) -> None:
         now = self.cell.now
         if self.cell.fence == NULL_TIMESTAMP:
             return
@@ -387,7 +387,7 @@ class NodeCore:
         self._timeouts.repeat_questions()
         self._timeouts.raise_watermark()
         self._staging.tick()
-        self._flushing.tick()
+        self._flushing.tick(is_still=is_still)
         self._compaction.tick()
         self._truncation.tick()
         self._let_woken_retry()

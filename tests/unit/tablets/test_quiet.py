@@ -8,7 +8,9 @@ from dodona._core.effects import AskTimestamps, SendHeartbeat
 from dodona._core.messages import Assignment
 from dodona.types import TabletId
 from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.flushing import Flushing
 from dodona_tablets.core.node import TICK_MS
+from dodona_tablets.core.tablet import Tablet
 from unit.tablets.cells import CLUSTER, SECOND, Bench, put
 
 LIMITS = CellLimits()
@@ -27,9 +29,9 @@ class Quiet:
         self.answers = True
         tick = type(self.core)._tick_all
 
-        def noted(core: Any) -> None:
+        def noted(core: Any, **how: bool) -> None:
             self.ticks_us.append(self.bench.clock_us)
-            tick(core)
+            tick(core, **how)
 
         monkeypatch.setattr(type(self.core), TICKS, noted)
 
@@ -134,6 +136,41 @@ def test_while_no_answers_come_none_may_be_held(quiet: Quiet) -> None:
     assert quiet.beats[0].hold_ms
     assert not any(it.hold_ms for it in quiet.beats[1:])
     assert len(quiet.beats) >= 4_000 / LIMITS.heartbeat_period_ms - 1
+
+
+def test_tablets_with_rows_are_not_looked_at_before_something_is_due(
+    quiet: Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, looked_at = quiet.bench, []
+    bench.commit_one(bench.begin(), put(1, 1))
+    bench.answer_oracle()
+    quiet.run(90)  # until nobody needs the times of its locks
+    is_due = Flushing._is_due
+
+    def noted(flushing: Flushing, tablet: Tablet) -> bool:
+        looked_at.append(bench.clock_us)
+        return is_due(flushing, tablet)
+
+    monkeypatch.setattr(Flushing, "_is_due", noted)
+    quiet.run(30)
+    assert looked_at == []
+    bench.commit_one(bench.begin(), put(1, 1))
+    bench.answer_oracle()
+    quiet.run(1)
+    assert looked_at
+
+
+def test_a_log_that_fills_while_it_rests_is_relieved(quiet: Quiet) -> None:
+    """The log tells later than the appends what it has."""
+    bench = quiet.bench
+    bench.commit_one(bench.begin(), put(1, 1))
+    bench.answer_oracle()
+    quiet.run(90)
+    tablet = quiet.core.cell.tablets[TabletId(1)]
+    number = tablet.active.number
+    quiet.core.note_log(1 << 20, LIMITS.log_fill_ratio_max * 0.99, bench.now)
+    quiet.run(2)
+    assert tablet.active.number == number + 1
 
 
 def test_rows_of_a_tablet_that_rests_are_flushed_when_it_is_time(quiet: Quiet) -> None:
