@@ -180,8 +180,9 @@ class Transaction:
         """Buffer locks of rows, whether or not they are there, for the commit to take: the main
         lock, or the lock groups named. With `shared_weak` the commit fails if another transaction
         wrote the row since this one began; with `shared_strong` so do others that began before it
-        and write the row later; `exclusive` and `shared_write` do as writing would. Conflicts show
-        at commit. Raises InvalidRequest, LimitExceeded, TransactionClosed."""
+        and write the row later; `exclusive` and `shared_write` do as writing would. A row that is
+        absent is locked as a whole. Conflicts show at commit. Raises InvalidRequest, LimitExceeded,
+        TransactionClosed."""
         lock = self._session.lock_rows
         self._run(lock(self._buffer, path, keys, locks, lock_type), timeout_ms)
 

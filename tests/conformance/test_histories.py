@@ -124,8 +124,9 @@ class Change:
                 )
 
 
-def _locks_of(changes: list[Change]) -> dict[int, Locks]:
-    """By key. Writes of one row become one write first; locks without data stay what they are."""
+def _locks_of(changes: list[Change], before: State) -> dict[int, Locks]:
+    """By key. Writes of one row become one write first; locks without data stay what they are, but
+    for those of a row that was not there before, which is locked as a whole."""
     locks: dict[int, Locks] = {}
     for key in {change.key for change in changes}:
         mine = locks[key] = Locks()
@@ -133,7 +134,7 @@ def _locks_of(changes: list[Change]) -> dict[int, Locks]:
         alone: Groups = NONE
         is_deleted = False
         for change in (it for it in changes if it.key == key):
-            groups = frozenset(change.groups)
+            groups = frozenset(change.groups) if key in before else ALL
             match change.way, change.lock_type:
                 case "delete", _:
                     written, alone, is_deleted = frozenset("m"), frozenset("m"), True
@@ -156,8 +157,8 @@ def _locks_of(changes: list[Change]) -> dict[int, Locks]:
     return locks
 
 
-def _exclude(first: list[Change], second: list[Change], *, is_at_once: bool) -> bool:
-    ours, theirs = _locks_of(first), _locks_of(second)
+def _exclude(first: "Done", second: "Done", *, is_at_once: bool) -> bool:
+    ours, theirs = [_locks_of(it.changes, it.saw or {}) for it in (first, second)]
     return any(
         ours[key].exclude(theirs[key], is_at_once=is_at_once) for key in ours if key in theirs
     )
@@ -304,12 +305,11 @@ def _check_conflicts(done: list[Done]) -> None:
     for it in done:
         others = [other for other in done if other is not it]
         if it.has_lost:
-            assert any(_exclude(other.changes, it.changes, is_at_once=True) for other in others), (
-                "refused for nobody"
-            )
+            is_right = any(_exclude(other, it, is_at_once=True) for other in others)
+            assert is_right, "refused for nobody"
         for other in others:
             if it.commit and other.commit and it.start < other.commit < it.commit:
-                assert not _exclude(other.changes, it.changes, is_at_once=False)
+                assert not _exclude(other, it, is_at_once=False)
 
 
 @pytest.mark.parametrize("seed", range(6))

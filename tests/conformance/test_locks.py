@@ -141,6 +141,7 @@ GROUP_WAYS: dict[str, Modify] = {
     "read lock of main": _lock("shared_strong"),
 }
 MAIN_WRITES = {"main", "overwrite", "delete"}
+READ_LOCKS_OF_GROUPS = {"read lock of a", "read lock of main"}
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,12 @@ def test_writers_of_different_groups_both_commit_and_the_main_lock_excludes_all(
     db: Client, make_table: MakeTable, first: str, losers: set[str]
 ) -> None:
     path = make_table(GROUPS)
+    db.insert_rows(path, [{"k": key, "c": 0} for key in range(len(GROUP_WAYS))])
+    assert _losers(db, path, first) == losers
+
+
+def _losers(db: Client, path: str, first: str) -> set[str]:
+    """Of those that began before one that does this commits, and come after it."""
     lost = set()
     for key, (second, modify) in enumerate(GROUP_WAYS.items()):
         early, late = db.begin(), db.begin()
@@ -170,20 +177,43 @@ def test_writers_of_different_groups_both_commit_and_the_main_lock_excludes_all(
             late.commit()
         except TransactionConflict:
             lost.add(second)
-    assert lost == losers
+    return lost
+
+
+@pytest.mark.parametrize(
+    ("first", "losers"),
+    [
+        ("a", {"a", "a and b", *MAIN_WRITES, *READ_LOCKS_OF_GROUPS}),
+        ("b", {"b", "a and b", *MAIN_WRITES, *READ_LOCKS_OF_GROUPS}),
+        ("read lock of a", {"a", "b", "a and b", *MAIN_WRITES}),
+    ],
+)
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_whether_a_row_is_there_belongs_to_all_of_its_groups(
+    db: Client, make_table: MakeTable, first: str, losers: set[str], is_deleted: bool
+) -> None:
+    """A lock of some groups of a row that is absent is broken by whoever creates the row by
+    others, and breaks them. (Writers of different groups still both create it.)"""
+    path = make_table(GROUPS)
+    if is_deleted:
+        keys = [{"k": key} for key in range(len(GROUP_WAYS))]
+        db.insert_rows(path, [{**key, "c": 0} for key in keys])
+        db.delete_rows(path, keys)
+    assert _losers(db, path, first) == losers
 
 
 def test_writers_of_two_groups_may_both_lock_a_third_for_reading(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(GROUPS)
+    db.insert_rows(path, [{"k": 1, "c": 0}])
     transactions = {"a": db.begin(), "b": db.begin()}
     for column, transaction in transactions.items():
         transaction.insert_rows(path, [{"k": 1, column: 1}], update=True)
         transaction.lock_rows(path, [{"k": 1}], ["c"], "shared_weak")
     for transaction in transactions.values():
         transaction.commit()
-    assert read(db, path) == [{"k": 1, "a": 1, "b": 1, "c": None, "main": None}]
+    assert read(db, path) == [{"k": 1, "a": 1, "b": 1, "c": 0, "main": None}]
 
 
 @pytest.mark.parametrize("lock_type", ["shared_weak", "shared_strong"])
@@ -203,6 +233,7 @@ def test_a_read_lock_on_one_group_lets_another_be_written(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(GROUPS)
+    db.insert_rows(path, [{"k": 1, "c": 0}])
     reader, writer = db.begin(), db.begin()
     reader.lock_rows(path, [{"k": 1}], ["a"])
     reader.commit()

@@ -69,8 +69,12 @@ class Group:
 
 @dataclass
 class Running:
+    """`demands` are those of its writes, and once it holds them, of its locks too."""
+
     start: int
     demands: list[Demand]
+    locks: list[Demand]
+    writes: Writes
     route: object = None
     prepared: int = UNPREPARED
 
@@ -108,6 +112,8 @@ class LockMachine(RuleBasedStateMachine):
         allowed = TableSettings(enable_shared_write_locks=True)
         self.bench = Bench(2, schema=SCHEMA, settings=allowed)
         self.groups = {(row, group): Group() for row in ROWS for group in GROUPS}
+        self.commits: dict[int, list[tuple[int, bool]]] = {row: [] for row in ROWS}
+        """When each row was written, and whether it was there afterwards."""
         self.begun: list[int] = []
         self.fenced: list[int] = []
         self.waiting: list[Running] = []
@@ -128,7 +134,7 @@ class LockMachine(RuleBasedStateMachine):
         start = self.begun.pop(pick % len(self.begun))
         changes: list[Write] = []
         special: SpecialWrites = {}
-        demands = list(locks)
+        demands: list[Demand] = []
         for row, (written, shared) in writes.items():
             key = SCHEMA.key_of({"id": row})
             if written is None:
@@ -145,7 +151,7 @@ class LockMachine(RuleBasedStateMachine):
             for row, lock_type, groups in locks
         )
         part = TabletModifications(ATOMIC, REVISION, tuple(changes), held, special or None)
-        running = Running(start, demands)
+        running = Running(start, demands, locks, writes)
         verdict = self.verdict(running)
         running.route = self.bench.ask(Prepare(TransactionId(start), (CELL, CellId(1)), (part,)))
         self.bench.answer_oracle()
@@ -169,6 +175,9 @@ class LockMachine(RuleBasedStateMachine):
         route = self.bench.decide(TransactionId(ended.start), at)
         self.bench.settle()
         assert isinstance(self.bench.answer(route), Committed if is_commit else Aborted)
+        if at is not None:
+            for row, (written, _) in ended.writes.items():
+                self.commits[row].append((at, written is not None))
         self.let_go(ended, at)
         self.look_at_those_who_waited()
 
@@ -190,7 +199,8 @@ class LockMachine(RuleBasedStateMachine):
 
     @rule(row=st.sampled_from(ROWS), wanted=groups, is_newest=st.booleans(), ago=st.integers(0, 9))
     def read(self, row: int, wanted: frozenset[int], is_newest: bool, ago: int) -> None:
-        """It waits for writers of both kinds that are prepared at or below its timestamp."""
+        """It waits for writers of both kinds that are prepared at or below its timestamp: of the
+        groups that it reads, or of any that may create the row."""
         at = SYNC_LAST_COMMITTED if is_newest else Timestamp(self.bench.timestamp() - ago)
         request = Lookup(ATOMIC, REVISION, at, (SCHEMA.key_of({"id": row}),), mask_of(wanted))
         route = self.bench.ask(request)
@@ -200,7 +210,7 @@ class LockMachine(RuleBasedStateMachine):
             for running in self.pending
             for on, lock_type, groups in running.demands
             if on == row and lock_type in ("exclusive", "shared_write")
-            if groups & (wanted | {MAIN})
+            if groups & ((wanted | {MAIN}) if self.is_there(row, at) else set(GROUPS))
         )
         assert isinstance(self.bench.answer(route), type(None) if must_wait else Rows)
 
@@ -217,7 +227,7 @@ class LockMachine(RuleBasedStateMachine):
         """yes, no, or wait: everyone looks at main, a holder of main looks at all groups."""
         verdicts = {
             self.group_verdict(self.groups[row, group], running.start, lock_type)
-            for row, lock_type, groups in running.demands
+            for row, lock_type, groups in self.demands_of(running)
             for group in (GROUPS if MAIN in groups else groups | {MAIN} if groups else ())
         }
         return "no" if "no" in verdicts else "wait" if "wait" in verdicts else "yes"
@@ -252,12 +262,26 @@ class LockMachine(RuleBasedStateMachine):
     def has_blocker(self, running: Running) -> bool:
         verdicts = {
             self.group_verdict(Group(self.groups[row, group].holders), UNPREPARED, lock_type)
-            for row, lock_type, groups in running.demands
+            for row, lock_type, groups in self.demands_of(running)
             for group in (GROUPS if MAIN in groups else groups | {MAIN} if groups else ())
         }
         return "wait" in verdicts
 
+    def is_there(self, row: int, at: int) -> bool:
+        return max([it for it in self.commits[row] if it[0] <= at], default=(0, False))[1]
+
+    def demands_of(self, running: Running) -> list[Demand]:
+        """A row that was not there when it began is locked as a whole. (Main looks at all.)"""
+        locks = [
+            (row, lock_type, groups)
+            if not groups or MAIN in groups or self.is_there(row, running.start)
+            else (row, lock_type, frozenset(GROUPS))
+            for row, lock_type, groups in running.locks
+        ]
+        return running.demands + locks
+
     def hold(self, running: Running, prepared: int) -> None:
+        running.demands, running.locks = self.demands_of(running), []
         running.prepared = prepared
         self.pending.append(running)
         for row, lock_type, groups in running.demands:

@@ -5,9 +5,10 @@ at the same time may be seen in either order. Must not import: any core.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dodona_loadtest.checkers.absences import Absences, groups_of
 from dodona_loadtest.checkers.timestamps import NEVER_US, Committed
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import (
@@ -87,7 +88,7 @@ def _timelines(committed: Committed) -> dict[RowKey, _Timeline]:
 
 
 def check_false_conflicts(
-    transactions: Iterable[Transaction], committed: Committed
+    transactions: Iterable[Transaction], committed: Committed, absent: Absences
 ) -> list[Violation]:
     """A refusal names a row and a winner: the winner must be real, and have touched the row."""
     transactions = list(transactions)
@@ -98,7 +99,7 @@ def check_false_conflicts(
     for t in transactions:
         if t.conflict is None:
             continue
-        problem = _false_winner(t, t.conflict, by_start, by_commit)
+        problem = _false_winner(t, t.conflict, by_start, by_commit, absent)
         if problem:
             violations.append(Violation("FALSE-CONFLICT", f"{t.name} lost {t.conflict}: {problem}"))
     return violations
@@ -109,6 +110,7 @@ def _false_winner(
     conflict: Conflict,
     by_start: dict[int, Transaction],
     by_commit: dict[int, Transaction],
+    absent: Absences,
 ) -> str | None:
     if conflict.winner_commit is not None:
         if loser.is_blind and not loser.load:  # the transaction that publishes a load has a start
@@ -118,7 +120,7 @@ def _false_winner(
         winner = by_commit.get(conflict.winner_commit)
         if winner is None:
             # An unsure transaction that only locked rows leaves nothing to resolve it by.
-            winner = _first_unsure_locker(loser, conflict, by_start)
+            winner = _first_unsure_locker(loser, conflict, by_start, absent)
     elif conflict.winner_start is not None:
         winner = by_start.get(conflict.winner_start)
     else:
@@ -130,25 +132,41 @@ def _false_winner(
     if not any(row in winner.rows or _is_erased(winner, row) for row in conflict.rows):
         return f"{winner.name} did not touch the row"
     is_held = conflict.winner_commit is None
-    if not any(_stands_against(loser, winner, row, is_held=is_held) for row in conflict.rows):
+    if not any(
+        _stands_against(loser, winner, row, absent, is_held=is_held) for row in conflict.rows
+    ):
         return f"{winner.name} took no lock of the row that stands in the way"
     is_later = winner.commit_us is None or (loser.end_us or NEVER_US) < winner.commit_us
     return f"{winner.name} committed later" if is_later else None
 
 
-def _stands_against(loser: Transaction, winner: Transaction, row: RowKey, *, is_held: bool) -> bool:
+def _stands_against(
+    loser: Transaction,
+    winner: Transaction,
+    row: RowKey,
+    absent: Absences,
+    *,
+    is_held: bool,
+) -> bool:
     """Whether a lock that the winner holds, or left behind when it committed, keeps the loser from
     one of its own. Locks for reading go together, and so do shared writes."""
+    # A row that the winner creates may be seen by the loser's snapshot, and not yet when it asks.
+    absences = [absent.get(it.name, frozenset()) for it in (loser, winner)]
     wanted: list[Write | Lock] = [write for write in loser.writes if write.row == row]
-    wanted += [lock for lock in loser.locks if lock.row == row]
+    wanted += [_whole(lock, absences) for lock in loser.locks if lock.row == row]
     taken: list[Write | Lock] = [write for write in winner.writes if write.row == row]
     taken += [Write(row, None)] if _is_erased(winner, row) else []
-    taken += [lock for lock in winner.locks if lock.row == row and (is_held or lock.is_strong)]
+    locks = [lock for lock in winner.locks if lock.row == row and (is_held or lock.is_strong)]
+    taken += [_whole(lock, absences) for lock in locks]
     return any(
         _do_overlap(mine.groups, other.groups) and not _go_together(mine, other)
         for mine in wanted
         for other in taken
     )
+
+
+def _whole(lock: Lock, absences: Sequence[frozenset[RowKey]]) -> Lock:
+    return lock._replace(groups=groups_of(lock, *absences))
 
 
 def _is_erased(t: Transaction, row: RowKey) -> bool:
@@ -169,12 +187,12 @@ def _go_together(mine: Write | Lock, other: Write | Lock) -> bool:
 
 
 def _first_unsure_locker(
-    loser: Transaction, conflict: Conflict, by_start: dict[int, Transaction]
+    loser: Transaction, conflict: Conflict, by_start: dict[int, Transaction], absent: Absences
 ) -> Transaction | None:
     for t in by_start.values():
         is_unsure = t.status in ("info", "open") and not t.writes
         if is_unsure and any(
-            _stands_against(loser, t, row, is_held=False) for row in conflict.rows
+            _stands_against(loser, t, row, absent, is_held=False) for row in conflict.rows
         ):
             return t
     return None

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from dodona_loadtest.checkers.absences import Absences, absences, groups_of
 from dodona_loadtest.checkers.attribution import attribute
 from dodona_loadtest.checkers.non_atomic import check_stamped
 from dodona_loadtest.checkers.real_time import check_false_conflicts, check_latest_reads
@@ -40,13 +41,14 @@ def check(history: History, dump: Iterable[Version]) -> list[Violation]:
     dump = [version for version in everything if version.row.table not in stamped]
     attribution = attribute(history.transactions, dump)
     committed = attribution.committed
+    absent = absences(history.transactions, committed)
     return _bounded(
         [
             *attribution.violations,
             *check_timestamps(history.transactions, committed, history.acquisitions),
-            *_Sweep(history.transactions, committed, dump).run(),
+            *_Sweep(history.transactions, committed, dump, absent).run(),
             *check_latest_reads(history.latest_reads, committed),
-            *check_false_conflicts(history.transactions, committed),
+            *check_false_conflicts(history.transactions, committed, absent),
             *check_stamped(history, [it for it in everything if it.row.table in stamped]),
         ]
     )
@@ -76,8 +78,13 @@ class _Row:
 
 class _Sweep:
     def __init__(
-        self, transactions: list[Transaction], committed: Committed, dump: list[Version]
+        self,
+        transactions: list[Transaction],
+        committed: Committed,
+        dump: list[Version],
+        absent: Absences,
     ) -> None:
+        self._absent = absent
         self._violations: list[Violation] = []
         self._rows: dict[RowKey, _Row] = {}
         self._keys: dict[str, list[bytes]] = {}
@@ -144,7 +151,7 @@ class _Sweep:
         for write in t.writes:
             self._check_no_conflict(t, commit, write.row, write.groups, write.is_shared)
             self._check_read_locks(t, commit, write, locked_after)
-        for lock in t.locks:
+        for lock in self._locks(t):
             self._check_no_conflict(t, commit, lock.row, lock.groups)
             if lock.is_exclusive:
                 self._check_read_locks(t, commit, lock, locked_after)
@@ -203,12 +210,16 @@ class _Sweep:
             writes = row.last_shared_write if write.is_shared else row.last_write
             for group in write.groups:
                 writes[group] = (commit, t.name)
-        for lock in t.locks:
+        for lock in self._locks(t):
             if lock.is_exclusive or lock.is_strong:
                 row = self._row(lock.row)
                 times = row.last_write if lock.is_exclusive else row.last_strong_read
                 for group in lock.groups:
                     times[group] = (commit, t.name)
+
+    def _locks(self, t: Transaction) -> list[Lock]:
+        absent = self._absent.get(t.name, frozenset())
+        return [it._replace(groups=groups_of(it, absent)) for it in t.locks]
 
     def _flag(self, promise: Promise, t: Transaction, text: str) -> None:
         self._violations.append(Violation(promise, f"{t.name} (start {t.start}) {text}"))

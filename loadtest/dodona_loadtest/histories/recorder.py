@@ -63,9 +63,16 @@ class RowSession(typing.Protocol):
         """With a snapshot of its own."""
 
     def lookup_rows(
-        self, path: str, keys: Sequence[Row], /, *, keep_missing: bool, timestamp: Timestamp
+        self,
+        path: str,
+        keys: Sequence[Row],
+        columns: Sequence[str] | None = None,
+        /,
+        *,
+        keep_missing: bool,
+        timestamp: Timestamp,
     ) -> Protocol[list[Any]]:
-        """None in the place of each row that is not there."""
+        """None in the place of each row that is not there; these columns, or all."""
 
     def select(
         self,
@@ -351,6 +358,14 @@ class Attempt:
         for key, row in zip(keys, rows, strict=True):
             self.record.reads.append(shared(Read(table.row_key(key), table.columns_read(row))))
         return list(rows)
+
+    def glance(self, table: TableShape, key: Row, columns: Sequence[str]) -> Protocol[Row | None]:
+        """Some columns of a row. Nothing of it is in the history: whoever asks judges it."""
+        (row,) = yield from self._rows.lookup_rows(
+            table.path, [key], columns, keep_missing=True, timestamp=Timestamp(self.record.start)
+        )
+        found: Row | None = row
+        return found
 
     def scan(
         self,

@@ -66,10 +66,17 @@ class RestSession:
         return Timestamp(answer["first"])
 
     def lookup_rows(
-        self, path: str, keys: Sequence[Row], *, keep_missing: bool, timestamp: Timestamp
+        self,
+        path: str,
+        keys: Sequence[Row],
+        columns: Sequence[str] | None = None,
+        *,
+        keep_missing: bool,
+        timestamp: Timestamp,
     ) -> Protocol[list[Any]]:
         """Within the open transaction, if the timestamp is its own."""
         body = {"table": path, "keys": list(keys), "keep_missing": keep_missing}
+        body |= {} if columns is None else {"columns": list(columns)}
         yield from ()
         if self._open is not None and timestamp == self._open[0]:
             rows: list[Any] = self._post_within("lookup", body)["rows"]

@@ -80,11 +80,11 @@ class ColumnGroups(Workload):
             if db.random.random() < 0.5:
                 yield Pause(db.random.randrange(1, THOUGHT_MS_MAX))
             groups = self._draw_groups(db.random)
-            if row is None:
+            if row is None and db.random.random() < 0.3:
                 groups = (*GROUPS, MAIN)
             yield from self._raise(db, attempt, number, groups, row)
             free = [group for group in GROUPS if group not in groups]
-            if free and db.random.random() < 0.15:
+            if free and db.random.random() < (0.15 if row else 0.5):
                 is_strong = db.random.random() < 0.5
                 yield from attempt.lock(
                     self.table, {"id": number}, [db.random.choice(free)], is_strong=is_strong
@@ -106,6 +106,32 @@ class ColumnGroups(Workload):
         row = yield from self._look(attempt, number)
         yield from attempt.delete(self.table, {"id": number + 1})
         yield from self._raise(db, attempt, number, (MAIN,), row)
+
+    def look(self, db: Recorder) -> Protocol[None]:
+        """At the newest state of a row, or twice at one snapshot of it."""
+        if db.random.random() < 0.4:
+            yield from super().look(db)
+        else:
+            yield from self._look_twice(db)
+
+    def _look_twice(self, db: Recorder) -> Protocol[None]:
+        """At some groups first and at everything later. It is there both times, or not at all."""
+        key, group = self.draw_key(db.random), db.random.choice((*GROUPS, MAIN))
+        names = [f"{group}_count", f"{group}_writer"]
+        attempt = yield from db.begin()
+        try:
+            part = yield from attempt.glance(self.table, key, names)
+            yield Pause(db.random.randrange(1, THOUGHT_MS_MAX))
+            (row,) = yield from attempt.lookup(self.table, [key])
+        except DodonaError as error:
+            attempt.give_up(error)
+            raise
+        attempt.end()
+        self.count("seen as a part", part is not None)
+        self.count("absent", part is None)
+        whole = None if row is None else {name: row[name] for name in names}
+        if part != whole:
+            self.flag(f"at {attempt.record.start} {key} was {part}, and later {whole}")
 
     def _look(self, attempt: Attempt, number: int) -> Protocol[Row | None]:
         (row,) = yield from attempt.lookup(self.table, [{"id": number}])

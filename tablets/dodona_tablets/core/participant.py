@@ -58,6 +58,7 @@ from dodona_tablets.core.locks import (
     locks_of,
     shared_groups,
 )
+from dodona_tablets.core.presence import widened
 from dodona_tablets.core.publishing import Publishing, check_publication, check_rows
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
 from dodona_tablets.core.silence import wait_failure
@@ -167,9 +168,11 @@ class Participant:
     def lock(self, transaction: Transaction) -> None:
         """Check everything, then take everything (so that a refusal has nothing to undo)."""
         waits_for: Transaction | None = None
+        parts: list[TabletModifications] = []
         try:
             for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
-                waits_for = _check_part(self._cell, transaction, tablet, part) or waits_for
+                parts.append(widened(tablet, part, transaction.start))
+                waits_for = _check_part(self._cell, transaction, tablet, parts[-1]) or waits_for
         except Lost as lost:
             if lost.conflict is not None:
                 self._cell.counts.conflicts[lost.conflict] += 1
@@ -181,6 +184,7 @@ class Participant:
             else:
                 self._cell.wait(transaction, waits_for)
             return
+        transaction.modifications = tuple(parts)
         acquire_all(self._cell, transaction)
         transaction.state = State.LOCKED
         transaction.since_us = self._cell.now.instant_us

@@ -74,7 +74,7 @@ def _blocker(
 ) -> Transaction | None:
     """Whom a page must wait for: those who hold locks in what it looked at."""
     upper = request.upper if resume is None else resume
-    return blocker_of_range(tablet, request.lower, upper, look.groups, look.at)
+    return blocker_of_range(tablet, request.lower, upper, look.groups, look.at, look)
 
 
 def _count_max(request: Scan | ScanArrow, tablet: Tablet) -> int:

@@ -12,6 +12,7 @@ from dodona.errors import RowBlocked, TransactionConflict, Unavailable
 from dodona.types import MAX_TIMESTAMP, CellId, Key
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.locks import awaited, locks_of
+from dodona_tablets.core.presence import widened
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 
@@ -113,7 +114,7 @@ def _holder_of(waiter: Transaction) -> tuple[Tablet, Key, Transaction] | None:
         tablet = next((it for it in waiter.tablets if it.assignment.tablet == part.tablet), None)
         if tablet is None:
             continue
-        for key, kinds in locks_of(tablet.schema, part):
+        for key, kinds in locks_of(tablet.schema, widened(tablet, part, waiter.start)):
             locks = tablet.locks.get(key)
             if locks is not None:
                 holder = awaited(locks, tablet.schema, waiter.start, kinds)

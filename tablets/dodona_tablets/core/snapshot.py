@@ -92,7 +92,7 @@ class Look:
 
 def lookup(tablet: Tablet, request: Lookup) -> Rows | Transaction:
     look = Look(tablet, request)
-    blocker = blocker_of_keys(tablet, request.keys, look.groups, look.at)
+    blocker = blocker_of_keys(tablet, request.keys, look.groups, look.at, look)
     if blocker is not None:
         return blocker
     stores, values = tablet.stores, look.values
@@ -129,9 +129,10 @@ def values_of_hot_row(stores: Stores, key: Key, look: Look) -> Values | None:
 
 
 def blocker_of_keys(
-    tablet: Tablet, keys: Iterable[Key], groups: int, at: Timestamp
+    tablet: Tablet, keys: Iterable[Key], groups: int, at: Timestamp, look: Look | None = None
 ) -> Transaction | None:
-    """The transaction that a read of these rows must wait for."""
+    """The transaction that a read of these groups of these rows must wait for. Where a `look` finds
+    a row absent, that is a writer of any group: each can create the row (rule 6)."""
     locks, publishing = tablet.locks, tablet.publishing
     if at == ASYNC_LAST_COMMITTED or (not locks and publishing is None):
         return None
@@ -139,23 +140,28 @@ def blocker_of_keys(
         if publishing is not None and publishing.blocks(key, at):
             return publishing.transaction
         held = locks.get(key)
-        if held is not None:
-            blocker = blocking_reader(held.holders, groups, at)
-            if blocker is not None:
-                return blocker
+        if held is None:
+            continue
+        blocker = blocking_reader(held.holders, groups, at)
+        if blocker is None and look is not None:
+            creator = blocking_reader(held.holders, tablet.schema.lock_mask_all, at)
+            if creator is not None and values_of(tablet.stores, key, look) is None:
+                blocker = creator
+        if blocker is not None:
+            return blocker
     return None
 
 
 def blocker_of_range(
-    tablet: Tablet, lower: Key, upper: Key, groups: int, at: Timestamp
+    tablet: Tablet, lower: Key, upper: Key, groups: int, at: Timestamp, look: Look | None = None
 ) -> Transaction | None:
-    """The transaction that a read of lower ≤ key < upper must wait for."""
+    """As `blocker_of_keys`, of a read of lower ≤ key < upper."""
     if at != ASYNC_LAST_COMMITTED and tablet.publishing is not None:
         blocker = tablet.publishing.blocker_of_range(lower, upper, at)
         if blocker is not None:
             return blocker
     locked = [key for key in tablet.locks if lower <= key < upper]
-    return blocker_of_keys(tablet, locked, groups, at)
+    return blocker_of_keys(tablet, locked, groups, at, look)
 
 
 def _columns_to_fold(
@@ -179,8 +185,8 @@ def _columns_to_fold(
 def lookup_versions(tablet: Tablet, request: LookupVersions) -> VersionedRows | Transaction:
     schema = tablet.schema
     wanted = schema.plain_mask(request.column_mask)
-    groups = schema.lock_mask(wanted) | MAIN_LOCK_MASK
-    blocker = blocker_of_keys(tablet, request.keys, groups, request.timestamp)
+    # Versions of all groups are told, those that have none of the wanted columns as well.
+    blocker = blocker_of_keys(tablet, request.keys, schema.lock_mask_all, request.timestamp)
     if blocker is not None:
         return blocker
     page = _VersionPage(schema, wanted, PAGE_VERSIONS if request.is_paged else UNPAGED_VERSIONS_MAX)

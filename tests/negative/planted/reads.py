@@ -3,20 +3,21 @@
 Owns also the bugs of choosing a commit timestamp: they show in reads.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from dodona._core.effects import AskTimestamps
-from dodona._core.messages import Scan, ScanPage
-from dodona.types import MAX_TIMESTAMP, SYNC_LAST_COMMITTED, CellId, Timestamp, TransactionId
+from dodona._core.messages import Scan, ScanPage, TabletModifications
+from dodona.types import MAX_TIMESTAMP, SYNC_LAST_COMMITTED, CellId, Key, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.locks import Holder, blocking_reader
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.participant import Participant
 from dodona_tablets.core.reads import Reads
 from dodona_tablets.core.scans import scan
-from dodona_tablets.core.snapshot import Read
+from dodona_tablets.core.snapshot import Read, blocker_of_keys
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 from negative.bug import BUSY, Plant, PlantedBug, Where
@@ -44,6 +45,20 @@ def lose_rows_that_are_locked(patch: pytest.MonkeyPatch) -> None:
         return ScanPage(keys, values, page.resume)
 
     patch.setattr("dodona_tablets.core.reads.scan", planted)
+
+
+def look_at_the_groups_that_are_read(patch: pytest.MonkeyPatch) -> None:
+    def planted(tablet: Tablet, keys: Iterable[Key], groups: int, at: Timestamp, _: Any) -> Any:
+        return blocker_of_keys(tablet, keys, groups, at)
+
+    patch.setattr("dodona_tablets.core.snapshot.blocker_of_keys", planted)
+
+
+def lock_the_groups_that_are_named(patch: pytest.MonkeyPatch) -> None:
+    def planted(_: Tablet, part: TabletModifications, __: Timestamp) -> TabletModifications:
+        return part
+
+    patch.setattr("dodona_tablets.core.participant.widened", planted)
 
 
 def ask_before_locking(patch: pytest.MonkeyPatch) -> None:
@@ -173,6 +188,20 @@ BUGS = (
         reserve(is_guarded=True),
         ("MONOTONIC", "SESSION"),
         Where("bank"),
+    ),
+    PlantedBug(
+        None,
+        "a read that finds no row waits for writers of the groups that it reads only",
+        look_at_the_groups_that_are_read,
+        ("INVARIANT",),
+        Where("column_groups"),
+    ),
+    PlantedBug(
+        None,
+        "a lock of a row that is not there is one of the groups that it names only",
+        lock_the_groups_that_are_named,
+        ("NOCONFLICT", "RWLOCK"),
+        Where("column_groups"),
     ),
     PlantedBug(22, "a scan loses the rows that are locked", lose_rows_that_are_locked, ("EXT",)),
 )

@@ -22,6 +22,11 @@ def script() -> Script:
     return Script()
 
 
+def there(script: Script) -> None:
+    """Row A, before all else: one that is not there is locked as a whole."""
+    script.finish(script.begin(-2, "w"), -1, Write(A, (("p", 0),), (0,)))
+
+
 def p(number: int, *groups: int) -> Write:
     return Write(A, (("p", number),), groups)
 
@@ -43,6 +48,7 @@ OVERLAPS = [((1,), (1,), True), ((1,), (2,), False), ((0,), (2,), True), ((1,), 
 def test_a_writer_older_than_a_strong_lock_of_its_group(
     script: Script, held: tuple[int, ...], written: tuple[int, ...], is_conflict: bool
 ) -> None:
+    there(script)
     locker, writer = script.begin(1, "x"), script.begin(2, "y")
     script.finish(locker, 3, Write(B, value(1)), locks=(locked(*held),))
     script.finish(writer, 4, p(2, *written))
@@ -58,10 +64,24 @@ def test_a_read_lock_on_a_group_written_meanwhile(
     is_conflict: bool,
     is_strong: bool,
 ) -> None:
+    there(script)
     locker, writer = script.begin(1, "x"), script.begin(2, "y")
     script.finish(writer, 3, p(1, *written))
     script.finish(locker, 4, Write(B, value(2)), locks=(locked(*held, is_strong=is_strong),))
     assert script.promises() == ({"NOCONFLICT"} if is_conflict else set())
+
+
+def test_a_lock_of_a_row_that_is_not_there_is_one_of_all_its_groups(script: Script) -> None:
+    """Whoever writes another group creates the row."""
+    locker, writer = script.begin(1, "x"), script.begin(2, "y")
+    script.finish(writer, 3, p(1, 1))
+    script.finish(locker, 4, Write(B, value(2)), locks=(locked(2),))
+    assert script.promises() == {"NOCONFLICT"}
+    other = Script()
+    locker, writer = other.begin(1, "x"), other.begin(2, "y")
+    other.finish(locker, 3, Write(B, value(1)), locks=(locked(2),))
+    other.finish(writer, 4, p(2, 1))
+    assert other.promises() == {"RWLOCK"}
 
 
 def test_a_deletion_takes_the_main_lock_and_so_meets_everybody(script: Script) -> None:
@@ -101,7 +121,7 @@ def refused(
     finish(first, winner, 3)
     finish(second, loser, None)
     second.conflict = Conflict((A,), 1 if held else None, None if held else 3)
-    return bool(check_false_conflicts([first, second], [(first, 3)]))
+    return bool(check_false_conflicts([first, second], [(first, 3)], {}))
 
 
 @pytest.mark.parametrize("held", [False, True])

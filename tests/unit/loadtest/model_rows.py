@@ -149,11 +149,20 @@ class ModelSession:
         )
 
     def lookup_rows(
-        self, path: str, keys: Sequence[Row], *, keep_missing: bool, timestamp: Timestamp
+        self,
+        path: str,
+        keys: Sequence[Row],
+        columns: Sequence[str] | None = None,
+        *,
+        keep_missing: bool,
+        timestamp: Timestamp,
     ) -> Protocol[list[Any]]:
         yield Pause(1)
         assert keep_missing
-        return [self._model.read(self._model.place(path, key), timestamp) for key in keys]
+        rows = [self._model.read(self._model.place(path, key), timestamp) for key in keys]
+        if columns is None:
+            return rows
+        return [None if row is None else {it: row[it] for it in columns} for row in rows]
 
     def select(
         self,

@@ -125,6 +125,7 @@ def test_what_was_committed_since_the_start_stops_some_and_not_others(
     first: TabletModifications, second: TabletModifications, verb: str | None
 ) -> None:
     bench = bench_of()
+    commit(bench, part(update(a=0)))  # a row that is absent is locked as a whole
     start = bench.begin()
     winner = at_of(commit(bench, first))
     reply = commit(bench, second, start)
@@ -149,6 +150,7 @@ def test_what_is_locked_and_not_prepared_stops_some_and_not_others(
     first: TabletModifications, second: TabletModifications, verb: str | None
 ) -> None:
     bench = bench_of()
+    commit(bench, part(update(a=0)))
     holder, start = bench.begin(), bench.begin()
     held = bench.ask(CommitOne(holder, (first,)))
     route = bench.ask(CommitOne(start, (second,)))
