@@ -23,8 +23,8 @@ ONE_WAY: Final = 0
 TRACES_HEADER: Final = "x-dodona-traces"
 """In a server's handshake: it takes requests with the context of a trace."""
 
-PRESENCE_HEADER: Final = "x-dodona-presence"
-"""In a master's handshake: it takes `Presence` here."""
+ANNOUNCEMENTS_HEADER: Final = "x-dodona-announcements"
+"""In a master's handshake: it takes `Announcement` here."""
 
 RequestEnvelope = tuple[int, RpcRequest | CellMessage | Traced]
 ReplyEnvelope = tuple[int, RpcReply]

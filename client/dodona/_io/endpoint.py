@@ -30,9 +30,9 @@ from picows import (
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
 from dodona._core.codec import (
+    ANNOUNCEMENTS_HEADER,
     FRAME_BYTES_MAX,
     ONE_WAY,
-    PRESENCE_HEADER,
     TRACES_HEADER,
     WIRE_VERSION,
     RequestEnvelope,
@@ -104,12 +104,12 @@ class Endpoint:
         limits: EndpointLimits | None = None,
         admission: Admission | None = None,
         tracing: "FrameTracing | None" = None,
-        takes_presence: bool = False,
+        takes_announcements: bool = False,
     ) -> None:
         self._tracing = tracing
         self._greeting = {TRACES_HEADER: "1"} if tracing is not None else {}
-        if takes_presence:
-            self._greeting[PRESENCE_HEADER] = "1"
+        if takes_announcements:
+            self._greeting[ANNOUNCEMENTS_HEADER] = "1"
         self._runtime = runtime
         self._cell = cell
         self._admission = admission or Admission()

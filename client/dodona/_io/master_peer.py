@@ -1,4 +1,4 @@
-"""The way of other servers to the master: one connection, for timestamps and for their presence.
+"""The way of other servers to the master: one connection, for timestamps and for announcements.
 
 Owns: how a heartbeat or the registration of a proxy gets to masters of any release. A master of
 today says in its handshake that it takes them on this connection. They go over REST to one that
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from picows import WSTransport
 
 from dodona._core import rest
-from dodona._core.codec import PRESENCE_HEADER
-from dodona._core.messages import Failure, Presence, Reply
+from dodona._core.codec import ANNOUNCEMENTS_HEADER
+from dodona._core.messages import Announcement, Failure, Reply
 from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.peer import Envelope, Peer, rpc_url
 from dodona._io.sessions import hide_password
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 REST_TIMEOUT_S: Final = 2.0
 JSON_HEADERS: Final = {"content-type": rest.JSON_TYPE}
 
-_NOT_HERE: Final = Failure(InvalidRequest.kind, "this master is told of presence over REST only")
+_NOT_HERE: Final = Failure(InvalidRequest.kind, "this master takes announcements over REST only")
 
 
 class MasterPeer(Peer):
     """A connection to the master, for a server of its cluster."""
 
-    _takes_presence = False
+    _takes_announcements = False
     _pages: "_Pages | None" = None
 
     def __init__(self, url: str, *, timeout_ms: int, key: ClusterKey | None) -> None:
@@ -42,7 +42,7 @@ class MasterPeer(Peer):
         self._master_url = url
         self._key = key
 
-    async def tell(self, body: Presence) -> Reply:
+    async def tell(self, body: Announcement) -> Reply:
         """Say that this server is there. Never fails: a call that did gets a `Failure`."""
         if self._pages is None:
             reply = await self.call(body)
@@ -67,13 +67,15 @@ class MasterPeer(Peer):
             await pages.close()
 
     def _opened(self, transport: WSTransport) -> None:
-        self._takes_presence = PRESENCE_HEADER in transport.response.headers
+        self._takes_announcements = ANNOUNCEMENTS_HEADER in transport.response.headers
         super()._opened(transport)
 
     def _send(self, transport: WSTransport, envelopes: list[Envelope]) -> None:
         """Older masters end a connection on which they are told something that they do not know."""
-        if not self._takes_presence:
-            strange = [request_id for request_id, body in envelopes if isinstance(body, Presence)]
+        if not self._takes_announcements:
+            strange = [
+                request_id for request_id, body in envelopes if isinstance(body, Announcement)
+            ]
             self._settle(strange, _NOT_HERE)
             envelopes = [it for it in envelopes if it[0] not in strange]
         if envelopes:
@@ -86,7 +88,7 @@ class _Pages:
     def __init__(self, http: "httpx.AsyncClient") -> None:
         self._http = http
 
-    async def ask(self, body: Presence) -> Reply:
+    async def ask(self, body: Announcement) -> Reply:
         from httpx import HTTPError
 
         call = rest.encode_call(body)

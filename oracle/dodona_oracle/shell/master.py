@@ -156,7 +156,7 @@ def create_master(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
     )
-    endpoint = Endpoint(runtime, limits=limits, admission=admission, takes_presence=True)
+    endpoint = Endpoint(runtime, limits=limits, admission=admission, takes_announcements=True)
 
     def report() -> MasterReport:
         return MasterReport(

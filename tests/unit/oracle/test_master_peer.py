@@ -1,4 +1,4 @@
-"""Presence over the connection of timestamps: to masters that take it there, and to others."""
+"""Announcement over the connection of timestamps: to masters that take it there, and to others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,14 +47,14 @@ class WatchfulMaster(MasterCore):
 
 @asynccontextmanager
 async def master(
-    folder: Path, *, takes_presence: bool
+    folder: Path, *, takes_announcements: bool
 ) -> AsyncIterator[tuple[WatchfulMaster, MasterPeer]]:
     store = MasterStore.open(folder)
     core = WatchfulMaster.recover(store.items(), read_clock())
     core.asked = []
     runtime = Runtime(core, store)
     runtime.start()
-    endpoint = Endpoint(runtime, takes_presence=takes_presence)
+    endpoint = Endpoint(runtime, takes_announcements=takes_announcements)
     async with listening(endpoint) as port:
         peer = MasterPeer(f"http://127.0.0.1:{port}", timeout_ms=10_000, key=None)
         yield core, peer
@@ -64,7 +64,7 @@ async def master(
 
 
 async def test_a_master_says_that_it_takes_them(tmp_path: Path) -> None:
-    async with master(tmp_path, takes_presence=True) as (core, peer):
+    async with master(tmp_path, takes_announcements=True) as (core, peer):
         reply = await peer.tell(BEAT)
         assert isinstance(reply, Assignment)
         assert (reply.sequence, reply.addresses) == (1, {CellId(0): "127.0.0.1:2"})
@@ -75,7 +75,7 @@ async def test_a_master_says_that_it_takes_them(tmp_path: Path) -> None:
 
 async def test_one_that_does_not_say_so_never_sees_one_there(tmp_path: Path) -> None:
     """An older one would end the connection, with all that others asked on it."""
-    async with master(tmp_path, takes_presence=False) as (core, peer):
+    async with master(tmp_path, takes_announcements=False) as (core, peer):
         replies = await asyncio.gather(
             peer.call(GenerateTimestamps(1)), peer.call(BEAT), peer.call(GenerateTimestamps(2))
         )
@@ -103,7 +103,7 @@ async def test_it_is_told_over_rest_until_it_is_away(
         return httpx.AsyncClient(base_url=url, transport=httpx.MockTransport(answer))
 
     monkeypatch.setattr(master_peer, "_make_http", make_http)
-    async with master(tmp_path, takes_presence=False) as (core, peer):
+    async with master(tmp_path, takes_announcements=False) as (core, peer):
         replies = [await peer.tell(BEAT) for _ in range(4)]
         messages = [it.message for it in replies if isinstance(it, Failure)]
         away = "the master can't be reached: ConnectError('nobody there')"

@@ -121,9 +121,9 @@ from dodona._core.messages.tree import (
 
 Reply = DataReply | CatalogReply
 Request = DataRequest | CatalogRequest
-Presence = Heartbeat | RegisterProxy
+Announcement = Heartbeat | RegisterProxy
 """What servers tell the master of themselves, again and again."""
-RpcRequest = DataRequest | Presence
+RpcRequest = DataRequest | Announcement
 """What is answered over the data plane."""
 RpcReply = DataReply | Assignment | Done
 
@@ -132,6 +132,7 @@ __all__ = [
     "Aborted",
     "Acknowledge",
     "AlterTable",
+    "Announcement",
     "ArrowPage",
     "AskCoordinator",
     "AskOutcome",
@@ -187,7 +188,6 @@ __all__ = [
     "PingTreeTransaction",
     "Prepare",
     "Prepared",
-    "Presence",
     "Publication",
     "QueryStatus",
     "RegisterProxy",
