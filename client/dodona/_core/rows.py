@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, overload
 
 from dodona._core.arrow import arrow_of_tuples
+from dodona._core.frames import frame_of_tuples
 from dodona.schema import Column
 from dodona.values import own_copies
 
@@ -70,10 +71,11 @@ class Rows(Sequence[Row]):
         return arrow_of_tuples(self._columns, self._tuples)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`."""
-        import pandas
-
-        return pandas.DataFrame.from_records(self.tuples(), columns=list(self._names))
+        """A `pandas.DataFrame`, with dtypes by the schema, whatever the values: int64 is `Int64`,
+        uint64 `UInt64`, double `Float64`, boolean `boolean`, utf8 `string`; string and any are
+        `object`. So integers beside nulls stay integers. A null is `pandas.NA`, and None in columns
+        of `object`; NaN stays NaN. Raises InvalidRequest without pandas."""
+        return frame_of_tuples(self._columns, self.tuples())
 
     def __repr__(self) -> str:
         shown = self._tuples[:ROWS_SHOWN_MAX]
