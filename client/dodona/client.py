@@ -280,6 +280,10 @@ class Client(ChangeReader):
         "/w=="} for bytes and {"$double": "NaN"}, as in REST and in files. Names differ by more than
         upper and lower case: the second of two that do not is called name_1.
 
+        Times are of UTC, dates of the Gregorian calendar: the time zone of the process changes no
+        answer; `at time zone` gives another's. To make a frame of the result without making floats
+        of integers beside nulls, give `to_pandas` a `types_mapper`.
+
         The query sees no files, network, extensions or variables. Raises InvalidRequest with
         DuckDB's message, or without the sql extra; TableNotFound, LimitExceeded
         (`SessionLimits.query`), and what `select` raises.

@@ -1,9 +1,10 @@
 """DuckDB, shut in: it sees Arrow tables that it is given, and nothing else.
 
 Owns: the connection, what may be run in it, and the translation of its errors. Every query has a
-database of its own, in memory, without files, network, extensions or the caller's variables. Its
-text is one SELECT, and calls no table function but those below. duckdb is imported on first use.
-Calls take as long as DuckDB takes: an event loop runs them in a thread.
+database of its own, in memory, without files, network, extensions or the caller's variables, and in
+UTC: one snapshot has one answer, whatever process asks. Its text is one SELECT, and calls no table
+function but those below. duckdb is imported on first use. Calls take as long as DuckDB takes: an
+event loop runs them in a thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ _TIME_WITH_OFFSET: Final = "TIME WITH TIME ZONE"
 _ONLY_SELECT: Final = "a query is one SELECT statement"
 # They would hide a condition from the plan, or take a table for empty that was not read yet.
 _OPTIMIZERS_OFF: Final = "in_clause,statistics_propagation"
+# Otherwise they are the process's. They are the ICU extension's, so that `config` can't have them.
+_SAME_EVERYWHERE: Final = "set TimeZone = 'UTC'; set Calendar = 'gregorian'"
 
 
 class QueryLimits(msgspec.Struct, frozen=True):
@@ -59,6 +62,7 @@ class Engine:
                 "threads": str(limits.threads_max),
             },
         )
+        self._connection.execute(_SAME_EVERYWHERE)
 
     def check(self, text: str) -> None:
         """Raises InvalidRequest unless the text is one SELECT that stays inside."""
