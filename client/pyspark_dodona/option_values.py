@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from dodona import LoadTicket
+from dodona._core.json_text import object_of, place_of_repeated
 from dodona.errors import InvalidRequest
 from dodona.timestamps import timestamp_from_datetime
 from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, NULL_TIMESTAMP, Timestamp
@@ -145,9 +146,12 @@ def issued(name: str, given: str) -> Timestamp:
 def key_range(name: str, given: str) -> KeyRange:
     """A range of keys, written as JSON. Bytes that are no UTF-8 are written {"hex": "00ff"}."""
     try:
-        found = json.loads(given, parse_constant=_refuse_constant)
+        found = json.loads(given, parse_constant=_refuse_constant, object_pairs_hook=object_of)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the option {name!r} takes {_KEY_RANGE}: {error}") from None
+    if place := place_of_repeated(found):
+        text = f"the option {name!r} takes {_KEY_RANGE}: {place[-1]!r} is named twice"
+        raise InvalidRequest(text)
     is_object = isinstance(found, dict) and set(found) <= {"lower", "upper"}
     if not is_object or not all(isinstance(it, list) for it in found.values()):
         raise InvalidRequest(f"the option {name!r} takes {_KEY_RANGE}, not {given!r}")

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona._core.json_text import decode_json
 from dodona.errors import SchemaViolation
 from dodona.schema import Column
 from dodona.shown import shown
@@ -270,7 +271,10 @@ def _parse(column: Column, text: str) -> Any:
 def json_of(text: str | bytes, column: str) -> Any:
     """What JSON says, before anybody knows what it stands for. Raises SchemaViolation."""
     try:
-        return msgspec.json.decode(text)
+        return decode_json(text)
+    except SchemaViolation as error:
+        error.attributes["column"] = column
+        raise
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise SchemaViolation(f"not JSON: {error}", column=column) from error
 

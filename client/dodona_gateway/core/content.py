@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from dodona._core.json_text import Place, column_refusal, name_refusal, repeated_name
 from dodona._core.rest import JSON_TYPE
 from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
 from dodona.errors import (
@@ -16,6 +17,7 @@ from dodona.errors import (
     SchemaViolation,
     UnsupportedMediaType,
 )
+from dodona_gateway.core.packed_names import repeated_in_packed
 
 MSGPACK_TYPE: Final = "application/msgpack"
 NDJSON_TYPE: Final = "application/x-ndjson"
@@ -96,12 +98,28 @@ def decode_body(content: bytes, form: Form, wanted: type[Wanted]) -> Wanted:
     """A body as the struct that it is to be. Raises InvalidRequest, which says where."""
     try:
         if form == "msgpack":
-            return msgspec.msgpack.decode(content, type=wanted)
-        if may_be_marked(content):
-            return msgspec.convert(_unmarked(msgspec.json.decode(content)), wanted)
-        return msgspec.json.decode(content, type=wanted)
+            asked = msgspec.msgpack.decode(content, type=wanted)
+            place = repeated_in_packed(content, msgspec.msgpack.decode(content))
+        else:
+            plain = msgspec.json.decode(content)
+            place = repeated_name(content, plain)
+            if may_be_marked(content):
+                asked = msgspec.convert(_unmarked(plain), wanted)
+            else:  # so that an error names what JSON has, and 64 bits stay 64 bits
+                asked = msgspec.json.decode(content, type=wanted)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise InvalidRequest(f"the body is not as it must be: {error}") from error
+    if place:
+        raise _repeated(place)
+    return asked
+
+
+def _repeated(place: Place) -> SchemaViolation:
+    """Names the row and the column, where the name is in one."""
+    field, *inner = place
+    if field not in ROW_FIELDS or len(inner) < 2:
+        return name_refusal(place)
+    return column_refusal(inner[1:], row_index=inner[0])
 
 
 def _unmarked(body: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from dodona._core.catalog import MOUNT_TIMEOUT_MS
+from dodona._core.json_text import decode_json
 from dodona._core.spelling import unmarked
 from dodona.errors import InvalidRequest
 from dodona.types import (
@@ -334,7 +335,7 @@ def parse_bound(name: str, text: str | None) -> Values | None:
     if text is None:
         return None
     try:
-        return msgspec.convert(unmarked(msgspec.json.decode(text), name), Values)
+        return msgspec.convert(unmarked(decode_json(text), name), Values)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidRequest(f"{name} is a list of key column values in JSON: {error}") from error
 

@@ -9,10 +9,12 @@ from typing import Any, Final, Protocol
 import msgpack
 import msgspec
 
+from dodona._core.json_text import column_refusal, repeated_name
 from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
 from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona_gateway.core.arrow_stream import ArrowStream
 from dodona_gateway.core.content import Form
+from dodona_gateway.core.packed_names import repeated_in_packed
 
 ROW_BYTES_MAX: Final = 32 << 20
 NEWLINE: Final = b"\n"
@@ -63,7 +65,11 @@ class PackedRows:
             with memoryview(self._rest) as content:
                 while (end := self._next_end()) is not None:
                     self._check_length(end - start)
-                    rows.append(self._decode(content[start:end]))
+                    packed = bytes(content[start:end])
+                    row = self._decode(packed)
+                    if place := repeated_in_packed(packed, row):
+                        raise column_refusal(place, row_index=self._count)
+                    rows.append(row)
                     self._count += 1
                     start = end
         except (*_DECODE_ERRORS, msgpack.UnpackException) as error:
@@ -118,6 +124,8 @@ class LinesOfJson:
             raise _too_long(self._row_bytes_max, self._count)
         try:
             row: Row = self._decode(line)
+            if place := repeated_name(line, row):
+                raise column_refusal(place, row_index=self._count)
         except _DECODE_ERRORS as error:
             text = f"the line is no JSON object: {error}"
             raise InvalidRequest(text, row_index=self._count) from error

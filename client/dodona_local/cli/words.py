@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona._core.json_text import decode_json
 from dodona._core.spelling import read_value, value_of_text
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import AGGREGATE_TYPES, Column, TableSchema
@@ -32,7 +33,7 @@ SCHEMA_BYTES_MAX: Final = 16 << 20
 def json_word(text: str, what: str) -> Any:
     """Raises InvalidRequest."""
     try:
-        return msgspec.json.decode(text)
+        return decode_json(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"{what} is not JSON: {error}: {text[:100]}") from error
 

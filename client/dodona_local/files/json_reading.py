@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona._core.json_text import Place, column_refusal, repeated_name
 from dodona._core.spelling import reader_of
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.shown import shown
@@ -68,7 +69,16 @@ def _parts(pieces: Iterator[Piece], want: Want) -> Iterator[RowPart]:
         yield RowPart(want, first_row, rows, lines, size_bytes)
 
 
+class _Repeated:
+    """An object that names something twice."""
+
+    def __init__(self, name: Place) -> None:
+        self.name = name
+
+
 def _row_of(found: Any, readers: dict[str, Reader], place: dict[str, int]) -> Row:
+    if isinstance(found, _Repeated):
+        raise column_refusal(found.name, **place)
     if not isinstance(found, dict):
         raise SchemaViolation(f"a row is an object, not {shown(found, SAID_LENGTH_MAX)}", **place)
     try:
@@ -109,9 +119,11 @@ def _of_text(text: "_Text") -> Iterator[Piece]:
         yield text.value()
 
 
-def _decoded(raw: bytes | str, line: int) -> Any:
+def _decoded(raw: bytes, line: int) -> Any:
     try:
-        return msgspec.json.decode(raw)
+        found = msgspec.json.decode(raw)
+        name = repeated_name(raw, found) if type(found) is dict else None
+        return _Repeated(name) if name else found
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"not JSON: {error}", line=line) from error
 
@@ -180,7 +192,7 @@ class _Text:
         piece, line = self._window[self._at : end], self._line
         self._line += piece.count("\n")
         self._at = end
-        return line, len(piece), _decoded(piece, line)
+        return line, len(piece), _decoded(piece.encode(), line)
 
     def refusal(self, reason: str) -> InvalidRequest:
         return InvalidRequest(f"not JSON: {reason}", line=self._line)

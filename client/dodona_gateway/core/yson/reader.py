@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from dodona.shown import shown
 from dodona_gateway.core.yson import tokens
 from dodona_gateway.core.yson.limits import (
     DEFAULT_LIMITS,
@@ -38,7 +39,7 @@ def loads(
 ) -> Any:
     """The value that `data` is: a list for a list fragment, a dict for a map fragment.
 
-    Of several entries with one key the last counts. Without `keeps_uint64` they are plain ints.
+    A map has each key once. Without `keeps_uint64` they are plain ints.
     Raises InvalidRequest on anything else than YSON, LimitExceeded, both with the `offset`.
     """
     reader = Reader(bytes(data), limits, strings, keeps_uint64, is_last=True)
@@ -142,7 +143,10 @@ class Reader:
         data = self._data
         entries: dict[str, Any] = {}
         while not self._is_end(at := self._skip(at), end):
+            begin = at
             key, at = self._key(at)
+            if key in entries:
+                raise Malformed(f"the key {shown(key)} for the second time in one map", begin)
             if data[at] != _EQUALS:
                 at = self._skip(at)
                 if data[at] != _EQUALS:

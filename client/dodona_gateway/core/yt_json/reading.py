@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona._core.json_text import decode_json
 from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.yson.limits import DEFAULT_LIMITS, YsonLimits
 from dodona_gateway.core.yson.reader import text_of
@@ -22,7 +23,6 @@ from dodona_gateway.core.yson.values import (
 from dodona_gateway.core.yt_json.options import DEFAULT_OPTIONS, JsonOptions
 
 _CONTROL_KEYS: Final = ("$value", "$attributes", "$type")
-_decode: Final = msgspec.json.Decoder().decode
 
 
 def loads_json(
@@ -118,7 +118,7 @@ class _ValueReader:
         if len(data) > self._limits.bytes_max:
             raise LimitExceeded(_too_long(self._limits))
         try:
-            plain = _decode(data)
+            plain = decode_json(data)
         except RecursionError:
             raise self._too_deep() from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

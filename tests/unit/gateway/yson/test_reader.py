@@ -69,7 +69,6 @@ HOLDERS: list[tuple[bytes, Any]] = [
     (b"{a=1;b=2}", {"a": 1, "b": 2}),
     (b"\t{ a = 1 ;\r\n\v\f\"b\" =2 ; \x01\x02c=\x02\x06; } ", {"a": 1, "b": 2, "c": 3}),
     ('{"é"=#;""=1}'.encode(), {"é": None, "": 1}),
-    (b"{a=1;a=2}", {"a": 2}),
     (b"<a=1>2", Attributed(2, {"a": 1})),
     (b"< a = <b=#;>1 ; > { c = <d=[]> [] }", Attributed(
         {"c": Attributed([], {"d": []})}, {"a": Attributed(1, {"b": None})}
@@ -146,6 +145,7 @@ BROKEN: list[tuple[bytes, int, str]] = [
     (b"{a=}", 3, "'}' where a value should be"),
     (b"{1=2}", 1, "'1' where a key should be"),
     (b"{#=2}", 1, "'#' where a key should be"),
+    (b"{a=1;a=2}", 5, "'a' for the second time in one map"),
     (b"{;}", 1, "';' where a key should be"),
     (b"{a=1;", 5, "ends too early"),
     (b'{"\xff"=1}', 1, "a key that is no UTF-8"),

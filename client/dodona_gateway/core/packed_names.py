@@ -1,0 +1,36 @@
+"""MessagePack, read so that nothing of it is lost: a map names each of its members once.
+
+Owns: how a name that comes twice is found; `dodona._core.json_text` has the same for JSON, and the
+refusal. Pure.
+
+What was read is the same if it is packed anew, unless a member was lost, or another form was taken
+than msgspec's. No form is shorter than that, but floats of 32 bits. So the length tells as much
+where there are none of these. All else is looked at a second time.
+"""
+
+from typing import Any, Final
+
+import msgpack
+import msgspec
+
+from dodona._core.json_text import Place, object_of, place_of_repeated
+from dodona.errors import InvalidRequest
+
+_FLOAT32: Final = b"\xca"
+
+
+def repeated_in_packed(packed: bytes, found: Any) -> Place:
+    """The place of a name that comes twice in one map of what was read as `found`; nothing if there
+    is none."""
+    anew = msgspec.msgpack.encode(found)
+    if anew == packed or (len(anew) == len(packed) and _FLOAT32 not in packed):
+        return []
+    try:
+        read = msgpack.unpackb(
+            packed, object_pairs_hook=object_of, strict_map_key=False, use_list=False
+        )
+    except ValueError as error:  # msgspec nests deeper
+        raise InvalidRequest(
+            f"the MessagePack can't be read: {str(error) or 'too deep'}"
+        ) from error
+    return place_of_repeated(read)
