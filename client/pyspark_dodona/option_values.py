@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from dodona import LoadTicket
 from dodona._core.json_text import object_of, place_of_repeated
 from dodona.errors import InvalidRequest
-from dodona.timestamps import timestamp_from_datetime
+from dodona.timestamps import check_plausible, timestamp_from_datetime
 from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, NULL_TIMESTAMP, Timestamp
 
 LATEST: Final = "latest"
@@ -120,7 +120,10 @@ def moment(name: str, given: str) -> Timestamp | None:
             MIN_TIMESTAMP <= int(stripped) <= MAX_TIMESTAMP
         ):
             raise InvalidRequest(f"the option {name!r} is not a timestamp of the oracle: {given}")
-        return Timestamp(int(stripped))
+        try:
+            return check_plausible(int(stripped))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"the option {name!r}: {error.message}") from None
     try:
         return timestamp_from_datetime(datetime.fromisoformat(stripped))
     except ValueError:

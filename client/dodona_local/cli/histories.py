@@ -63,13 +63,14 @@ def versions(
     from dodona_local.cli.words import keys_of, names_of, timestamp_of
     from dodona_local.files.spelled import Shape
 
-    ends = timestamp_of(since) or NULL_TIMESTAMP, timestamp_of(below)
+    after = NULL_TIMESTAMP if since is None else timestamp_of(since)
+    before = None if below is None else timestamp_of(below)
     with client_of(url, data_dir) as db:
         schema = db.get_table(path).schema
         wanted = Projection(schema, names_of(columns)).columns
         names = [it.name for it in wanted]
         asked = keys_of(schema, key)
-        rows = db.lookup_versions(path, asked, names, since=ends[0], below=ends[1], limit=limit)
+        rows = db.lookup_versions(path, asked, names, since=after, below=before, limit=limit)
     marks = ((TIMESTAMP, "uint64"), (CHANGE_TYPE, "utf8"), (COLUMNS, "utf8"))
     heads = [Column(name, kind) for name, kind in marks]  # type: ignore[arg-type]
     plain = [replace(it, sort_order=None, required=False, aggregate=None) for it in wanted]

@@ -167,7 +167,7 @@ def lookup(
     from dodona_local.cli.words import keys_of, names_of, timestamp_of
     from dodona_local.files.spelled import Shape
 
-    at = timestamp_of(timestamp) or SYNC_LAST_COMMITTED
+    at = SYNC_LAST_COMMITTED if timestamp is None else timestamp_of(timestamp)
     with client_of(url, data_dir) as db:
         schema = db.get_table(path).schema
         projection = Projection(schema, names_of(columns))
@@ -213,7 +213,8 @@ def _selection(
     from dodona_local.exporting import Selection
 
     first, last = [None if it is None else bound_of(schema, it) for it in (lower, upper)]
-    return Selection(path, schema, first, last, names_of(columns), timestamp_of(timestamp))
+    at = None if timestamp is None else timestamp_of(timestamp)
+    return Selection(path, schema, first, last, names_of(columns), at)
 
 
 @commands.command(rich_help_panel=PANEL)
@@ -231,7 +232,7 @@ def query(
     from dodona_local.cli.words import timestamp_of
     from dodona_local.files.spelled import Shape
 
-    at = timestamp_of(timestamp) or SYNC_LAST_COMMITTED
+    at = SYNC_LAST_COMMITTED if timestamp is None else timestamp_of(timestamp)
     text = input_text() if sql == "-" else sql
     with client_of(url, data_dir) as db:
         found = db.query(text, at)

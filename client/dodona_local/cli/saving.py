@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dodona_local.cli.extras import require_extras
-from dodona_local.cli.options import MASTER_URL, DataDir, Tables, Url
+from dodona_local.cli.options import MASTER_URL, DataDir, ReadTimestamp, Tables, Url
 from dodona_local.cli.running import FAILED, client_of, say, warn
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def backup(
     tables: Tables = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
-    timestamp: Annotated[
-        int | None,
-        typer.Option(min=1, help="The moment to save, as a timestamp: now, unless given."),
-    ] = None,
+    timestamp: ReadTimestamp = None,
     skip_unmounted: Annotated[
         bool,
         typer.Option("--skip-unmounted", help="Leave out tables that are not mounted."),
@@ -41,14 +38,14 @@ def backup(
     """Save tables as they are at one moment, while everybody goes on."""
     require_extras("server")
     from dodona._io.sessions import hide_password
-    from dodona.types import Timestamp
     from dodona_local.backup import back_up
+    from dodona_local.cli.words import timestamp_of
     from dodona_local.progress_screen import Screen
 
     skipped: list[str] = []
+    at = None if timestamp is None else timestamp_of(timestamp)
     with client_of(url, data_dir) as db, Screen() as screen:
         source = str(data_dir or hide_password(url))
-        at = None if timestamp is None else Timestamp(timestamp)
         made = back_up(
             db,
             path,

@@ -183,8 +183,10 @@ def reshard(
     from dodona_local.cli.words import pivots_of
 
     with client_of(url, data_dir) as db:
-        keys = pivot_keys and pivots_of(db.get_table(path).schema, pivot_keys)
-        db.reshard_table(path, keys or None, tablet_count, first, last)
+        keys = None
+        if pivot_keys is not None:
+            keys = pivots_of(db.get_table(path).schema, pivot_keys)
+        db.reshard_table(path, keys, tablet_count, first, last)
 
 
 @commands.command(rich_help_panel=PANEL)

@@ -22,7 +22,7 @@ from dodona._core.json_text import decode_json
 from dodona._core.spelling import read_value, value_of_text
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import AGGREGATE_TYPES, Column, TableSchema
-from dodona.timestamps import timestamp_from_datetime
+from dodona.timestamps import check_plausible, timestamp_from_datetime
 from dodona.types import Timestamp
 
 DIGITS: Final = re.compile("[0-9]{1,20}")
@@ -188,11 +188,10 @@ def names_of(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
-def timestamp_of(text: str | None) -> Timestamp | None:
-    """A timestamp, or the first one of a moment; None for now. Raises InvalidRequest."""
-    if text is None:
-        return None
-    return Timestamp(int(text)) if DIGITS.fullmatch(text) else moment_of(text)
+def timestamp_of(text: str) -> Timestamp:
+    """A timestamp, or the first one of a moment. Raises InvalidRequest for what is neither, but not
+    for 0: whether that may be given is for its reader."""
+    return check_plausible(int(text)) if DIGITS.fullmatch(text) else moment_of(text)
 
 
 def moment_of(text: str) -> Timestamp:

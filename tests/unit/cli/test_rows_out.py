@@ -96,6 +96,54 @@ def test_the_past_is_read_by_its_timestamp_or_its_time(full: Commands) -> None:
     assert full.rows(TABLE, "--timestamp", "2001-01-01T00:00:00Z") == []
 
 
+def readings(full: Commands) -> list[list[str]]:
+    """Every command that takes a timestamp, without it."""
+    folder = full.folder.parent
+    return [
+        ["lookup", TABLE, "id=1", "--timestamp"],
+        ["select", TABLE, "--timestamp"],
+        ["query", f"select * from [{TABLE}]", "--timestamp"],
+        ["export", TABLE, str(folder / "rows.csv"), "--timestamp"],
+        ["backup", str(folder / "saved"), "--timestamp"],
+        ["versions", TABLE, "id=1", "--below"],
+    ]
+
+
+def test_a_timestamp_of_nothing_is_not_the_newest(full: Commands) -> None:
+    """A script whose variable was never set reads nothing, and no other state."""
+    for words in readings(full):
+        assert "timestamp" in full.refused(*words, "0")
+        assert "no time such as" in full.refused(*words, "")
+    assert full.said("versions", TABLE, "id=1", "--since", "0")
+    assert "no time such as" in full.refused("versions", TABLE, "id=1", "--since", "")
+    assert "not JSON" in full.refused("reshard", TABLE, "--pivot-keys", "", "--tablet-count", "2")
+
+
+@pytest.mark.parametrize(
+    ("number", "moment", "day"),
+    [
+        ("1", "1970-01-01 00:00:00", "2026-07-01"),
+        ("20260314", "1970-01-01 00:00:00", "2026-03-14"),
+        ("20260314235959", "1970-01-01 05:14:28", "2026-03-14"),
+        ("1784010100", "1970-01-01 00:00:01", "2026-07-01"),
+        ("1782864000000000", "1970-01-20 05:13:41", "2026-07-01"),
+    ],
+)
+def test_a_number_that_means_another_time_is_refused(
+    full: Commands, number: str, moment: str, day: str
+) -> None:
+    since = ["versions", TABLE, "id=1", "--since"]
+    for words in [*readings(full), since]:
+        said = full.refused(*words, number)
+        assert f"is a timestamp of {moment}, of which no oracle gave any" in said
+        assert f"a day as {day}T00:00:00Z" in said
+
+
+def test_a_backup_is_of_a_time_too(full: Commands) -> None:
+    saved = full.folder.parent / "saved"
+    assert "2001-01-01" in full.said("backup", saved, "--timestamp", "2001-01-01T00:00:00Z")
+
+
 def test_lookup_keeps_the_order_of_its_keys(full: Commands) -> None:
     said = full.said("lookup", TABLE, "id=3", '{"id": 1}', "[99]", "[2]", "--format", "json")
     assert [json.loads(line)["id"] for line in said.splitlines()] == [3, 1, 2]

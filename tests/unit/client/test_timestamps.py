@@ -11,6 +11,7 @@ import dodona
 from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
 from dodona._core.steps import ORACLE
 from dodona.errors import InvalidRequest, Unavailable
+from dodona.timestamps import check_plausible
 from dodona.types import MAX_TIMESTAMP, Timestamp
 from unit.client.protocols import LOST, Clock, Play, finish, new_session
 
@@ -84,3 +85,13 @@ def test_a_wrong_count_is_refused_by_the_oracle(count: Any) -> None:
     asking = Play(clock, new_session(clock).generate_timestamp(count))
     with pytest.raises(InvalidRequest):
         asking.answer(Failure("invalid_request", "the count is wrong"))
+
+
+def test_a_number_of_a_person_is_of_1971_or_later() -> None:
+    first = dodona.timestamp_from_datetime(datetime(1971, 1, 1, tzinfo=UTC))
+    assert check_plausible(first) == first
+    assert check_plausible(0) == 0  # what that means is for its reader
+    assert check_plausible(MAX_TIMESTAMP + 1) == MAX_TIMESTAMP + 1
+    for number in (1, 20260701, first - 1):
+        with pytest.raises(InvalidRequest, match="of which no oracle gave any"):
+            check_plausible(number)

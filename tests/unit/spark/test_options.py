@@ -31,6 +31,7 @@ from pyspark_dodona.options import (
 )
 
 DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
+AT = 1 << 60
 BASE: Final = {"url": "http://here", "path": "//a/b"}
 NONE: Final = {**BASE, "atomicity": "none"}
 
@@ -70,7 +71,7 @@ def test_streams_without_options_have_the_defaults_of_the_table() -> None:
     ("name", "text", "expected"),
     [
         ("columns", "a, b,c", ("a", "b", "c")),
-        ("timestamp", "17", 17),
+        ("timestamp", str(AT), AT),
         ("timestamp", " LATEST ", None),
         ("filter", "k > 1 and 'x' < t", "k > 1 and 'x' < t"),
         ("key_range", '{"lower": [1, "a"], "upper": [2.5]}', KeyRange((1, "a"), (2.5,))),
@@ -105,7 +106,8 @@ def test_every_alias_means_what_the_name_means(option: Any) -> None:
     ticket = LoadTicket(LoadId(1), "full", "upsert", Timestamp(1), False, 1, ()).to_text()
     texts = {"url": "u", "path": "//p", "key_range": "{}", "txn_version": "1"}
     texts["load_ticket"] = ticket
-    text = texts.get(option.name) or option.default or "17"
+    default = str(AT) if option.name.endswith("timestamp") else "17"
+    text = texts.get(option.name) or option.default or default
     parse: dict[str, Callable[[dict[str, str]], Any]] = {
         "read": parse_read,
         "write": lambda it: parse_write(it, is_overwrite=option.name == "key_range"),
@@ -132,7 +134,7 @@ def test_options_of_a_write() -> None:
         **BASE,
         "key_range": '{"lower": [1]}',
         "on_conflict": "overwrite",
-        "start_timestamp": "99",
+        "start_timestamp": str(AT),
         "txn_app_id": "app",
         "txn_version": "0",
         "lease_s": "10",
@@ -142,7 +144,7 @@ def test_options_of_a_write() -> None:
         "http://here",
         "//a/b",
         on_conflict="overwrite",
-        start_timestamp=Timestamp(99),
+        start_timestamp=Timestamp(AT),
         key_range=KeyRange((1,), None),
         txn_app_id="app",
         txn_version=0,
@@ -176,6 +178,8 @@ def test_options_of_a_write() -> None:
         ({**BASE, "timestamp": "yesterday"}, "takes an integer timestamp, 'latest', or an RFC 333"),
         ({**BASE, "timestamp": "-1"}, "takes an integer timestamp"),
         ({**BASE, "timestamp": "0"}, "not a timestamp of the oracle"),
+        ({**BASE, "timestamp": "20260701"}, "a day as 2026-07-01T00:00:00Z"),
+        ({**BASE, "timestamp": "1782864000"}, "a timestamp of 1970-01-01 00:00:01, of which no"),
         ({**BASE, "timestamp": "9" * 5000}, "not a timestamp of the oracle"),
         ({**BASE, "timestamp": str(1 << 62)}, "not a timestamp of the oracle"),
         ({**BASE, "timestamp": "2026-01-01T00:00:00"}, "without a time zone names no moment; it"),
@@ -218,7 +222,7 @@ def test_a_bad_read_is_refused(options: dict[str, str], message: str) -> None:
         ({**NONE, "write_mode": "insert"}, False, "write_mode 'insert' needs atomicity 'full'"),
         ({**NONE, "write_mode": "update"}, False, "write_mode 'update' needs atomicity 'full'"),
         ({**NONE, "on_conflict": "error"}, False, "'on_conflict' needs atomicity 'full'"),
-        ({**NONE, "start_timestamp": "1"}, False, "'start_timestamp' needs atomicity 'full'"),
+        ({**NONE, "start_timestamp": str(AT)}, False, "'start_timestamp' needs atomicity 'full'"),
         ({**NONE, "txn_app_id": "a", "txn_version": "1"}, False, "needs atomicity 'full'"),
     ],
 )
@@ -228,8 +232,8 @@ def test_a_bad_write_is_refused(options: dict[str, str], is_overwrite: bool, mes
 
 
 def test_a_stream_has_options_of_its_own() -> None:
-    given = {**BASE, "startingtimestamp": "7", "maxrowspertrigger": "3", "columns": "a"}
-    expected = StreamReadOptions("http://here", "//a/b", ("a",), Timestamp(7), 3)
+    given = {**BASE, "startingtimestamp": str(AT), "maxrowspertrigger": "3", "columns": "a"}
+    expected = StreamReadOptions("http://here", "//a/b", ("a",), Timestamp(AT), 3)
     assert parse_stream_read(given) == expected
     begun = {**BASE, "starting_timestamp": "Earliest", "lease_s": "5", "versioned": "true"}
     assert parse_stream_read(begun) == StreamReadOptions(
@@ -260,11 +264,11 @@ def test_the_page_has_the_table_of_options() -> None:
 
 def test_what_a_load_began_with_is_not_said_otherwise() -> None:
     """It would be ignored."""
-    began = LoadTicket(LoadId(9), "full", "update", Timestamp(7), False, 1, (), "app", 3)
+    began = LoadTicket(LoadId(9), "full", "update", Timestamp(AT), False, 1, (), "app", 3)
     given = {
         "write_mode": "update",
         "on_conflict": "error",
-        "start_timestamp": "7",
+        "start_timestamp": str(AT),
         "txn_app_id": "app",
         "txn_version": "3",
     }
@@ -273,7 +277,7 @@ def test_what_a_load_began_with_is_not_said_otherwise() -> None:
     for name, other in (
         ("write_mode", "upsert"),
         ("on_conflict", "overwrite"),
-        ("start_timestamp", "8"),
+        ("start_timestamp", str(AT + 1)),
         ("txn_version", "4"),
     ):
         options = {**given, name: other}

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
 from dodona.errors import InvalidRequest
-from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
+from dodona.timestamps import check_plausible, datetime_from_timestamp, timestamp_from_datetime
 from dodona.types import Timestamp
 
 NUMBER_LENGTH_MAX: Final = 20
@@ -38,7 +38,7 @@ def read_as_of(fields: Mapping[str, str]) -> AsOf:
         if _number.fullmatch(text) is None:
             raise InvalidRequest(f"a timestamp is a whole number of 64 bits, not {text[:40]!r}")
         datetime_from_timestamp(int(text))  # says what is none
-        return AsOf("timestamp", text, Timestamp(int(text)))
+        return AsOf("timestamp", text, check_plausible(int(text)))
     if choice != "now":
         raise InvalidRequest("as_of is now, time or timestamp")
     return AsOf("now", "", None)

@@ -30,8 +30,10 @@ async def execute_batch(call: YtCall, find: Find) -> Value:
         raise InvalidRequest("Missing required parameter 'requests'", parameter="requests")
     if len(requests) > REQUESTS_MAX:
         raise LimitExceeded(f"a batch has at most {REQUESTS_MAX} requests")
-    asked = call.parameters.number("concurrency") or CONCURRENCY
-    slots = asyncio.Semaphore(max(1, min(asked, CONCURRENCY_MAX)))
+    asked = call.parameters.number("concurrency")
+    if asked is not None and asked < 1:
+        raise InvalidRequest(f"concurrency is 1 or more, not {asked}", parameter="concurrency")
+    slots = asyncio.Semaphore(CONCURRENCY if asked is None else min(asked, CONCURRENCY_MAX))
 
     async def answer(request: Any) -> dict[str, Any]:
         async with slots:

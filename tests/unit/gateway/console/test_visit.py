@@ -116,6 +116,8 @@ def test_a_timestamp_is_itself_and_now_is_none() -> None:
         {"as_of": "time", "time": "yesterday"},
         {"as_of": "timestamp", "timestamp": ""},
         {"as_of": "timestamp", "timestamp": "-1"},
+        {"as_of": "timestamp", "timestamp": "0"},
+        {"as_of": "timestamp", "timestamp": "20260701"},
         {"as_of": "timestamp", "timestamp": "9" * 20},
         {"as_of": "timestamp", "timestamp": "9" * 5000},
         {"as_of": "timestamp", "timestamp": "\uff11\uff12"},
