@@ -26,7 +26,7 @@ class FirstToken:
 
     def __init__(self, client: AsyncClient, path: Path) -> None:
         self._client = client
-        self._path = path
+        self._path = Path(os.path.realpath(path))  # a link stays, and leads to the new file
         self._text = draw_first_token()
         """The same at each attempt: one whose end nobody heard of may have made it."""
 

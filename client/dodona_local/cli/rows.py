@@ -257,7 +257,8 @@ def export(
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Write rows to a file, all of one timestamp. The file is there as a whole or not at all."""
+    """Write rows to a file, all of one timestamp. It is there as a whole or not at all; a device
+    and a named pipe are written into as they are."""
     require_extras("server")
     from dodona_local.exporting import export
     from dodona_local.progress_screen import Screen

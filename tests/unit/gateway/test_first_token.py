@@ -56,6 +56,14 @@ async def test_it_is_made_once_and_in_its_file_for_its_owner_alone(
     assert not (tmp_path / "other").exists()
 
 
+async def test_a_link_to_its_place_stays(db: AsyncClient, file: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    assert await FirstToken(db, link).provide()
+    assert link.is_symlink()
+    assert await is_good(db, file)
+
+
 @pytest.mark.parametrize("error", [CommitOutcomeUnknown("lost"), Unavailable("lost")])
 @pytest.mark.parametrize("is_made", [False, True])
 async def test_a_token_of_which_nobody_heard_is_still_in_the_file(
