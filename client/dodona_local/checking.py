@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dodona._io.folder import LOCK_NAME, lock_folder
+from dodona._io.paths import place_of
 from dodona._io.process import read_clock
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona.types import unix_us_from_timestamp
@@ -60,6 +61,7 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
 
     Raises InvalidRequest (there is nothing of Dodona's), FolderInUse.
     """
+    path = place_of(path)
     parts = list(_parts_of(path))
     if not parts:
         raise InvalidRequest(

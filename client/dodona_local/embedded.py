@@ -22,6 +22,7 @@ from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
 from dodona._io.drivers import check_loop
 from dodona._io.folder import LockedFolder, lock_folder
 from dodona._io.network import CLOSED
+from dodona._io.paths import place_of
 from dodona._io.sessions import instant_us
 from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
 from dodona.types import Timestamp
@@ -95,7 +96,7 @@ class EmbeddedDriver:
         if not __debug__:
             raise InvalidRequest("an embedded database does not run under python -O")
         self._process_id = os.getpid()
-        self._path = Path(path).expanduser().absolute()
+        self._path = place_of(path)
         folder = _Folder(self._path)
         self._combiner = Combiner(folder.open, folder.close)
         # One that nobody has any more does not keep its folder. At the end of the process that

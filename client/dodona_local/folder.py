@@ -15,6 +15,7 @@ from typing import Final
 
 from dodona._io.cluster_key import KEY_FILE, make_key
 from dodona._io.folder import FILE_MODE, FOLDER_MODE, LOCK_NAME, note_holder, sync_folder
+from dodona._io.paths import place_of
 from dodona_local.errors import LaunchFailed
 
 LOCK_WAIT_S_MAX: Final = 5.0
@@ -28,8 +29,9 @@ class DataFolder:
     """An opened, locked data folder. Close it when the servers are gone."""
 
     def __init__(self, path: Path) -> None:
-        """Create and lock the folder. Raises LaunchFailed when it is in use or can't be made."""
-        self.path = path.resolve()
+        """Create and lock the folder. Raises LaunchFailed when it is in use or can't be made,
+        InvalidRequest."""
+        self.path = place_of(path).resolve()
         try:
             self.path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             self.logs.mkdir(FOLDER_MODE, exist_ok=True)

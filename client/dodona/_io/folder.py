@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
+from dodona._io.paths import place_of
 from dodona.errors import DiskFull, FolderInUse, InvalidRequest
 
 LOCK_NAME: Final = "dodona.lock"
@@ -41,7 +42,7 @@ class LockedFolder:
 
 def lock_folder(path: str | Path) -> LockedFolder:
     """Make the folder if need be and take it. Raises FolderInUse, InvalidRequest."""
-    folder = Path(path).absolute()
+    folder = place_of(path)
     try:
         _make(folder)
         lock = os.fdopen(os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, FILE_MODE), "r+")

@@ -32,10 +32,23 @@ def _check_format(form: Format) -> Format:
     return form
 
 
+def folder_word(text: str) -> Path:
+    """A folder, as a command is given it. One that is empty was surely meant to be another than
+    that in which the command runs: a variable of a script that was never set."""
+    if not text:
+        raise typer.BadParameter("it is empty: name a folder, or . for this one")
+    return Path(text)
+
+
 Url = Annotated[str, typer.Option(envvar="DODONA_URL", help="The cluster's master.")]
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="An embedded database's folder, instead of a cluster.", show_default=False),
+    typer.Option(
+        parser=folder_word,
+        metavar="FOLDER",
+        help="An embedded database's folder, instead of a cluster.",
+        show_default=False,
+    ),
 ]
 Form = Annotated[
     Format,

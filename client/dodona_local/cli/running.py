@@ -129,14 +129,24 @@ def client_of(
     InvalidRequest, Unavailable, FolderInUse."""
     import dodona
 
-    if data_dir is not None and not is_made and not data_dir.is_dir():
-        raise dodona.InvalidRequest(f"there is no embedded database in {data_dir}")
+    folder = None if data_dir is None else database_in(data_dir, is_made=is_made)
     signal.signal(signal.SIGTERM, _terminate)
     with (
         _warnings_in_one_line(dodona.DodonaWarning),
-        connected(url) if data_dir is None else _opened(data_dir) as db,
+        connected(url) if folder is None else _opened(folder) as db,
     ):
         yield db
+
+
+def database_in(data_dir: Path, *, is_made: bool = False) -> Path:
+    """The folder of an embedded database, which may be made. Raises InvalidRequest."""
+    from dodona._io.paths import place_of
+    from dodona.errors import InvalidRequest
+
+    folder = place_of(data_dir)
+    if not is_made and not folder.is_dir():
+        raise InvalidRequest(f"there is no embedded database in {data_dir}")
+    return folder
 
 
 def connected(url: str) -> "dodona.Client":

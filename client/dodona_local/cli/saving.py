@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from dodona_local.cli.extras import require_extras
-from dodona_local.cli.options import MASTER_URL, DataDir, ReadTimestamp, Tables, Url
+from dodona_local.cli.options import MASTER_URL, DataDir, ReadTimestamp, Tables, Url, folder_word
 from dodona_local.cli.running import FAILED, client_of, say, warn
 
 if TYPE_CHECKING:
@@ -25,7 +25,12 @@ commands = typer.Typer()
 
 @commands.command()
 def backup(
-    path: Annotated[Path, typer.Argument(help="Folder for the backup: new, or empty.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            parser=folder_word, metavar="PATH", help="Folder for the backup: new, or empty."
+        ),
+    ],
     tables: Tables = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
@@ -62,7 +67,7 @@ def backup(
 
 @commands.command()
 def restore(
-    path: Annotated[Path, typer.Argument(help="The backup.")],
+    path: Annotated[Path, typer.Argument(parser=folder_word, metavar="PATH", help="The backup.")],
     tables: Tables = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
@@ -81,7 +86,11 @@ def restore(
 def check(
     path: Annotated[
         Path,
-        typer.Argument(help="Folder of a cluster, an embedded database, one server, or a backup."),
+        typer.Argument(
+            parser=folder_word,
+            metavar="PATH",
+            help="Folder of a cluster, an embedded database, one server, or a backup.",
+        ),
     ],
 ) -> None:
     """Read all of a folder that nobody uses, and say what is there and whether it is sound."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from dodona_local.cli.extras import require_extras
+from dodona_local.cli.options import folder_word
 from dodona_local.cli.running import FAILED, errors_in_one_sentence, say, warn
 
 commands = typer.Typer()
@@ -17,9 +18,10 @@ commands = typer.Typer()
 
 @commands.command()
 def up(
-    data_dir: Annotated[Path, typer.Option(help="Folder for all data and logs.")] = Path(
-        "./dodona-data"
-    ),
+    data_dir: Annotated[
+        Path,
+        typer.Option(parser=folder_word, metavar="FOLDER", help="Folder for all data and logs."),
+    ] = Path("./dodona-data"),
     nodes: Annotated[int, typer.Option(min=1, max=64, help="How many tablet nodes.")] = 2,
     port_base: Annotated[
         int,

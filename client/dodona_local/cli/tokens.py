@@ -16,7 +16,7 @@ import typer
 
 from dodona_local.cli.extras import require_extras
 from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url
-from dodona_local.cli.running import call_timeout_ms, say
+from dodona_local.cli.running import call_timeout_ms, database_in, say
 
 if TYPE_CHECKING:
     from dodona_gateway.shell.tokens import TokenStore
@@ -112,16 +112,14 @@ def _with_store(
     import dodona.aio
     from dodona_gateway.shell.tokens import TokenStore
 
-    if data_dir is not None and not data_dir.is_dir():
-        raise dodona.InvalidRequest(f"there is no embedded database in {data_dir}")
-
+    folder = None if data_dir is None else database_in(data_dir)
     bound_ms = call_timeout_ms()
 
     async def run() -> Result:
-        if data_dir is None:
+        if folder is None:
             opening = dodona.aio.connect(url, call_timeout_ms=bound_ms)
         else:
-            opening = dodona.aio.open(data_dir, call_timeout_ms=bound_ms)
+            opening = dodona.aio.open(folder, call_timeout_ms=bound_ms)
         async with await opening as client:
             return await use(TokenStore(client))
 

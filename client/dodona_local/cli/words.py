@@ -75,7 +75,7 @@ def _is_there(file: Path) -> bool:
     """Whether a text that may be a schema names a file. A long one names none."""
     try:
         return file.exists()
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
@@ -83,7 +83,7 @@ def _read(file: Path) -> str:
     try:
         with file.open(encoding="utf-8") as opened:
             text = opened.read(SCHEMA_BYTES_MAX).strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidRequest(f"the schema in {file} can't be read: {reason}") from error
     if not (text.startswith("[") or ":" in text):

@@ -109,7 +109,7 @@ def test_a_second_opening_is_refused_and_names_the_folder(tmp_path: Path) -> Non
 
 def test_a_folder_that_can_not_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(InvalidRequest, match="can't use"):
+    with pytest.raises(InvalidRequest, match="can't be used: Not a directory"):
         CellLog.open(tmp_path / "file" / "data", BYTES_MAX)
 
 
