@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dodona._io.folder import LOCK_NAME, lock_folder
+from dodona._io.folder import LOCK_NAME, locked_to_read
 from dodona._io.paths import place_of
 from dodona._io.process import read_clock
 from dodona.errors import DataCorrupted, InvalidRequest
@@ -71,7 +71,7 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
         )
     with ExitStack() as stack:
         if parts[0].path != path and (path / LOCK_NAME).exists():
-            stack.callback(lock_folder(path).close)
+            stack.enter_context(locked_to_read(path))
         return [_check(part, progress or Progress()) for part in parts]
 
 

@@ -9,8 +9,8 @@ file means nothing.
 import errno
 import fcntl
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -26,6 +26,7 @@ UNFINISHED_NAME: Final = "unfinished"
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a disk says that has no space, or gives us no more."""
 HOLDER_BYTES: Final = 16
+_NOT_WRITABLE: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class LockedFolder:
@@ -54,19 +55,61 @@ def lock_folder(path: str | Path) -> LockedFolder:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        lock.seek(0)
-        holder = lock.read().strip() or "unknown"
-        lock.close()
-        raise FolderInUse(
-            f"another process (id {holder}) has {folder} open; stop it or use another folder",
-            path=str(folder),
-        ) from error
+        with lock:
+            raise _in_use(folder, lock) from error
     try:
         note_holder(lock.fileno())
     except OSError as error:
         lock.close()
         raise _unusable(folder, error) from error
     return LockedFolder(folder, lock)
+
+
+@contextmanager
+def locked_to_read(path: str | Path) -> Iterator[None]:
+    """Take a folder whose files are only read in the block. If it is on a disk that can't be
+    written, or is another user's, its lock is shared with whoever reads it likewise. Raises
+    FolderInUse, InvalidRequest."""
+    try:
+        taken = lock_folder(path)
+    except InvalidRequest as error:
+        cause = error.__cause__
+        if not isinstance(cause, OSError) or cause.errno not in _NOT_WRITABLE:
+            raise
+    else:
+        with closing(taken):
+            yield
+        return
+    with _lock_as_it_is(place_of(path)):
+        yield
+
+
+@contextmanager
+def _lock_as_it_is(folder: Path) -> Iterator[None]:
+    """The folder's lock, without a word in it. One that was never locked has nobody in it."""
+    try:
+        lock = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    with open(lock) as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            raise _in_use(folder, opened) from error
+        yield
+
+
+def _in_use(folder: Path, lock: IO[str]) -> FolderInUse:
+    """Names the holder."""
+    lock.seek(0)
+    holder = lock.read().strip() or "unknown"
+    return FolderInUse(
+        f"another process (id {holder}) has {folder} open; stop it or use another folder",
+        path=str(folder),
+    )
 
 
 def _unusable(folder: Path, error: OSError) -> InvalidRequest:

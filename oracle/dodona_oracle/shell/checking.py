@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from dodona._io.environment import open_environment, verify_pages
-from dodona._io.folder import lock_folder
+from dodona._io.folder import locked_to_read
 from dodona.errors import InvalidRequest
 from dodona.types import CellId, Timestamp
 from dodona_oracle.core.records import state_from_items
@@ -36,13 +36,10 @@ def verify_master(folder: Path) -> MasterSummary:
     path = folder / FILE_NAME
     if not path.exists():
         raise InvalidRequest(f"there is no master's store in {folder}", path=str(folder))
-    lock = lock_folder(folder)
-    try:
+    with locked_to_read(folder):
         verify_pages(path)
         with open_environment(path, None) as environment:
             state = state_from_items(read_items(environment, path))
-    finally:
-        lock.close()
     return MasterSummary(
         len(state.tables),
         sum(len(table.tablets) for table in state.tables),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from dodona._io.folder import lock_folder
+from dodona._io.folder import locked_to_read
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona.types import CellId
 from dodona_tablets.core.chunks.info import ChunkInfo
@@ -52,8 +52,7 @@ def verify_cell(folder: Path, begin: Begin = unwatched) -> CellSummary:
     check_files(folder, places)
     if not places:
         raise InvalidRequest(f"there is no log in {folder}", path=str(folder))
-    lock = lock_folder(folder)
-    try:
+    with locked_to_read(folder):
         log = verify_log(folder, begin)
         core = _replayed(folder)
         needed = core.chunks_needed()
@@ -71,8 +70,6 @@ def verify_cell(folder: Path, begin: Begin = unwatched) -> CellSummary:
             len(leftovers),
             tuple([it for it in found if it is not None]),
         )
-    finally:
-        lock.close()
 
 
 def _replayed(folder: Path) -> NodeCore:
