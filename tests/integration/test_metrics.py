@@ -348,3 +348,9 @@ def test_a_gateway_shows_it_to_the_key_and_to_administrators(watched: Watched) -
 def test_probes_need_no_key(watched: Watched, server: str) -> None:
     for probe in ("healthz", "readyz", "startupz"):
         assert httpx.get(f"{watched.servers[server]}/{probe}").status_code == 200
+        head = httpx.head(f"{watched.servers[server]}/{probe}")
+        assert (head.status_code, head.content) == (200, b"")
+    head = httpx.head(f"{watched.servers[server]}/metrics", headers=BEARER)
+    assert (head.status_code, head.content) == (200, b"")
+    assert int(head.headers["content-length"]) > 1000
+    assert httpx.head(f"{watched.servers[server]}/metrics").status_code == 401

@@ -27,6 +27,7 @@ from dodona.errors import DodonaError, InvalidRequest, Unavailable
 BACKLOG: Final = 2048
 TALK_SECONDS_MAX: Final = 0.5
 REQUEST_BYTES_MAX: Final = 64 << 10
+HEADERS_END: Final = b"\r\n\r\n"
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _starting: Final = Unavailable("the server is starting, which may take as long as its log is: wait")
 
@@ -146,7 +147,7 @@ def answer(connection: socket.socket, respond: Callable[[str], AnswerLike]) -> N
     with connection:
         deadline = time.monotonic() + TALK_SECONDS_MAX
         request = b""
-        while b"\r\n\r\n" not in request and len(request) < REQUEST_BYTES_MAX:
+        while HEADERS_END not in request and len(request) < REQUEST_BYTES_MAX:
             left = deadline - time.monotonic()
             if left <= 0:  # who sends a byte now and then would keep everybody else waiting
                 return
@@ -156,8 +157,11 @@ def answer(connection: socket.socket, respond: Callable[[str], AnswerLike]) -> N
                 return
             request += part
         connection.settimeout(TALK_SECONDS_MAX)
-        target = b"".join(request.split(b" ", 2)[1:2]).partition(b"?")[0].decode("latin-1")
-        connection.sendall(_encoded(respond(target)))
+        method, target, *_ = [*request.split(b" ", 2), b""]
+        encoded = _encoded(respond(target.partition(b"?")[0].decode("latin-1")))
+        if method == b"HEAD":
+            encoded = encoded[: encoded.index(HEADERS_END) + len(HEADERS_END)]
+        connection.sendall(encoded)
         connection.shutdown(socket.SHUT_WR)
         connection.recv(REQUEST_BYTES_MAX)  # so that what was unread does not reset the answer
 

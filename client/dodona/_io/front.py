@@ -30,6 +30,7 @@ from dodona._io.answers import (
     health_answer,
     problem_answer,
 )
+from dodona._io.callers import READING
 from dodona._io.life import HEALTH, READINESS, STARTUP, Life
 
 SWITCH_S: Final = 0.0005
@@ -82,7 +83,7 @@ class Front:
         await pages(scope, receive, send)
 
     def _health(self, scope: Scope) -> Answer | None:
-        if scope["type"] != "http" or scope["method"] != "GET":
+        if scope["type"] != "http" or scope["method"] not in READING:
             return None
         match scope["path"]:
             case path if path == HEALTH:

@@ -61,14 +61,17 @@ def create_application(
     application.add_exception_handler(HTTPException, _answer_http_exception)
     application.add_exception_handler(Exception, _answer_surprise)
 
+    @application.head(HEALTH, include_in_schema=False)
     @application.get(HEALTH, operation_id="get_health", summary="The process is well.")
     async def get_health() -> Response:
         return _response(health_answer(life.why_not_well(), "ok"))
 
+    @application.head(READINESS, include_in_schema=False)
     @application.get(READINESS, operation_id="get_readiness", summary="The process serves.")
     async def get_readiness() -> Response:
         return _response(health_answer(life.why_not_ready(), "ready"))
 
+    @application.head(STARTUP, include_in_schema=False)
     @application.get(STARTUP, operation_id="get_startup", summary="The process has started.")
     async def get_startup() -> Response:
         return _response(health_answer(None, "started"))
@@ -81,8 +84,10 @@ def _response(answer: Answer) -> Response:
 
 
 def add_metrics(application: FastAPI, metrics: Metrics) -> None:
-    """Serve them, for those whom the application lets in."""
+    """Serve them, for those whom the application lets in. (Those who ask for the HEAD of a page get
+    its headers: uvicorn leaves the body out.)"""
 
+    @application.head(METRICS, include_in_schema=False)
     @application.get(METRICS, operation_id="get_metrics", summary="What Prometheus scrapes.")
     async def get_metrics(request: Request) -> Response:
         return metrics_response(metrics, request)
