@@ -39,6 +39,7 @@ CLOSE_SECONDS_MAX: Final = 30.0
 
 _by_folder: "Final[WeakValueDictionary[Path, Combiner]]" = WeakValueDictionary()
 """What this process has open, and what it is about to close."""
+os.register_at_fork(after_in_child=_by_folder.clear)  # whoever closes it is the parent's
 
 
 def open_blocking(path: str, routing: Routing, made: list[Any]) -> "EmbeddedDriver":

@@ -6,7 +6,6 @@ embedded database has the same lock and, up to the logs, the same layout as a cl
 Must not import asyncio: all of this happens before or beside the event loop.
 """
 
-import fcntl
 import os
 import time
 from contextlib import suppress
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from dodona._io.cluster_key import KEY_FILE, make_key
-from dodona._io.folder import FILE_MODE, FOLDER_MODE, LOCK_NAME, note_holder, sync_folder
+from dodona._io.folder import FILE_MODE, FOLDER_MODE, FolderLock, sync_folder
 from dodona._io.paths import place_of
 from dodona_local.errors import LaunchFailed
 
@@ -35,20 +34,25 @@ class DataFolder:
         try:
             self.path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             self.logs.mkdir(FOLDER_MODE, exist_ok=True)
-            self.lock_fd = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT, FILE_MODE)
+            self._lock = FolderLock(self.path)
         except OSError as error:
             raise self._unusable(error) from error
         try:
-            self._lock()
+            self._take()
         except OSError as error:
-            os.close(self.lock_fd)
+            self._lock.close()
             raise self._unusable(error) from error
-        except LaunchFailed:
-            os.close(self.lock_fd)
+        except BaseException:
+            self._lock.close()
             raise
 
     def _unusable(self, error: OSError) -> LaunchFailed:
         return LaunchFailed(f"cannot use {self.path} as data folder: {error.strerror}")
+
+    @property
+    def lock_fd(self) -> int:
+        """What servers inherit, so that the folder stays taken while any of them lives."""
+        return self._lock.descriptor
 
     @property
     def logs(self) -> Path:
@@ -134,15 +138,14 @@ class DataFolder:
         return (found.f_bfree if os.geteuid() == 0 else found.f_bavail) == 0
 
     def close(self) -> None:
-        """Let the folder go. Safe to repeat."""
-        if self.lock_fd >= 0:
-            os.close(self.lock_fd)
-            self.lock_fd = -1
+        """Let the folder go: once all servers that inherited the lock have ended, it is free. Safe
+        to repeat."""
+        self._lock.leave()
 
-    def _lock(self) -> None:
+    def _take(self) -> None:
         deadline = time.monotonic() + LOCK_WAIT_S_MAX
-        while not self._try_lock():
-            holder = os.pread(self.lock_fd, 32, 0).decode(errors="replace").strip()
+        while not self._lock.take():
+            holder = self._lock.holder()
             # A launcher that was killed leaves its servers behind for a moment: wait for those.
             if _is_alive(holder) or time.monotonic() > deadline:
                 raise LaunchFailed(
@@ -150,14 +153,6 @@ class DataFolder:
                     "stop that one, or choose another folder with --data-dir"
                 )
             time.sleep(0.05)
-        note_holder(self.lock_fd)
-
-    def _try_lock(self) -> bool:
-        try:
-            fcntl.flock(self.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
 
 def _is_alive(pid: str) -> bool:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from dodona._io.forks import close_kept, keep_from_forks
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.probe import is_ready
@@ -216,8 +217,11 @@ class Supervisor:
         """`spare_modules` are imported by a process that is kept at hand for the next start; none,
         no process."""
         assert plans
-        # Children inherit the reading end; the writing end stays here alone (see `child`).
+        # Children inherit the reading end; the writing end stays here alone (see `child`): a copy
+        # in a fork would keep the servers of a supervisor that was killed.
         self._lifeline_fds = os.pipe()
+        for end in self._lifeline_fds:
+            keep_from_forks(end)
         lifeline_fd = self._lifeline_fds[0]
         self._spare = Spare(folder, lifeline_fd, spare_modules) if spare_modules else None
         self._children = [
@@ -247,7 +251,7 @@ class Supervisor:
         finally:
             failures = await _cancel_all(tasks)
             for end in self._lifeline_fds:
-                os.close(end)
+                close_kept(end)
         for failure in failures:
             raise failure
 

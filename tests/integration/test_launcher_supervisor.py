@@ -217,27 +217,41 @@ def test_a_stop_before_all_is_ready_is_obeyed(folder: DataFolder) -> None:
     assert run.status("node 0").pid is None
 
 
-def test_a_killed_supervisor_leaves_no_orphan_and_frees_its_folder(folder: DataFolder) -> None:
+@pytest.mark.parametrize("has_fork", [False, True])
+def test_a_killed_supervisor_leaves_no_orphan_and_frees_its_folder(
+    folder: DataFolder, has_fork: bool
+) -> None:
     folder.close()
     script = f"""
-        import asyncio, pathlib
+        import asyncio, os, pathlib, signal
         from dodona_local.folder import DataFolder
         from dodona_local.supervisor import Plan, Supervisor
         folder = DataFolder(pathlib.Path({str(folder.path)!r}))
         supervisor = Supervisor({plans(folder, "normal", "stubborn")!r}, folder, print)
-        asyncio.run(supervisor.run(lambda: print("ready", flush=True), asyncio.Event()))
+        def ready():
+            child = os.fork() if {has_fork} else 0
+            if {has_fork} and child == 0:
+                signal.pause()
+            print("ready", child, flush=True)
+        asyncio.run(supervisor.run(ready, asyncio.Event()))
     """
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
     ) as launcher:
         assert launcher.stdout is not None
-        assert launcher.stdout.readline() == "ready\n"
+        said, child = launcher.stdout.readline().split()
+        assert said == "ready"
         started = pids(folder)
         assert all(map(is_running, started))
         launcher.kill()
-    DataFolder(folder.path).close()  # waits for the servers of the dead launcher
-    assert len(started) == 2
-    wait_for(lambda: not any(map(is_running, started)))
+        launcher.wait(WAIT_S_MAX)
+        try:
+            DataFolder(folder.path).close()  # waits for the servers of the dead launcher
+            assert len(started) == 2
+            wait_for(lambda: not any(map(is_running, started)))
+        finally:
+            if has_fork:
+                os.kill(int(child), signal.SIGKILL)
 
 
 def test_a_folder_stays_taken_while_any_server_lives(folder: DataFolder) -> None:

@@ -2,8 +2,8 @@
 
 Owns: the exclusive lock on a folder, who may read what is made in it, and that this is still there
 after a power cut: a new name is durable when the folder that it is in was synced, not when its file
-was. The lock is the kernel's (flock): it ends with its process however that ends, and a stale lock
-file means nothing.
+was. The lock is the kernel's (flock): it ends with `close`, or with its process however that ends,
+and a stale lock file means nothing. A fork has no part in it.
 """
 
 import errno
@@ -12,8 +12,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
+from dodona._io.forks import close_kept, keep_from_forks
 from dodona._io.paths import place_of
 from dodona.errors import DiskFull, FolderInUse, InvalidRequest
 
@@ -29,10 +30,59 @@ HOLDER_BYTES: Final = 16
 _NOT_WRITABLE: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
+class FolderLock:
+    """The lock file of a folder, open, and the lock on it once it was taken."""
+
+    def __init__(self, folder: Path, *, is_shared: bool = False) -> None:
+        """Opens the file, or makes it; one whose lock is to be shared is opened as it is. Raises
+        OSError."""
+        self._is_shared = is_shared
+        flags = os.O_RDONLY if is_shared else os.O_RDWR | os.O_CREAT
+        self.descriptor = os.open(folder / LOCK_NAME, flags, FILE_MODE)
+        keep_from_forks(self.descriptor)
+        self._process_id = os.getpid()
+        self._is_closed = False
+
+    def take(self) -> bool:
+        """Take the lock if it is free. → whether it was. Raises OSError."""
+        kind = fcntl.LOCK_SH if self._is_shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(self.descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if not self._is_shared:
+            note_holder(self.descriptor)
+        return True
+
+    def holder(self) -> str:
+        """The id of the process that took the lock last, as it wrote it down; or nothing."""
+        return os.pread(self.descriptor, 2 * HOLDER_BYTES, 0).decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """Let go of the lock, also where something else has a copy of the descriptor: a process
+        that was forked in C, or one that is about to start a program. In a fork this does nothing:
+        to unlock there would unlock the folder of the process that has it. Repeating it is
+        harmless."""
+        if self._is_ours():
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+        self.leave()
+
+    def leave(self) -> None:
+        """Have no part in the lock any more: it stays with programs that the descriptor was passed
+        to. Repeating it is harmless."""
+        if self._is_ours():
+            self._is_closed = True
+            close_kept(self.descriptor)
+
+    def _is_ours(self) -> bool:
+        """Whether the descriptor is open, and that of this process."""
+        return not self._is_closed and os.getpid() == self._process_id
+
+
 class LockedFolder:
     """A folder that no other process has open. `close` lets go of it."""
 
-    def __init__(self, path: Path, lock: IO[str]) -> None:
+    def __init__(self, path: Path, lock: FolderLock) -> None:
         self.path = path
         self._lock = lock
 
@@ -46,22 +96,21 @@ def lock_folder(path: str | Path) -> LockedFolder:
     folder = place_of(path)
     try:
         _make(folder)
-        lock = os.fdopen(os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, FILE_MODE), "r+")
+        lock = FolderLock(folder)
     except OSError as error:
         if error.errno in NO_SPACE:
             text = f"the disk of {folder} is full: make room"
             raise DiskFull(text, path=str(folder)) from error
         raise _unusable(folder, error) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        with lock:
-            raise _in_use(folder, lock) from error
-    try:
-        note_holder(lock.fileno())
+        if not lock.take():
+            raise _in_use(folder, lock)
     except OSError as error:
         lock.close()
         raise _unusable(folder, error) from error
+    except BaseException:
+        lock.close()
+        raise
     return LockedFolder(folder, lock)
 
 
@@ -88,24 +137,21 @@ def locked_to_read(path: str | Path) -> Iterator[None]:
 def _lock_as_it_is(folder: Path) -> Iterator[None]:
     """The folder's lock, without a word in it. One that was never locked has nobody in it."""
     try:
-        lock = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        lock = FolderLock(folder, is_shared=True)
     except FileNotFoundError:
         yield
         return
     except OSError as error:
         raise _unusable(folder, error) from error
-    with open(lock) as opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            raise _in_use(folder, opened) from error
+    with closing(lock):
+        if not lock.take():
+            raise _in_use(folder, lock)
         yield
 
 
-def _in_use(folder: Path, lock: IO[str]) -> FolderInUse:
+def _in_use(folder: Path, lock: FolderLock) -> FolderInUse:
     """Names the holder."""
-    lock.seek(0)
-    holder = lock.read().strip() or "unknown"
+    holder = lock.holder() or "unknown"
     return FolderInUse(
         f"another process (id {holder}) has {folder} open; stop it or use another folder",
         path=str(folder),
