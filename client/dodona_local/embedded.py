@@ -1,7 +1,9 @@
 """`dodona.open`: a database inside the caller's process, for any number of its threads.
 
-Owns: the two drivers, blocking and for asyncio, and the folder while it is open. The cores are the
-servers' own, with no server around them and no thread of their own: see `embedded_combiner`.
+Owns: the two drivers, blocking and for asyncio. The cores are the servers' own, with no server
+around them and no thread of their own: see `embedded_combiner`. A driver that nobody has any more
+is closed, in whichever thread that is noticed, without waiting for it; so nothing but its clients
+may keep it.
 Imported by name from `dodona`, since it needs what the server extra installs.
 """
 
@@ -10,9 +12,9 @@ import os
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
 from dodona._core.context import expect
 from dodona._core.deadline import bounded
@@ -20,26 +22,17 @@ from dodona._core.messages import GenerateTimestamps, TimestampRange
 from dodona._core.routing import Routing
 from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
 from dodona._io.drivers import check_loop
-from dodona._io.folder import LockedFolder, lock_folder
 from dodona._io.network import CLOSED
 from dodona._io.paths import place_of
 from dodona._io.sessions import instant_us
-from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
+from dodona._io.tracebacks import forget_locals
+from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import Timestamp
-from dodona_local.completeness import lacks_master
 from dodona_local.embedded_combiner import Combiner
-from dodona_local.embedded_cores import Cores, in_use
-from dodona_oracle.shell.store import FILE_NAME
+from dodona_local.embedded_folder import OpenFolder, admit
 
 THREADS_MAX: Final = 64
 """Of the asyncio twin: so many protocols run at a time, and share a flush at most."""
-CLOSE_SECONDS_MAX: Final = 30.0
-"""How long an open waits for a close of the same folder that was interrupted."""
-
-
-_by_folder: "Final[WeakValueDictionary[Path, Combiner]]" = WeakValueDictionary()
-"""What this process has open, and what it is about to close."""
-os.register_at_fork(after_in_child=_by_folder.clear)  # whoever closes it is the parent's
 
 
 def open_blocking(path: str, routing: Routing, made: list[Any]) -> "EmbeddedDriver":
@@ -58,35 +51,14 @@ async def open_async(path: str, routing: Routing) -> "AsyncEmbeddedDriver":
     threads = ThreadPoolExecutor(THREADS_MAX, "dodona-embedded")
     driver = EmbeddedDriver(path)
     try:
-        await asyncio.get_running_loop().run_in_executor(threads, driver.open)
+        await asyncio.get_running_loop().run_in_executor(
+            threads, partial(_open, weakref.ref(driver))
+        )
     except BaseException:
         driver.begin_closing()
         threads.shutdown(wait=False)
         raise
     return AsyncEmbeddedDriver(driver, threads)
-
-
-class _Folder:
-    """The folder while it is open. Used by the combiner's own thread."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock: LockedFolder | None = None
-
-    def open(self) -> Cores:
-        """Take it, unless that was done, and recover what it holds."""
-        if self._lock is None:
-            try:
-                self._lock = lock_folder(self._path)
-            except FolderInUse as error:
-                raise in_use(self._path, error) from error
-            _check_master(self._path)
-        return Cores.open(self._path)
-
-    def close(self) -> None:
-        """Let go of it."""
-        if self._lock is not None:
-            self._lock.close()
 
 
 class EmbeddedDriver:
@@ -97,21 +69,15 @@ class EmbeddedDriver:
         if not __debug__:
             raise InvalidRequest("an embedded database does not run under python -O")
         self._process_id = os.getpid()
-        self._path = place_of(path)
-        folder = _Folder(self._path)
-        self._combiner = Combiner(folder.open, folder.close)
+        self._folder = OpenFolder(place_of(path))
+        self._combiner = Combiner(self._folder.open, self._folder.close)
         # One that nobody has any more does not keep its folder. At the end of the process that
         # would only take time.
         weakref.finalize(self, _close, self._combiner, self._process_id).atexit = False
 
     def open(self) -> None:
         """Open the folder. Raises FolderInUse, DataCorrupted, InvalidRequest."""
-        _check_single_node(self._path)
-        known = _by_folder.get(self._path)
-        if known is not None and known.is_closed:  # by a call that was interrupted, it may be
-            known.wait_closed(CLOSE_SECONDS_MAX)
-        if known is None or known.is_closed:
-            _by_folder[self._path] = self._combiner
+        admit(self._folder, self._combiner)
         self._combiner.open()
 
     def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
@@ -139,6 +105,9 @@ class EmbeddedDriver:
         except StopIteration as stop:
             result: Result = stop.value
             return result
+        except DodonaError as error:
+            forget_locals(error)
+            raise
         finally:
             protocol.close()
 
@@ -175,13 +144,14 @@ class AsyncEmbeddedDriver:
     async def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
         """The protocol's result, or its error, in about `timeout_ms` at most."""
         self._check_usable()
-        run = self._driver.run
-        return await self._loop.run_in_executor(self._threads, run, protocol, timeout_ms)
+        ask = partial(_run, weakref.ref(self._driver), protocol, timeout_ms)
+        return await self._loop.run_in_executor(self._threads, ask)
 
     def generate_timestamp(self) -> "asyncio.Future[Timestamp]":
         """Raises InvalidRequest; the future fails with Unavailable."""
         self._check_usable()
-        return self._loop.run_in_executor(self._threads, self._driver.generate_timestamp)
+        ask = partial(_generate_timestamp, weakref.ref(self._driver))
+        return self._loop.run_in_executor(self._threads, ask)
 
     async def close(self) -> None:
         """Close the stores and let go of the folder. Repeating it is harmless."""
@@ -200,21 +170,26 @@ class AsyncEmbeddedDriver:
         check_loop(self._loop)
 
 
-def _check_single_node(folder: Path) -> None:
-    strangers = sorted(it.name for it in folder.glob("node-*") if it.name != "node-0")
-    if strangers:
-        raise InvalidRequest(
-            f"{folder} holds the data of several nodes ({', '.join(strangers)} too): "
-            "start it with `dodona up`",
-            path=str(folder),
-        )
+# In a thread of the asyncio twin. It has its call for a moment longer than the caller waits for it:
+# so that call does not keep the driver.
 
 
-def _check_master(folder: Path) -> None:
-    if lacks_master(folder):
-        path = folder / "master" / FILE_NAME
-        raise DataCorrupted(
-            f"{path} is missing beside the node's data: put it back, or restore a backup into "
-            "another folder",
-            path=str(path),
-        )
+def _open(driver: "weakref.ref[EmbeddedDriver]") -> None:
+    _kept(driver).open()
+
+
+def _run(
+    driver: "weakref.ref[EmbeddedDriver]", protocol: Protocol[Result], timeout_ms: int | None
+) -> Result:
+    return _kept(driver).run(protocol, timeout_ms)
+
+
+def _generate_timestamp(driver: "weakref.ref[EmbeddedDriver]") -> Timestamp:
+    return _kept(driver).generate_timestamp()
+
+
+def _kept(driver: "weakref.ref[EmbeddedDriver]") -> EmbeddedDriver:
+    kept = driver()
+    if kept is None:  # its caller was cancelled before this thread came to it
+        raise InvalidRequest(CLOSED.message)
+    return kept

@@ -84,7 +84,10 @@ class Combiner:
         self._mend_until(lambda: not self._is_new)
         error, self._opening_error = self._opening_error, None
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # else the traceback, which is the error's, would keep it
 
     def exchange(
         self, requests: Sequence[tuple[Target, Request]], timeout_ms: int | None = None
@@ -286,8 +289,7 @@ class Combiner:
         try:
             self._cores = self._open_cores()
         except BaseException as error:  # noqa: BLE001 - whoever waits for it hears of it
-            known = error if isinstance(error, DodonaError) else Unavailable(_described(error))
-            self._refuse(Failure(known.kind, known.message, known.attributes))
+            self._refuse(_failure_of_opening(error))
             if self._is_new:
                 self._opening_error = error
                 self._is_closed = True
@@ -344,6 +346,11 @@ def _failure_of(error: BaseException) -> Failure:
         attributes = {"cause": error.kind, **error.attributes}
         return Failure("unavailable", error.message, attributes)
     return Failure("unavailable", f"the database was interrupted by {_described(error)}")
+
+
+def _failure_of_opening(error: BaseException) -> Failure:
+    known = error if isinstance(error, DodonaError) else Unavailable(_described(error))
+    return Failure(known.kind, known.message, known.attributes)
 
 
 def _late(timeout_ms: int | None) -> Failure:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Generic
+from weakref import WeakMethod
 
 from dodona._io.pinger import Chores, Item
 
@@ -16,8 +17,8 @@ class AsyncPinger(Generic[Item]):
     """One client's."""
 
     def __init__(self, run: Callable[[Any], Awaitable[Any]], chores: Chores[Item]) -> None:
-        """`run` is the driver's."""
-        self._run = run
+        """`run` is the driver's, a method."""
+        self._run = WeakMethod(run)
         self._chores = chores
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -40,4 +41,8 @@ class AsyncPinger(Generic[Item]):
             self._news.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait_ms / 1000)
-            await self._run(self._chores.do_due())
+            run = self._run()
+            if run is None:  # nobody has the client any more
+                return
+            await run(self._chores.do_due())
+            del run

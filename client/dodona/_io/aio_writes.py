@@ -28,12 +28,14 @@ class Write(Coroutine[Any, Any, None]):
         self._steps: Generator[Any, Any, None] | None = None
 
     def __await__(self) -> Generator[Any, Any, None]:
-        if self._task is not None:
+        task = self._task
+        if task is not None:
             try:
-                yield from asyncio.shield(self._task).__await__()
+                yield from asyncio.shield(task).__await__()
             finally:
-                if self._task.done() and self._task in self._left:
-                    self._left.remove(self._task)  # its caller knows what became of it
+                if task.done() and task in self._left:
+                    self._left.remove(task)  # its caller knows what became of it
+                del self, task  # which has an error, whose traceback has this frame
 
     def send(self, value: Any) -> Any:
         """As a coroutine's, for `asyncio.create_task`."""

@@ -21,7 +21,8 @@ from dodona._io.engine import Engine
 from dodona._io.network import Gathering, Network
 from dodona._io.peer import Peer
 from dodona._io.sessions import instant_us
-from dodona.errors import InvalidRequest
+from dodona._io.tracebacks import forget_locals
+from dodona.errors import DodonaError, InvalidRequest
 from dodona.types import Timestamp
 
 
@@ -67,6 +68,9 @@ class AsyncioDriver:
         except StopIteration as stop:
             result: Result = stop.value
             return result
+        except DodonaError as error:
+            forget_locals(error)
+            raise
         finally:
             protocol.close()
 
@@ -132,6 +136,9 @@ class BlockingDriver:
         except StopIteration as stop:
             result: Result = stop.value
             return result
+        except DodonaError as error:
+            forget_locals(error)
+            raise
         finally:
             protocol.close()
 

@@ -6,6 +6,7 @@ done, and when, is the chores' business: pings of master transactions, renewals 
 Callers may be interrupted between any two steps, and finalizers may call in at any: so nothing is
 locked. They leave items in a queue. Who does the chores is settled by the threads that are begun
 for it, among themselves.
+The driver is not kept: what is held of a client that nobody has any more is nobody's either.
 """
 
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, Protocol, TypeVar
+from weakref import WeakMethod
 
 from dodona._core import steps
 from dodona._io.threads import begin_thread
@@ -39,8 +41,8 @@ class Pinger(Generic[Item]):
     """One client's. Any thread may use it."""
 
     def __init__(self, run: Callable[[Any], Any], chores: Chores[Item]) -> None:
-        """`run` is the driver's."""
-        self._run = run
+        """`run` is the driver's, a method."""
+        self._run = WeakMethod(run)
         self._chores = chores
         self._news: SimpleQueue[Item | None] = SimpleQueue()  # None: look whether it is closed
         self._doers: dict[int, int] = {}  # at 0 the thread that does them, if there is one
@@ -69,12 +71,21 @@ class Pinger(Generic[Item]):
         me = threading.get_ident()
         while self._doers.setdefault(0, me) == me:
             try:
-                while self._wait():
-                    self._run(self._chores.do_due())
+                while self._wait() and self._do_due():
+                    pass
             finally:
                 del self._doers[0]
             if self._is_closed or self._news.empty():
                 return
+
+    def _do_due(self) -> bool:
+        """→ whether there is still a driver to do it."""
+        run = self._run()
+        if run is None:
+            self._is_closed = True
+            return False
+        run(self._chores.do_due())
+        return True
 
     def _wait(self) -> bool:
         """Until something is due. → False once nothing will be."""

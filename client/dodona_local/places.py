@@ -1,0 +1,22 @@
+"""Where in a user's program something was called: for errors that point there.
+
+Owns: `calling_place`.
+"""
+
+import sys
+from types import FrameType
+from typing import Final
+
+_OWN: Final = frozenset({"dodona", "dodona_local", "dodona_gateway", "pyspark_dodona"})
+
+
+def calling_place() -> str | None:
+    """File and line of the code that called into Dodona, in this thread or task; None if there is
+    no such code, as under the command line."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in _OWN:
+            return f"{frame.f_code.co_filename}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return None

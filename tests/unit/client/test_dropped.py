@@ -1,0 +1,247 @@
+"""Embedded databases that their user has dropped: the folder is free at once, with all rows in it.
+
+As in a notebook, whose cell failed and is run again. Without the help of the garbage collector, but
+where it is the user's own objects that lead back to a client. Reports of the same kind elsewhere:
+jnwatson/py-lmdb #129 and #300, duckdb/duckdb #13079.
+"""
+
+import asyncio
+import gc
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+import dodona
+import dodona.aio
+from dodona.errors import DodonaError, FolderInUse
+from unit.client.cluster import PATH, SCHEMA, FakeCluster
+from unit.client.interrupting import in_time
+
+ENDS_S_MAX = 20.0
+ROWS = [{"id": number, "balance": 100} for number in range(3)]
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    """Nothing is freed but by its own last reference."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with dodona.open(tmp_path / "data") as db:
+        db.create_table(PATH, SCHEMA, mount=True)
+        db.insert_rows(PATH, ROWS)
+    monkeypatch.setattr(gc, "collect", lambda: pytest.fail("the collector is not to be needed"))
+    return tmp_path / "data"
+
+
+def check(folder: Path) -> None:
+    with dodona.open(folder) as db:
+        assert [dict(it) for it in db.select(PATH)] == ROWS
+
+
+def just_open(db: dodona.Client) -> None:
+    db.generate_timestamp()
+
+
+def query(db: dodona.Client) -> None:
+    db.query(f"select * from [{PATH}]")
+
+
+def transaction(db: dodona.Client) -> None:
+    with db.begin() as tx:
+        tx.lookup_rows(PATH, [{"id": 1}])
+    db.begin().insert_rows(PATH, [{"id": 9, "balance": 1}])
+
+
+def master_transaction(db: dodona.Client) -> None:
+    db.begin_master()
+
+
+def held_snapshot(db: dodona.Client) -> None:
+    held = db.hold_snapshot([PATH])
+    next(iter(held.read_batches(PATH)))
+
+
+def load(db: dodona.Client) -> None:
+    db.loads.begin([PATH])
+
+
+def refused_path(db: dodona.Client) -> None:
+    with pytest.raises(DodonaError):
+        db.insert_rows("//nothing/here", ROWS)
+
+
+def refused_row(db: dodona.Client) -> None:
+    with pytest.raises(DodonaError), db.begin() as tx:
+        tx.insert_rows(PATH, [{"id": "one"}])
+
+
+def refused_query(db: dodona.Client) -> None:
+    with pytest.raises(DodonaError):
+        db.query(f"select 1 from [{PATH}] where")
+
+
+def refused_open(db: dodona.Client) -> None:
+    with pytest.raises(DodonaError):
+        dodona.open(str(db._place) + "/dodona.lock")
+
+
+def user_error(db: dodona.Client) -> None:
+    with pytest.raises(ZeroDivisionError), db.begin() as tx:
+        tx.insert_rows(PATH, [{"id": 1 // 0}])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        just_open, query, transaction, master_transaction, held_snapshot, load, refused_path,
+        refused_row, refused_query, refused_open, user_error,
+    ],
+)  # fmt: skip
+def test_it_is_free_at_once(use: Callable[[dodona.Client], None], folder: Path) -> None:
+    use(dodona.open(folder))
+    check(folder)
+
+
+def test_an_exception_keeps_it_no_longer_than_it_lasts(folder: Path) -> None:
+    def cell() -> None:
+        db = dodona.open(folder)
+        db.insert_rows("//nothing/here", ROWS)
+
+    kept: DodonaError | None = None
+    try:
+        cell()
+    except DodonaError as error:
+        kept = error
+    assert kept is not None
+    del kept
+    check(folder)
+
+
+async def use_a_little(db: dodona.aio.AsyncClient) -> None:
+    await db.generate_timestamp()
+    await asyncio.gather(*[db.lookup_rows(PATH, [{"id": it}]) for it in range(20)])
+
+
+async def use_chores(db: dodona.aio.AsyncClient) -> None:
+    await db.begin_master()
+    await db.hold_snapshot([PATH])
+
+
+async def use_badly(db: dodona.aio.AsyncClient) -> None:
+    with pytest.raises(DodonaError):
+        await db.insert_rows("//nothing/here", ROWS)
+    with pytest.raises(DodonaError):
+        async with db.begin() as tx:
+            await tx.insert_rows(PATH, [{"id": "one"}])
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("use", [use_a_little, use_chores, use_badly])
+def test_it_is_free_at_once_for_asyncio(
+    use: Callable[[dodona.aio.AsyncClient], Awaitable[None]],
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()  # loops have cycles of their own
+
+    async def run() -> None:
+        for _ in range(3):
+            await use(await dodona.aio.open(folder))
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
+    check(folder)
+
+
+def test_what_is_not_durable_yet_becomes_so(folder: Path) -> None:
+    db = dodona.open(folder)
+    db.create_table("//log", SCHEMA, atomicity="none", mount=True)
+    db.insert_rows("//log", ROWS, durability="async")
+    del db
+    with dodona.open(folder) as again:
+        assert [dict(it) for it in again.select("//log")] == ROWS
+
+
+def test_the_thread_of_chores_does_not_outlive_the_client(folder: Path) -> None:
+    db = dodona.open(folder)
+    held = db.begin_master(timeout_ms=1_000)
+    pinger = db._pinger
+    del db, held
+    until_s = time.monotonic() + ENDS_S_MAX
+    while pinger._doers and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert not pinger._doers
+
+
+def test_where_the_users_objects_lead_back_to_it_the_collector_is_called(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    knot: list[Any] = [dodona.open(folder)]
+    knot.append(knot)
+    del knot
+    check(folder)
+
+
+def test_who_still_has_it_is_told_where_it_was_opened(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    db = dodona.open(folder)
+    (folder.parent / "link").symlink_to(folder)
+    for path in (folder, str(folder) + "/", folder.parent / "link"):
+        with pytest.raises(FolderInUse, match=r"opened at .*test_dropped\.py, line \d+") as caught:
+            dodona.open(path)
+        assert caught.value.attributes["opened_at"].startswith(f"{__file__}, line ")
+    db.close()
+    check(folder)
+
+
+@pytest.mark.anyio
+async def test_so_it_is_in_asyncio(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    async with await dodona.aio.open(folder):
+        with pytest.raises(FolderInUse, match=r"opened at .*test_dropped\.py, line \d+"):
+            await dodona.aio.open(folder)
+        with pytest.raises(FolderInUse, match=r"opened at .*test_dropped\.py, line \d+"):
+            dodona.open(folder)
+
+
+def test_a_cluster_s_client_is_free_at_once_too(cluster: FakeCluster) -> None:
+    db = dodona.connect(cluster.url)
+    db.create_table(PATH, SCHEMA, mount=True)
+    for use in (refused_row, refused_path, user_error):
+        use(db)
+    gone = weakref.ref(db._driver)
+    del db
+    assert gone() is None
+
+
+def test_a_finalizer_of_the_users_may_open_it_while_another_opens_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector that `open` calls runs the user's finalizers, too."""
+    monkeypatch.undo()
+
+    class Holder:
+        def __init__(self) -> None:
+            self.me = self
+            self.db = dodona.open(folder)
+
+        def __del__(self) -> None:
+            check(folder)
+
+    Holder()
+    in_time(lambda: check(folder))
