@@ -60,7 +60,8 @@ class Engine:
     """A thread, its event loop, and the network in it."""
 
     def __init__(self, master_url: str, routing: Routing, peer_type: type[Peer]) -> None:
-        """Raises InvalidRequest on what is no URL."""
+        """Raises InvalidRequest on what is no URL, and Overloaded if this process may open no more
+        files."""
         self.process_id = os.getpid()
         self._items: deque[_Exchange | Post] = deque()
         self._is_drain_due = False
@@ -150,13 +151,15 @@ class Engine:
     ) -> None:
         self._thread_id = threading.get_ident()
         _engines.add(self)
-        loop = new_event_loop()
+        loop: asyncio.AbstractEventLoop | None = None
         try:
+            loop = new_event_loop()
             self._network = loop.run_until_complete(make())
             self._loop = loop
         except BaseException as error:  # noqa: BLE001 - it is the caller's
             made.put(error)
-            loop.close()
+            if loop is not None:
+                loop.close()
             _engines.discard(self)
             return
         made.put(None)
