@@ -22,6 +22,7 @@ from dodona._core.messages import GenerateTimestamps, TimestampRange
 from dodona._core.routing import Routing
 from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
 from dodona._io.drivers import check_loop
+from dodona._io.native_threads import check_threads
 from dodona._io.network import CLOSED
 from dodona._io.paths import place_of
 from dodona._io.sessions import instant_us
@@ -68,6 +69,7 @@ class EmbeddedDriver:
         """Opens nothing yet. Raises InvalidRequest."""
         if not __debug__:
             raise InvalidRequest("an embedded database does not run under python -O")
+        check_threads()
         self._process_id = os.getpid()
         self._folder = OpenFolder(place_of(path))
         self._combiner = Combiner(self._folder.open, self._folder.close)

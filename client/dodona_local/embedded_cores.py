@@ -7,10 +7,10 @@ and the next one gathers.
 """
 
 import time
+from _queue import SimpleQueue
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Final, Protocol
 
 from dodona._core.effects import (

@@ -15,17 +15,18 @@ import atexit
 import os
 import threading
 import time
+from _queue import SimpleQueue
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, Final
 
 from dodona._core.messages import Failure, Reply
 from dodona._core.routing import Routing
 from dodona._core.steps import Calls, Post
 from dodona._io.loops import new_event_loop
+from dodona._io.native_threads import check_threads
 from dodona._io.network import CLOSED, Gathering, Network
 from dodona._io.peer import Peer
 from dodona._io.threads import begin_thread
@@ -60,8 +61,9 @@ class Engine:
     """A thread, its event loop, and the network in it."""
 
     def __init__(self, master_url: str, routing: Routing, peer_type: type[Peer]) -> None:
-        """Raises InvalidRequest on what is no URL, and Overloaded if this process may open no more
-        files."""
+        """Raises InvalidRequest on what is no URL, or if threads are greenlets, and Overloaded if
+        this process may open no more files."""
+        check_threads()
         self.process_id = os.getpid()
         self._items: deque[_Exchange | Post] = deque()
         self._is_drain_due = False

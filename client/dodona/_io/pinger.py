@@ -10,9 +10,9 @@ The driver is not kept: what is held of a client that nobody has any more is nob
 """
 
 import threading
+from _queue import Empty, SimpleQueue
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakMethod
 

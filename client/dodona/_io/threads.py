@@ -6,12 +6,14 @@ then no thread of this process could begin any more, or the new one would wait f
 left to another thread, where no signal handler runs; what the caller does is one step of the
 interpreter. A finalizer may run under those very locks: where one may begin a thread, nobody waits
 until it has begun.
+The queue is C's own: a library that patches `queue` for its greenlets (gevent's
+`patch_all(thread=False)`) would have the caller wait for what only another greenlet can bring.
 """
 
 import _thread
 import threading
+from _queue import SimpleQueue
 from collections.abc import Callable
-from queue import SimpleQueue
 
 
 def begin_thread(work: Callable[[], None], name: str) -> threading.Thread:

@@ -1,0 +1,85 @@
+"""Programs under gevent: refused at once where threads are greenlets, and fine where they are not.
+
+Reports of the same kind elsewhere: apple/foundationdb #228, benoitc/gunicorn #450.
+"""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from unit.client.cluster import FakeCluster
+
+PROGRAM = """
+    import sys
+    {imports}
+    from gevent import monkey
+    monkey.patch_all({words})
+    import asyncio, time
+    import dodona, dodona.aio
+    url, folder = sys.argv[1:]
+"""
+REFUSED = """
+    ways = [
+        lambda: dodona.connect(url),
+        lambda: dodona.open(folder),
+        lambda: dodona._io.sessions.load_embedded().EmbeddedDriver(folder),
+    ]
+    for way in ways:
+        began = time.monotonic()
+        try:
+            way()
+        except dodona.InvalidRequest as error:
+            assert "gevent.monkey.patch_all(thread=False)" in error.message, error
+            assert error.attributes["patched_by"] == "gevent", error
+        else:
+            raise AssertionError("it was not refused")
+"""
+USED = """
+    import gevent
+    schema = [{"name": "id", "type": "int64", "sort_order": "ascending"},
+              {"name": "balance", "type": "int64"}]
+    for way in (lambda: dodona.connect(url), lambda: dodona.open(folder)):
+        with way() as db:
+            db.create_table("//bank/accounts", schema, mount=True)
+            jobs = [gevent.spawn(db.generate_timestamp) for _ in range(5)]
+            gevent.joinall(jobs, raise_error=True)
+            db.insert_rows("//bank/accounts", [{"id": 1, "balance": 2}])
+            assert len(db.lookup_rows("//bank/accounts", [{"id": 1}])) == 1
+            assert db.query("select 42 as v").to_pydict() == {"v": [42]}
+    with dodona.open(folder) as db:
+        db.begin_master().abort()
+        db.hold_snapshot(["//bank/accounts"])
+    try:
+        dodona.connect("http://127.0.0.1:1", timeout_ms=200)
+    except dodona.Unavailable:
+        pass
+"""
+
+
+def run(program: str, words: str, imports: str, cluster: FakeCluster, folder: Path) -> None:
+    text = textwrap.dedent(PROGRAM).format(words=words, imports=imports) + textwrap.dedent(program)
+    done = subprocess.run(
+        [sys.executable, "-c", text, cluster.url, str(folder)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("imports", ["", "import dodona, dodona.aio"])
+def test_where_threads_are_greenlets_it_is_refused(
+    imports: str, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    run(REFUSED, "", imports, cluster, tmp_path / "data")
+
+
+@pytest.mark.parametrize("imports", ["", "import dodona, dodona.aio"])
+def test_where_only_threads_are_real_all_works(
+    imports: str, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    run(USED, "thread=False", imports, cluster, tmp_path / "data")
