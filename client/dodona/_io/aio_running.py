@@ -12,9 +12,7 @@ from dodona._core.session import Session
 from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer
 from dodona._io.bounds import AsyncRun, AsyncUntil
-from dodona._io.computing import DESCRIPTORS, INTERRUPT_SECONDS
-from dodona._io.descriptors import need_descriptors
-from dodona._io.running import too_long
+from dodona._io.running import INTERRUPT_SECONDS, too_long
 
 Result = TypeVar("Result")
 
@@ -40,18 +38,13 @@ async def async_answer(
 async def _in_time(
     function: Callable[[], Result], query: Query, until: AsyncUntil | None
 ) -> Result:
-    """What a query computes. Raises Unavailable if that takes too long, Overloaded if this process
-    may open no more files."""
-    need_descriptors(DESCRIPTORS)
+    """What a query computes. Raises Unavailable if that takes too long."""
     if until is None:
         return await _compute(function, query.interrupt)
-    bound = asyncio.timeout(until.left_ms() / 1000)
     try:
-        async with bound:
+        async with asyncio.timeout(until.left_ms() / 1000):
             return await _compute(function, query.interrupt)
     except TimeoutError as error:
-        if not bound.expired():  # a signal handler of the caller's raised it
-            raise
         raise too_long(until.timeout_ms) from error
 
 

@@ -18,7 +18,6 @@ from typing import Any, Final
 import lmdb
 from lmdb.verify import VerifyError, verify
 
-from dodona._io.descriptors import is_out_of_descriptors, out_of_descriptors
 from dodona._io.disk_space import disk_full, is_no_space
 from dodona._io.folder import FILE_MODE, make_whole
 from dodona.errors import DataCorrupted, InvalidRequest
@@ -30,7 +29,7 @@ _LMDB_FORMAT: Final = 0
 """That of LMDB 0.9."""
 _DISK_ERRORS: Final = (
     errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM,
-    errno.ENOENT,
+    errno.ENOENT, errno.EMFILE, errno.ENFILE,
 )  # fmt: skip
 
 
@@ -47,8 +46,7 @@ def open_environment(
     With late heads a commit is durable but for its head, which becomes so with the next commit: its
     owner has to find the last ones without (see `log_tail` of the tablets).
 
-    Raises DataCorrupted, DiskFull, InvalidRequest (the disk does not let it be used), Overloaded
-    (this process may open no more files).
+    Raises DataCorrupted, DiskFull, InvalidRequest (the disk does not let it be used).
     """
     try:
         make_whole(path, lambda unfinished: _open(unfinished).close())
@@ -61,14 +59,10 @@ def open_environment(
     except OSError as error:
         if is_no_space(error):
             raise disk_full(path.parent) from error
-        if is_out_of_descriptors(error):
-            raise out_of_descriptors(path) from error
         raise InvalidRequest(f"{path} can't be opened: {error}", path=str(path)) from error
     except lmdb.Error as error:
         if is_no_space(error):
             raise disk_full(path.parent) from error
-        if is_out_of_descriptors(error):
-            raise out_of_descriptors(path) from error
         is_disks = getattr(error, "code", None) in _DISK_ERRORS
         kind = InvalidRequest if is_disks else DataCorrupted
         raise kind(f"{path} can't be opened: {error}", path=str(path)) from error

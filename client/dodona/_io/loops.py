@@ -8,18 +8,11 @@ them: it would die of a segmentation fault, long after it has left Python.
 import asyncio
 import ipaddress
 import socket
-from typing import Any, Final
-
-from dodona._io.descriptors import need_descriptors
-
-DESCRIPTORS: Final = 12
-"""More than a loop takes."""
+from typing import Any
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed: it halves the time of a round trip. Raises Overloaded if this
-    process may open no more files."""
-    need_descriptors(DESCRIPTORS)
+    """uvloop's where it is installed: it halves the time of a round trip."""
     try:
         import uvloop
     except ImportError:

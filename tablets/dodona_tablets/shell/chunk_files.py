@@ -9,6 +9,7 @@ part of it is left, unless the disk failed. Numbers are used once. Threads may w
 chunks of different numbers at the same time, while others read.
 """
 
+import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,6 @@ from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from dodona._io.descriptors import is_out_of_descriptors, out_of_descriptors
 from dodona._io.disk_space import is_no_space
 from dodona._io.folder import FOLDER_MODE, private_file, sync_folder
 from dodona.errors import DataCorrupted, DiskFull
@@ -50,8 +50,7 @@ class ChunkFiles:
     ) -> ChunkInfo | None:
         """Write a chunk, durably; None if there are no rows. See `write_chunk`.
 
-        Raises DiskFull if there is no space for it, Overloaded if this process may open no more
-        files, OSError if the disk fails.
+        Raises DiskFull if there is no space for it, OSError if the disk fails.
         """
         data_path, index_path = self._paths(number)
         assert not data_path.exists(), f"chunk {number} was written before"
@@ -70,8 +69,7 @@ class ChunkFiles:
     def open(self, info: ChunkInfo, *, in_memory: bool = False) -> Chunk:
         """Open a chunk: over its files, or over copies of them in memory.
 
-        Raises DataCorrupted if a file is missing, or not what the description says; Overloaded if
-        this process may open no more files.
+        Raises DataCorrupted if a file is missing, or not what the description says.
         """
         data_path, index_path = self._paths(info.number)
         read = _read if in_memory else _mapped
@@ -130,16 +128,14 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
 
 
-def _mapped(path: Path) -> "pa.Buffer | bytes":
-    """A file as memory. It stays there when the file is removed. It takes no descriptor, of which
-    a process has few and a cell may have thousands of chunks: Python's `mmap` would keep one."""
-    with _missing_told(path):
-        if path.stat().st_size == 0:  # can't be mapped
+def _mapped(path: Path) -> mmap.mmap | bytes:
+    """A file as memory. It stays there when the file is removed."""
+    with _missing_told(path), path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:  # can't be mapped
             return b""
         # The kernel's usual reading ahead is left on: with MADV_RANDOM lookups in a file that is
         # not in memory took twice as long as with it, and walks four times.
-        with pa.memory_map(str(path)) as file:
-            return file.read_buffer()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 @contextmanager
@@ -148,10 +144,6 @@ def _missing_told(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataCorrupted("a file of a chunk is missing", path=str(path)) from error
-    except OSError as error:
-        if is_out_of_descriptors(error):
-            raise out_of_descriptors(path) from error
-        raise
 
 
 # Writing
@@ -202,8 +194,6 @@ def _told_if_full(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if is_out_of_descriptors(error):
-            raise out_of_descriptors(path) from error
         if not is_no_space(error):
             raise
         raise DiskFull(f"no space for a chunk: {error.strerror}", path=str(path)) from error
