@@ -45,6 +45,7 @@ from dodona._core.messages import (
 )
 from dodona.errors import InvalidRequest
 from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TransactionId
+from suite.waiting import WAIT_S_MAX
 from unit.client.endpoint import Endpoint, Timestamps
 
 PATH = "//bank/accounts"
@@ -99,7 +100,7 @@ class FakeCluster:
 
     def run(self, coroutine: Any) -> Any:
         """Run something in the cluster's thread."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(5)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(WAIT_S_MAX)
 
     def call_soon(self, function: Callable[[], Any]) -> None:
         self._loop.call_soon_threadsafe(function)

@@ -24,7 +24,7 @@ OTHERS = 6
 """So many check points of each call are tried besides, evenly chosen."""
 POINTS_MAX = 60
 """Of a call, unless all are tried: a load has several hundred, and takes long."""
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 CLIENT = Path(dodona.__file__).parents[1]
 ROOTS = (str(CLIENT), *[str(Path(it.__path__[0])) for it in (dodona_oracle, dodona_tablets)])
 HOLDERS = ("embedded_combiner.py", "embedded_turns.py", "engine.py", "pinger.py", "threads.py")

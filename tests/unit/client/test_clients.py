@@ -30,6 +30,7 @@ from dodona.errors import (
     TransactionConflict,
     Unavailable,
 )
+from suite.waiting import WAIT_S_MAX, wait_until
 from unit.client.cluster import (
     CONFLICT,
     HANG,
@@ -272,19 +273,12 @@ def test_closing_ends_calls_that_wait(cluster: FakeCluster) -> None:
     thread = threading.Thread(target=commit)
     before = len(cluster.cells[0].frame_sizes)
     thread.start()
-    _wait_until(lambda: len(cluster.cells[0].frame_sizes) > before)
+    wait_until(lambda: len(cluster.cells[0].frame_sizes) > before)
     client.close()
-    thread.join(5)
+    thread.join(WAIT_S_MAX)
     assert not thread.is_alive()
     # It was sent, and nobody can be asked any more: neither committed nor aborted is certain.
     assert [type(it) for it in outcome] == [CommitOutcomeUnknown]
-
-
-def _wait_until(is_so: Any) -> None:
-    deadline = time.monotonic() + 5
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def test_a_client_that_is_forgotten_ends_its_thread(cluster: FakeCluster) -> None:
@@ -294,7 +288,7 @@ def test_a_client_that_is_forgotten_ends_its_thread(cluster: FakeCluster) -> Non
     (thread,) = [it for it in started if it.name == "dodona-client"]
     del client
     gc.collect()
-    thread.join(10)  # a finalizer waits for nothing
+    thread.join(WAIT_S_MAX)  # a finalizer waits for nothing
     assert not thread.is_alive()
 
 

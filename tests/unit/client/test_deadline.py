@@ -279,14 +279,14 @@ def test_an_embedded_call_waits_for_others_no_longer_than_it_may(db: dodona.Clie
     assert db.lookup_rows("//t", [{"id": 1}]) == [{"id": 1, "v": 3}]
 
 
-LONG_QUERY = "select count(*) from range(100000000) a, range(100000) b where a.range % 7 = b.range"
+ENDLESS = "select sum(a.i ^ b.i) from range(10000000) a(i), range(10000000) b(i)"
 
 
 def test_a_query_is_not_computed_for_longer_than_it_may(db: dodona.Client) -> None:
     db.query("select 1")  # imports take a while
     began = time.monotonic()
     with pytest.raises(Unavailable, match="not computed in the 300 ms"):
-        db.query(LONG_QUERY, timeout_ms=300)
+        db.query(ENDLESS, timeout_ms=300)
     assert time.monotonic() - began < 5
 
 
@@ -296,7 +296,7 @@ def test_a_query_in_asyncio_is_not_computed_for_longer_than_it_may(tmp_path: Pat
             await client.query("select 1")
             began = time.monotonic()
             with pytest.raises(Unavailable, match="not computed in the 300 ms"):
-                await client.query(LONG_QUERY, timeout_ms=300)
+                await client.query(ENDLESS, timeout_ms=300)
             return time.monotonic() - began
 
     assert asyncio.run(attempt()) < 5

@@ -23,6 +23,7 @@ import pytest
 import dodona
 from dodona._io import loops
 from dodona.errors import InvalidRequest
+from suite.waiting import WAIT_S_MAX, wait_until
 from unit.client.cluster import FakeCluster
 from unit.client.interrupting import IS_WHOLE, Alarm, in_time, interrupted, points_of
 
@@ -310,9 +311,7 @@ def check_finalizers(db: dodona.Client) -> None:
     finally:
         gc.set_threshold(*threshold)
     gc.collect()
-    deadline = time.monotonic() + 20
-    while len(said) < made and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: len(said) >= made)
     assert len(said) == made
     for answer in said:
         assert answer is None or isinstance(answer, int | InvalidRequest), answer
@@ -403,6 +402,6 @@ def test_nobody_is_left_waiting_by_an_interrupted_thread(embedded: dodona.Client
     signal.signal(signal.SIGINT, before)
     stop.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(WAIT_S_MAX)
         assert not thread.is_alive()
     assert [it for it in failures if it.kind != "unavailable"] == []

@@ -8,26 +8,16 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dodona
-from dodona._io.engine import Engine
 from dodona._io.network import Network
+from suite.waiting import WAIT_S_MAX, wait_until
 from unit.client.cluster import FakeCluster
 from unit.client.interrupting import in_time
-
-ENDS_S_MAX = 20.0
-
-
-def wait_until_over(engine: Engine) -> None:
-    until_s = time.monotonic() + ENDS_S_MAX
-    while not engine._is_over and time.monotonic() < until_s:
-        time.sleep(0.01)
-    assert engine._is_over
 
 
 def test_a_light_client_is_let_go_without_waiting(
@@ -52,7 +42,7 @@ def test_a_light_client_is_let_go_without_waiting(
     assert engine._is_closed
     assert not engine._is_over
     may_end.set()
-    wait_until_over(engine)
+    wait_until(lambda: engine._is_over)
 
 
 def test_an_embedded_database_is_let_go_while_no_thread_can_begin(tmp_path: Path) -> None:
@@ -71,9 +61,9 @@ def test_an_embedded_database_is_let_go_while_no_thread_can_begin(tmp_path: Path
     # `in_time` can't: it begins a thread.
     collecting = threading.Thread(target=collect, daemon=True)
     collecting.start()
-    collecting.join(ENDS_S_MAX)
+    collecting.join(WAIT_S_MAX)
     assert not collecting.is_alive()
-    combiner.wait_closed(ENDS_S_MAX)
+    combiner.wait_closed(WAIT_S_MAX)
     assert combiner._is_over
     dodona.open(tmp_path / "data").close()
 

@@ -11,6 +11,7 @@ from dodona._io import oracle as oracle_module
 from dodona._io.oracle import OracleClient
 from dodona.errors import DataCorrupted, InvalidRequest, Overloaded, Unavailable
 from dodona.types import Timestamp
+from suite.waiting import WAIT_S_MAX, until
 from unit.client.endpoint import Endpoint, Timestamps, serving
 
 pytestmark = pytest.mark.anyio
@@ -83,10 +84,9 @@ async def test_callers_that_go_away_hear_of_it_at_once_and_cost_the_others_nothi
     def hesitant(body: object) -> DataReply | None:
         return None if is_held else timestamps(body)
 
-    async with serving(hesitant) as endpoint, asking(endpoint, timeout_ms=400) as oracle:
+    async with serving(hesitant) as endpoint, asking(endpoint) as oracle:
         callers = [asyncio.create_task(oracle.generate()) for _ in range(3)]
-        while not endpoint.frame_sizes:
-            await asyncio.sleep(0.001)
+        await until(lambda: endpoint.frame_sizes)
         for place in gone:
             callers[place].cancel()
         await iterations(2)
@@ -150,7 +150,7 @@ async def test_the_next_proxy_takes_over() -> None:
     ):
         assert await oracle.generate() == 10
         first.stop()
-        await asyncio.sleep(0.02)
+        await until(lambda: not oracle._peers[first.address]._transport)
         assert await oracle.generate() == 500
         assert await oracle.generate() == 501
 
@@ -165,8 +165,7 @@ async def test_a_proxy_that_dies_with_a_request_loses_no_caller() -> None:
         asking(first, second) as oracle,
     ):
         callers = [asyncio.create_task(oracle.generate()) for _ in range(3)]
-        while not first.frame_sizes:
-            await asyncio.sleep(0.001)
+        await until(lambda: first.frame_sizes)
         first.drop_all()
         assert await asyncio.gather(*callers) == [500, 501, 502]
 
@@ -218,20 +217,36 @@ async def test_a_refusal_is_for_the_caller() -> None:
             await oracle.generate()
 
 
+async def generated(oracle: OracleClient) -> Timestamp | None:
+    """None while nobody answers."""
+    try:
+        return await oracle.generate()
+    except Unavailable:
+        return None
+
+
 async def test_nobody_answers_and_every_caller_hears_of_it() -> None:
     endpoint = Endpoint(Timestamps())
     await endpoint.start()
     endpoint.stop()
-    async with asking(endpoint, timeout_ms=300) as oracle:
+    async with (
+        asking(endpoint, timeout_ms=300) as oracle,
+        asking(endpoint, timeout_ms=86_400_000) as patient,
+    ):
         loop = asyncio.get_running_loop()
         began = loop.time()
+        waiting = asyncio.create_task(patient.generate())
         futures = [oracle.generate() for _ in range(3)]
         outcomes = await asyncio.gather(*futures, return_exceptions=True)
         assert [type(it) for it in outcomes] == [Unavailable] * 3
-        assert 0.25 < loop.time() - began < 3
+        assert loop.time() - began > 0.25
+        assert not waiting.done(), "each waits for as long as it was told"
         await endpoint.start()
-        await asyncio.sleep(0.6)  # the longest back-off of a connection
-        assert await oracle.generate() == 1_000
+        assert await waiting == 1_000
+        async with asyncio.timeout(WAIT_S_MAX):
+            while (timestamp := await generated(oracle)) is None:
+                await asyncio.sleep(0.01)
+        assert timestamp > 1_000
     endpoint.stop()
 
 
@@ -273,7 +288,7 @@ async def test_a_master_that_hangs_takes_no_more_than_a_batch_s_time() -> None:
         oracle = OracleClient([endpoint.address], discover=discover, timeout_ms=200)
         try:
             for _ in range(2):
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(WAIT_S_MAX):
                     with pytest.raises(Unavailable, match="its master does not answer"):
                         await oracle.generate()
         finally:
@@ -288,8 +303,7 @@ async def test_closing_fails_those_who_wait() -> None:
     async with serving(silent) as endpoint:
         oracle = OracleClient([endpoint.address])
         callers = [asyncio.create_task(oracle.generate()) for _ in range(2)]
-        while not endpoint.frame_sizes:
-            await asyncio.sleep(0.001)
+        await until(lambda: endpoint.frame_sizes)
         callers.append(asyncio.create_task(oracle.generate()))
         await iterations(1)
         await oracle.close()

@@ -25,6 +25,7 @@ from dodona._core.messages import (
 from dodona._io import peer as peer_module
 from dodona._io.peer import Peer, rpc_url
 from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TransactionId
+from suite.waiting import WAIT_S_MAX, until
 from unit.client.endpoint import Endpoint, Timestamps, serving
 
 pytestmark = pytest.mark.anyio
@@ -99,9 +100,7 @@ async def test_answers_may_come_in_any_order() -> None:
 
 
 async def wait_for_frames(endpoint: Endpoint, count: int) -> None:
-    async with asyncio.timeout(5):
-        while len(endpoint.frame_sizes) < count:
-            await asyncio.sleep(0.001)
+    await until(lambda: len(endpoint.frame_sizes) >= count)
 
 
 async def test_answers_to_nothing_and_to_those_who_left_are_dropped() -> None:
@@ -124,18 +123,21 @@ async def test_one_way_messages_expect_no_answer() -> None:
 
 
 async def test_an_unanswered_call_times_out_and_the_next_ones_have_their_own_time() -> None:
-    async with serving(silent) as endpoint, connected(endpoint, timeout_ms=400) as peer:
+    async with (
+        serving(silent) as endpoint,
+        connected(endpoint, timeout_ms=400) as peer,
+        connected(endpoint) as patient,
+    ):
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        first = peer.call(ask(1))
+        waiting = patient.call(ask(3))
+        first, first_began = peer.call(ask(1)), loop.time()
         await asyncio.sleep(0.2)
-        second = peer.call(ask(2))
+        second, second_began = peer.call(ask(2)), loop.time()
         assert_unavailable(await first, "no answer", was_sent=True)
-        first_took = loop.time() - began
+        assert loop.time() - first_began > 0.39
         assert_unavailable(await second, "no answer", was_sent=True)
-        second_took = loop.time() - began - 0.2
-        assert 0.39 < first_took < 1.5
-        assert 0.39 < second_took < 1.5
+        assert loop.time() - second_began > 0.39
+        assert not waiting.done(), "and no longer than they were told to wait"
 
 
 async def test_a_server_that_hangs_is_given_up_and_connected_to_anew(
@@ -158,9 +160,12 @@ async def test_a_busy_server_keeps_its_connection_although_one_call_times_out() 
     async with serving(only_even) as endpoint, connected(endpoint, timeout_ms=200) as peer:
         hanging = peer.call(ask(1))
         while not hanging.done():
-            assert isinstance(await peer.call(ask(2)), Committed)
+            await peer.call(ask(2))  # which may be late itself, where the machine stands still
             await asyncio.sleep(0.01)
         assert_unavailable(await hanging, "no answer", was_sent=True)
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not isinstance(await peer.call(ask(2)), Committed):
+                pass
         assert len(endpoint.paths) == 1
 
 
@@ -206,19 +211,23 @@ def test_only_a_goodbye_is_one(reason: str | None, newest_id: int | None) -> Non
     assert newest_of_goodbye(reason) == newest_id
 
 
-async def test_an_unreachable_server_fails_calls_at_once_and_says_they_were_never_sent() -> None:
+async def test_an_unreachable_server_fails_calls_at_once_and_says_they_were_never_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever waited for the next attempt to connect would not be back today."""
     endpoint = Endpoint(echo)
     await endpoint.start()
     endpoint.stop()
     async with connected(endpoint) as peer:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for _ in range(20):
-            assert_unavailable(await peer.call(ask()), "can't be reached", was_sent=False)
-        peer.post(ask())
-        assert loop.time() - began < 2
+        with monkeypatch.context() as patch:
+            patch.setattr(Peer, "_backoff_seconds", lambda _: 86_400.0)
+            async with asyncio.timeout(WAIT_S_MAX):
+                for _ in range(20):
+                    assert_unavailable(await peer.call(ask()), "can't be reached", was_sent=False)
+                peer.post(ask())
         await endpoint.start()
-        async with asyncio.timeout(5):
+        peer._retry_at = 0.0
+        async with asyncio.timeout(WAIT_S_MAX):
             while isinstance(await peer.call(ask()), Failure):
                 await asyncio.sleep(0.01)
         endpoint.stop()
@@ -236,11 +245,9 @@ async def test_a_server_that_closes_at_once_is_unreachable() -> None:
 
     server = await asyncio.start_server(close, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    peer = Peer(rpc_url(f"127.0.0.1:{port}"))
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    assert_unavailable(await peer.call(ask()), "can't be reached", was_sent=False)
-    assert loop.time() - began < 2
+    peer = Peer(rpc_url(f"127.0.0.1:{port}"), timeout_ms=86_400_000)
+    async with asyncio.timeout(WAIT_S_MAX):
+        assert_unavailable(await peer.call(ask()), "can't be reached", was_sent=False)
     await peer.close()
     server.close()
 
@@ -381,8 +388,8 @@ async def test_closing_while_connecting_leaves_nothing_behind() -> None:
         await asyncio.sleep(0)
         await peer.close()
         assert_unavailable(await call, "closed by this client", was_sent=False)
-        await asyncio.sleep(0.05)
-        assert endpoint.transports == []
+        await asyncio.sleep(0.05)  # a connection that is left behind has come by then, or is missed
+        await until(lambda: endpoint.transports == [])
 
 
 async def test_a_call_made_while_closing_waits_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dodona._core import master_transaction
 from dodona._core.master_transaction import Lease
 from dodona._core.messages import Done, Failure, PingTreeTransaction, Reply, TreeTransaction
 from dodona._core.session import Session
@@ -18,12 +19,12 @@ from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.pinger import Pinger
 from dodona._io.sessions import new_session
 from dodona.types import TreeTransactionId
+from suite.waiting import WAIT_S_MAX, until
 
-SECONDS_MAX = 3.0
-"""Less than the longest time between two pings: nobody is to wait for those."""
 SOON_MS = 30
 """A time-out, so that pings come every 10 ms."""
-LATE_MS = 600_000
+LATE_MS = 24 * 3_600_000
+"""A time-out whose pings come so late that nobody is to wait for them."""
 
 
 class Master:
@@ -48,7 +49,7 @@ class Master:
         self.run(protocol)
 
     def next_pinged(self) -> int:
-        return self.pinged.get(timeout=SECONDS_MAX)
+        return self.pinged.get(timeout=WAIT_S_MAX)
 
 
 def lease(session: Session, number: int, timeout_ms: int) -> Lease:
@@ -68,12 +69,18 @@ def start_waiting(pinger: Pinger[Lease], session: Session) -> Lease:
     session.pings.wait_ms = ask  # type: ignore[method-assign]
     late = lease(session, 1, LATE_MS)
     pinger.watch(late)
-    assert asked.wait(SECONDS_MAX)
+    assert asked.wait(WAIT_S_MAX)
     return late
 
 
 others: set[threading.Thread] = set()
 """That were there before the test: clients of other tests may have a thread of that name."""
+
+
+@pytest.fixture(autouse=True)
+def _ping_as_late_as_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a longest time between two pings, and nobody is to wait for that."""
+    monkeypatch.setattr(master_transaction, "PING_PERIOD_MS_MAX", LATE_MS)
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +128,7 @@ def test_whose_thread_has_nothing_more_to_do_waits_for_its_end_too(
 
     pinger._do_all = slowly  # type: ignore[method-assign]
     pinger.watch(it)
-    assert has_ended.wait(SECONDS_MAX)
+    assert has_ended.wait(WAIT_S_MAX)
     pinger.close()
     assert pinger_threads() == []
 
@@ -161,7 +168,7 @@ def test_the_thread_ends_with_the_last_transaction_and_begins_with_the_next(
             pass
         it.state = TransactionState.COMMITTED
         for thread in pinger_threads():
-            thread.join(SECONDS_MAX)
+            thread.join(WAIT_S_MAX)
         assert pinger_threads() == []
 
 
@@ -173,7 +180,7 @@ def test_a_forgotten_transaction_is_pinged_no_more(
     master.next_pinged()
     del it
     for thread in pinger_threads():
-        thread.join(SECONDS_MAX)
+        thread.join(WAIT_S_MAX)
     assert pinger_threads() == []
 
 
@@ -184,7 +191,7 @@ def test_an_expired_transaction_is_noticed(
     it = lease(session, 1, SOON_MS)
     pinger.watch(it)
     for thread in pinger_threads():
-        thread.join(SECONDS_MAX)
+        thread.join(WAIT_S_MAX)
     assert it.is_lost
 
 
@@ -192,7 +199,7 @@ def test_closing_does_not_wait_for_the_next_ping(pinger: Pinger[Lease], session:
     late = start_waiting(pinger, session)
     began = time.monotonic()
     pinger.close()
-    assert time.monotonic() - began < SECONDS_MAX
+    assert time.monotonic() - began < WAIT_S_MAX
     assert pinger_threads() == []
     assert late.is_open
 
@@ -211,12 +218,10 @@ async def test_the_task_pings_follows_and_ends(master: Master, session: Session)
         pinger.watch(soon)
         task = pinger._task
         assert task is not None
-        async with asyncio.timeout(SECONDS_MAX):
-            while master.pinged.empty():
-                await asyncio.sleep(0.001)
+        await until(lambda: not master.pinged.empty())
         assert master.next_pinged() == number
         soon.state = late.state = TransactionState.ABORTED
-        await asyncio.wait_for(task, SECONDS_MAX)
+        await asyncio.wait_for(task, WAIT_S_MAX)
         while not master.pinged.empty():
             master.next_pinged()
     it = lease(session, 3, LATE_MS)
@@ -234,5 +239,5 @@ async def test_the_task_notices_an_expired_transaction(master: Master, session: 
     it = lease(session, 1, SOON_MS)
     pinger.watch(it)
     assert pinger._task is not None
-    await asyncio.wait_for(pinger._task, SECONDS_MAX)
+    await asyncio.wait_for(pinger._task, WAIT_S_MAX)
     assert it.is_lost
