@@ -31,7 +31,7 @@ UNLIKE: Final = re.compile(
 URL: Final = re.compile(r"http://127\.0\.0\.1:(\d+)")
 ADDRESSES: Final = ("127.0.0.1:{}", "--port {}")
 MASTER_URL: Final = "http://127.0.0.1:8500"
-STOP_WAIT_S_MAX: Final = 30.0
+STOP_WAIT_S_MAX: Final = 60.0
 
 
 class NotAsWritten(AssertionError):

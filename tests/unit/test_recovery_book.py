@@ -17,6 +17,7 @@ from dodona._io.statistics_page import add_statistics_page
 from dodona.types import CellId
 from dodona_tablets.shell import recovery_notes
 from dodona_tablets.shell.recovery_notes import RecoveryNotes
+from suite.waiting import until
 from unit.tablets.cells import Bench, put
 
 
@@ -111,12 +112,13 @@ async def test_what_becomes_of_a_start_is_written_down(
         bench.settle()
         await asyncio.sleep(0)
     bench.pass_time(0.1)
-    async with asyncio.timeout(10):
-        while not (found := RecoveryBook.open(tmp_path).recoveries[-1]).transactions:
-            await asyncio.sleep(0.001)
-        while found.transactions[0].outcome is None:
-            await asyncio.sleep(0.001)
-            found = RecoveryBook.open(tmp_path).recoveries[-1]
+
+    def is_over() -> bool:
+        noted = RecoveryBook.open(tmp_path).recoveries[-1].transactions
+        return bool(noted) and noted[0].outcome is not None
+
+    await until(is_over)
+    found = RecoveryBook.open(tmp_path).recoveries[-1]
     assert found.served_after_ms is not None
     assert (found.transaction_count, found.transactions[0].outcome) == (1, "aborted")
     await notes.close()

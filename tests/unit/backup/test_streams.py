@@ -11,6 +11,7 @@ from dodona.client import Client
 from dodona_local.backup import back_up, restore
 from dodona_local.backup.streams import Stop, Stopped, ranges_of, run_all
 from dodona_local.cli import application
+from suite.waiting import WAIT_S_MAX
 from unit.backup.tables import Counting, make_plain
 
 
@@ -31,11 +32,11 @@ def test_the_first_error_ends_all_streams() -> None:
 
     def do(job: int, stop: Stop) -> int:
         if job < 2:
-            began.wait(10)
+            began.wait(WAIT_S_MAX)
         if job == 1:
             raise ZeroDivisionError
         try:
-            stop.wait(10)
+            stop.wait(WAIT_S_MAX)
         except Stopped:
             ended.append(job)
             raise

@@ -240,7 +240,7 @@ def test_nobody_reads_a_file_between_two_parts(
         for count, _ in enumerate(source.parts()):
             raw.is_asked = False
             if count < 3:
-                time.sleep(0.02)  # for whoever reads ahead
+                time.sleep(0.02)  # for whoever reads ahead: who takes longer is not seen
             raw.is_asked = True
     except InvalidRequest:
         raw.is_asked = False

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,10 +23,10 @@ import dodona as dodona_client
 from dodona.errors import ERRORS_BY_KIND, Action, CommitOutcomeUnknown, TransactionConflict
 from dodona_local.cli import application
 from dodona_local.cli.running import CODES_BY_ACTION, EXIT_CODES, Group
+from suite.waiting import WAIT_S_MAX, wait_until
 from unit.cli.commands import ACCOUNTS, TABLE, Commands, account, lines_of
 
 COMMAND = (sys.executable, "-m", "dodona_local.cli")
-WAIT_S_MAX = 60
 
 
 def test_every_error_has_an_exit_code_that_help_explains() -> None:
@@ -192,10 +191,10 @@ def test_an_interrupt_says_what_was_written(bank: Commands, number: int, code: i
     words = ("insert", TABLE, "-", "--input-format", "json", "--batch-rows", 10)
     with process(bank.folder, *words, stdin=pipe, stderr=pipe, stdout=pipe) as running:
         assert running.stdin is not None
-        rows = [account(it, name=f"row {it}") for it in range(25)]
-        running.stdin.write(lines_of(rows).encode())
-        running.stdin.flush()
-        wait_until_written(bank.folder, "row 0")
+        rows = [account(it, name=f"row {it}") for it in range(26)]
+        feed(running.stdin, rows[:25])
+        wait_until(lambda: is_written(bank.folder, "row 0"))
+        feed(running.stdin, rows[25:])  # it reads on once it has counted what it has written
         running.send_signal(number)
         said, complained = running.communicate(timeout=WAIT_S_MAX)
     assert (running.returncode, said) == (code, b"")
@@ -205,24 +204,22 @@ def test_an_interrupt_says_what_was_written(bank: Commands, number: int, code: i
     assert int(found[1]) in (10, 20)
 
 
-def wait_until_written(folder: Path, text: str) -> None:
-    """Until the folder's log has it."""
-    began = time.monotonic()
-    while not any(text.encode() in it.read_bytes() for it in folder.rglob("log/*.mdb")):
-        assert time.monotonic() < began + WAIT_S_MAX
-        time.sleep(0.01)
-    time.sleep(0.5)
+def is_written(folder: Path, text: str) -> bool:
+    """Whether the folder's log has it."""
+    return any(text.encode() in it.read_bytes() for it in folder.rglob("log/*.mdb"))
 
 
-def wait_until_read(pipe: IO[bytes]) -> None:
-    """Until the other side has taken all of it: a load has begun by then."""
-    began = time.monotonic()
+def feed(pipe: IO[bytes], rows: list[dict[str, Any]]) -> None:
+    """Write rows, and wait until the other side has taken all of them."""
+    pipe.write(lines_of(rows).encode())
+    pipe.flush()
     waiting = array("i", [1])
-    while waiting[0]:
-        assert time.monotonic() < began + WAIT_S_MAX
-        time.sleep(0.01)
+
+    def is_taken() -> bool:
         fcntl.ioctl(pipe, termios.FIONREAD, waiting)
-    time.sleep(0.5)
+        return not waiting[0]
+
+    wait_until(is_taken)
 
 
 def test_an_interrupted_load_leaves_nothing(bank: Commands) -> None:
@@ -230,9 +227,8 @@ def test_an_interrupted_load_leaves_nothing(bank: Commands) -> None:
     words = ("insert", TABLE, "-", "--input-format", "json", "--atomic")
     with process(bank.folder, *words, stdin=pipe, stderr=pipe, stdout=pipe) as running:
         assert running.stdin is not None
-        running.stdin.write(lines_of([account(it) for it in range(25)]).encode())
-        running.stdin.flush()
-        wait_until_read(running.stdin)
+        feed(running.stdin, [account(it) for it in range(25)])
+        feed(running.stdin, [account(25)])  # it reads on once it has begun to load
         running.send_signal(signal.SIGINT)
         _, complained = running.communicate(timeout=WAIT_S_MAX)
     assert (running.returncode, complained.decode()) == (

@@ -7,17 +7,21 @@ import asyncio
 import json
 import socket
 import struct
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from fcntl import ioctl
 from typing import Any, Final
 
 import uvicorn
 
 from dodona._io.http import HttpBounds, bounded_http
+from suite.waiting import WAIT_S_MAX, wait_until
 
-SOON_S: Final = 5.0
+GRACE_S: Final = 86_400
+"""For so long a server that stops waits for requests that are under way."""
 LARGE: Final = bytes(16 << 20)
 """What `/large` is answered with."""
 SMALLER: Final = bytes(60_000)
@@ -77,7 +81,7 @@ class Server:
             log_config=None,
             access_log=False,
             timeout_keep_alive=idle_seconds_max,
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=GRACE_S,
         )
         self._server = uvicorn.Server(config)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -86,24 +90,30 @@ class Server:
 
     def start(self) -> None:
         self._thread.start()
-        while not self._server.started:
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started)
 
     def stop(self) -> None:
         self.application.may_go_on.set()
         self._server.should_exit = True
-        self._thread.join()
+        self._thread.join(WAIT_S_MAX)
+        assert not self._thread.is_alive()
 
     @property
     def connection_count(self) -> int:
         return len(self._server.server_state.connections)
+
+    def has_read_all(self) -> bool:
+        """Whether nothing that was sent lies in the system's buffers."""
+        connections: list[Any] = [*self._server.server_state.connections]
+        its_sockets = [it.transport.get_extra_info("socket") for it in connections]
+        return not any(any(ioctl(it.fileno(), termios.FIONREAD, bytes(4))) for it in its_sockets)
 
     def connect(self, receive_bytes: int | None = None) -> "Line":
         """`receive_bytes` is what the system takes for it before it is read."""
         connection = socket.socket()
         if receive_bytes is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        connection.settimeout(SOON_S)
+        connection.settimeout(WAIT_S_MAX)
         connection.connect(self.address)
         return Line(connection)
 
@@ -145,13 +155,18 @@ class Line:
         assert problem["status"] == status
         return problem
 
-    def drip(self, content: bytes, seconds_max: float) -> float:
+    def drip(self, content: bytes) -> float:
         """Send it again and again, until the other end has enough. → after how long that was."""
         began = time.monotonic()
-        with suppress(OSError):
-            while time.monotonic() - began < seconds_max:
+
+        def is_refused() -> bool:
+            try:
                 self.send(content)
-                time.sleep(0.05)
+            except OSError:
+                return True
+            return False
+
+        wait_until(is_refused, "it listens for ever", pause_s=0.05)
         return time.monotonic() - began
 
     def _wait(self, is_enough: Callable[[], bool]) -> None:
@@ -177,10 +192,3 @@ def serving(bounds: HttpBounds, idle_seconds_max: int = 1) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = SOON_S) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -18,6 +18,7 @@ from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.shell import audit, service
 from dodona_gateway.shell.audit import AuditedCall, AuditLog
 from dodona_gateway.shell.settings import GatewaySettings
+from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = pytest.mark.anyio
 ADA = Principal("ada", "0123456789abcdef", parse_grants(["admin:/"]))
@@ -55,6 +56,18 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.fixture(autouse=True)
+def _lines_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the real disk is."""
+    monkeypatch.setattr(audit, "WRITE_WAIT_S_MAX", WAIT_S_MAX)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call hardly waits for a line that can't be written."""
+    monkeypatch.setattr(audit, "WRITE_WAIT_S_MAX", 0.05)
+
+
 class Disk:
     """Stands in for `os.write`: takes so many bytes, or none."""
 
@@ -64,7 +77,6 @@ class Disk:
         self._write = os.write
         monkeypatch.setattr(os, "write", self.write)
         monkeypatch.setattr(audit, "RETRY_S", 0.01)
-        monkeypatch.setattr(audit, "WRITE_WAIT_S_MAX", 0.05)
 
     def write(self, descriptor: int, data: bytes) -> int:
         count = min(len(data), self.bytes_at_once)
@@ -213,6 +225,7 @@ async def test_without_a_bound_no_file_is_moved(log: AuditLog, path: Path) -> No
     assert [it.name for it in path.parent.iterdir()] == ["audit.jsonl"]
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_calls_are_refused_while_a_full_file_can_t_be_moved(
     path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,17 +234,19 @@ async def test_calls_are_refused_while_a_full_file_can_t_be_moved(
     log = AuditLog(path, bytes_max=300)
     await do(log, "1")
     await do(log, "2")
+    await until(lambda: log._file.problem)
     with pytest.raises(Unavailable, match="audit"):
         await do(log, "3")
     assert [it["request_id"] for it in lines(path)] == ["1"], "it does not grow over its bound"
     in_its_place.rmdir()
-    await asyncio.sleep(0.2)
+    await until(lambda: not log._file.problem)
     await do(log, "4")
     await log.close()
     assert [it["request_id"] for it in lines(in_its_place) + lines(path)] == ["2", "4"]
     assert caplog.text.count("can't be written, calls are refused") == 1
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_file_that_was_moved_and_can_t_be_made_anew_is_made_later(
     path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,9 +259,10 @@ async def test_a_file_that_was_moved_and_can_t_be_made_anew_is_made_later(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
         await do(log, "2")
+        await until(lambda: log._file.problem)
         with pytest.raises(Unavailable):
             await do(log, "3")
-    await asyncio.sleep(0.2)
+    await until(lambda: not log._file.problem)
     await log.close()
     moved = path.with_name("audit.jsonl.1")
     assert [it["request_id"] for it in lines(moved) + lines(path)] == ["1", "2"]
@@ -274,24 +290,28 @@ async def test_a_line_is_whole_however_little_the_disk_takes_at_once(
     assert [it["request_id"] for it in lines(path)] == ["0", "1", "2"]
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_nothing_is_done_that_can_t_be_written_down(
     log: AuditLog, path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk.bytes_left = 20
     waiting = asyncio.create_task(do(log, "1"))
-    await asyncio.wait([waiting], timeout=5)
+    await asyncio.wait([waiting], timeout=WAIT_S_MAX)
     assert waiting.done(), "the answer does not wait for ever"
+    await until(lambda: log._file.problem)
     with pytest.raises(Unavailable, match="audit"):
         await do(log, "2")
     assert len(path.read_bytes()) == 20
     disk.bytes_left = None
-    await asyncio.sleep(0.2)
+    await until(lambda: not log._file.problem)
     await do(log, "3")
+    await until(lambda: path.read_bytes().count(b"\n") == 2)
     assert [it["request_id"] for it in lines(path)] == ["1", "3"], "the first was kept"
     assert caplog.text.count("can't be written, calls are refused") == 1
     assert caplog.text.count("can be written again") == 1
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_line_that_is_never_written_is_told(
     path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -302,7 +322,7 @@ async def test_a_line_that_is_never_written_is_told(
         await it.__aenter__()
     await asyncio.gather(*(it.__aexit__(None, None, None) for it in calls))
     await log.close()
-    await asyncio.sleep(0.01)
+    await until(lambda: caplog.text.count("a line of the audit is lost") >= 2)
     assert caplog.text.count("a line of the audit is lost") == 2
     with pytest.raises(Unavailable):
         await do(log, "3")

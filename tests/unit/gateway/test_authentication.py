@@ -1,6 +1,7 @@
 """Authentication: how often the table is asked, what a failure of it means, and what logs show."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -216,7 +217,7 @@ async def test_a_table_that_hangs_is_not_waited_for(
     count = len(table.asked)
     await ask(gate, 3.02)
     assert len(table.asked) == count, "it failed 30 ms after it was asked, and a second counts"
-    await ask(gate, 3.2)
+    await ask(gate, 20)  # a machine that stands still finds out later that it failed
     assert len(table.asked) == count + 1
     with pytest.raises(Unavailable):
         await ask(gate, 2, make(2))
@@ -270,21 +271,19 @@ async def test_who_waits_when_it_ends_is_told(table: Table) -> None:
 
 
 async def test_a_revocation_by_one_is_in_force_at_another_within_two_seconds(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a real table, and real time."""
+    """With a real table, however long its answers take. They ask ten times a second."""
+    monkeypatch.setattr(authentication, "LOOKUP_MS_MAX", 60_000)
     async with await dodona.aio.open(tmp_path / "db") as db:
         store, other = TokenStore(db), TokenStore(db)
         gate = Authenticator(other.find_many)
         made = await store.create("ada", ["read:/"])
-        loop = asyncio.get_running_loop()
-
-        def now() -> Now:
-            return Now(round(loop.time() * 1e6), 10**15)
+        instants_us = itertools.count(0, SECOND // 10)
 
         async def is_refused() -> bool:
             try:
-                await gate.authenticate(f"Bearer {made.text}", now())
+                await gate.authenticate(f"Bearer {made.text}", Now(next(instants_us), 10**15))
             except Unauthenticated as error:
                 return "revoked" in error.message
             return False
@@ -292,10 +291,7 @@ async def test_a_revocation_by_one_is_in_force_at_another_within_two_seconds(
         for _ in range(3):
             assert not await is_refused()
         await store.revoke(made.token.id)
-        began = loop.time()
-        while not await is_refused():
-            await asyncio.sleep(0.01)
-        assert loop.time() - began < 2
+        assert any([await is_refused() for _ in range(20)])
         await gate.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 from dodona.errors import DodonaError, InvalidRequest, Unavailable
 from dodona_gateway.core.access.principal import ANYBODY, Principal
 from dodona_gateway.shell.edge import BROKEN_OFF, OPEN_PATHS
+from suite.waiting import until
 from unit.gateway.exchange import (
     BODY,
     FOREVER,
@@ -303,7 +304,7 @@ async def test_there_are_only_so_many_at_a_time() -> None:
     edge = edge_of(application, request_count_max=2)
     paths = ["/v1/x", "/v1/fail"]
     under_way = [asyncio.create_task(Exchange().go(edge, it, TOKEN)) for it in paths]
-    await asyncio.sleep(0.01)
+    await until(lambda: edge.request_count == 2)
     refused = await Exchange().go(edge, "/v1/x", TOKEN)
     assert refused.status == 429
     assert refused.headers["retry-after"] == "1"
@@ -330,7 +331,7 @@ async def test_bodies_have_a_bound_together() -> None:
     edge = edge_of(application)
     first = asyncio.create_task(Exchange(half).go(edge, "/v1/x", TOKEN))
     second = asyncio.create_task(Exchange(half).go(edge, "/v1/x", TOKEN))
-    await asyncio.sleep(0.01)
+    await until(lambda: edge._budgets.bodies._used_bytes == 2 * len(half))
     refused = await Exchange(b"x").go(edge, "/v1/quick", TOKEN)
     assert refused.status == 429
     assert "1048576 bytes of bodies" in refused.problem["detail"]
@@ -356,7 +357,7 @@ async def test_long_answers_leave_piece_by_piece_and_have_a_bound_together(
     slow = Exchange()
     slow.may_be_taken.clear()
     under_way = asyncio.create_task(slow.go(edge, "/v1/long", TOKEN))
-    await asyncio.sleep(0.01)
+    await until(lambda: edge._budgets.answers._used_bytes)
     refused = await Exchange().go(edge, "/v1/long", TOKEN)
     assert refused.status == 429
     assert "bytes of answers that are not taken yet" in refused.problem["detail"]

@@ -26,7 +26,9 @@ from dodona.errors import (
 from dodona_gateway.core.answers import Outcome
 from dodona_gateway.core.holdings import HoldingLimits
 from dodona_gateway.core.transaction_id import parse_held_id
+from dodona_gateway.shell import transactions
 from dodona_gateway.shell.transactions import Transactions
+from suite.waiting import until
 from unit.client.cluster import HANG, PATH, SCHEMA, FakeCluster, account, running_cluster
 
 pytestmark = pytest.mark.anyio
@@ -149,12 +151,12 @@ async def test_the_memory_of_an_end_keeps_no_rows(db: AsyncClient) -> None:
     await held.commit(first, ANN)
     with pytest.raises(TransactionConflict):
         await held.commit(second, ANN)
-    for _ in range(100):  # the loop, too, has to let go of the answer
-        await asyncio.sleep(0.01)
+
+    def is_let_go() -> bool:
         gc.collect()
-        if buffer() is None:
-            break
-    assert buffer() is None
+        return buffer() is None
+
+    await until(is_let_go, pause_s=0.01)  # the loop, too, has to let go of the answer
 
 
 async def test_nobody_else_gets_at_it(db: AsyncClient) -> None:
@@ -189,13 +191,18 @@ async def test_an_abort_drops_the_rows_and_may_be_repeated(db: AsyncClient) -> N
     assert await db.select(PATH) == []
 
 
-async def test_a_lease_ends_what_nobody_is_at(db: AsyncClient) -> None:
+async def test_a_lease_ends_what_nobody_is_at(
+    db: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_us = 0
+    monkeypatch.setattr(transactions, "_now_us", lambda: now_us)
     held = held_by(db)
     task = asyncio.create_task(held.run())
     short, kept = await begin(held, lease_ms=50), await begin(held, lease_ms=600)
     await write(held, short, 1)
     async with held.use(kept, ANN):  # a long call
-        await asyncio.sleep(1.0)
+        now_us += 1_000_000
+        await until(lambda: held.open_count < 2)
         assert held.open_count == 1
     held.ping(kept, ANN)
     with pytest.raises(TransactionNotFound, match="lease of 50 ms expired"):
@@ -203,8 +210,8 @@ async def test_a_lease_ends_what_nobody_is_at(db: AsyncClient) -> None:
     with pytest.raises(TransactionNotFound, match="lease of 50 ms expired"):
         await held.commit(short, ANN)
     assert held.size_bytes == 0
-    await asyncio.sleep(1.2)
-    assert held.open_count == 0
+    now_us += 1_200_000
+    await until(lambda: held.open_count == 0)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -266,8 +273,7 @@ async def test_a_failed_commit_whose_caller_has_gone_is_no_noise(
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
-    while held.open_count:
-        await asyncio.sleep(0.01)
+    await until(lambda: not held.open_count)
     del calling
     gc.collect()
     assert caplog.records == []
@@ -421,8 +427,7 @@ async def test_a_commit_that_hangs_is_waited_for_by_all_who_repeat_it(
 
         pretended.cell_answers = answers
         waiting = [asyncio.create_task(held.commit(text, ANN)) for _ in range(3)]
-        while not commits:
-            await asyncio.sleep(0.01)
+        await until(lambda: commits)
         for cell in pretended.cells:
             pretended.call_soon(cell.drop_all)
         first, *rest = await asyncio.gather(*waiting, return_exceptions=True)

@@ -31,6 +31,7 @@ from dodona_loadtest.harness.report import Report
 from dodona_loadtest.harness.rounds import Plan, run_row
 from dodona_loadtest.harness.row import Contender, Goal, Line, Observation, Row, RowResult, Running
 from dodona_loadtest.harness.servers import ServerProcess, cpu_seconds, families
+from suite.waiting import WAIT_S_MAX, wait_until
 
 
 class Sleeps(AsyncLoad):
@@ -353,12 +354,12 @@ def test_a_server_ends_with_the_benchmark_whoever_ends_that(
         server = Path(f"/proc/{int(benchmark.stdout.readline())}")
         assert server.exists()
         benchmark.send_signal(number)
-        benchmark.communicate(timeout=30)
-    for _ in range(100):
-        if not server.exists() or "Z" in (server / "stat").read_text().rpartition(")")[2][:3]:
-            return
-        time.sleep(0.05)
-    raise AssertionError("it stayed behind")
+        benchmark.communicate(timeout=WAIT_S_MAX)
+
+    def has_ended() -> bool:
+        return not server.exists() or "Z" in (server / "stat").read_text().rpartition(")")[2][:3]
+
+    wait_until(has_ended, "it stayed behind")
 
 
 @pytest.mark.integration

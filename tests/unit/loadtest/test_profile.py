@@ -23,6 +23,7 @@ from dodona_loadtest.harness.stacks import (
     without_machine,
 )
 from dodona_loadtest.peers.dodona import TimestampLoad
+from suite.waiting import WAIT_S_MAX
 
 SVG_BYTES_MAX = 300_000
 PLACE = "/srv/somewhere/lib/python3.11/"
@@ -151,7 +152,7 @@ def idle_process() -> Iterator[None]:
     try:
         yield
     finally:
-        process.communicate(timeout=30)
+        process.communicate(timeout=WAIT_S_MAX)
 
 
 def test_processes_that_did_next_to_nothing_are_only_named(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ all goes on. On a small file system where this machine lets us mount one, and si
 
 import errno
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +17,13 @@ from dodona._io import disk_space
 from dodona.errors import DiskFull, Unavailable
 from dodona_local import cli
 from dodona_tablets.shell import log_segments
+from suite.waiting import wait_until
 from unit.local.disks import Disk, mounted
 
 SCHEMA = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},
     {"name": "value", "type": "string"},
 ]
-SECONDS_MAX = 60.0
 
 
 @contextmanager
@@ -97,26 +96,26 @@ WRITES: dict[str, Callable[[dodona.Client], object]] = {
 
 
 def write_once_there_is_room(db: dodona.Client, write: Callable[[dodona.Client], object]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while True:
+    def attempt() -> bool:
         try:
             write(db)
         except DiskFull:
-            assert time.monotonic() < deadline, "there is room"
-            time.sleep(0.05)
-        else:
-            return
+            return False
+        return True
+
+    wait_until(attempt, "there is room", pause_s=0.05)
 
 
 def fill(disk: Disk, db: dodona.Client) -> None:
     """Until the database has noticed. It looks a few times a second, and keeps some space back for
     what it takes meanwhile. (A disk that is simulated shows by the first write, which is a test's
     own.)"""
-    disk.fill()
-    deadline = time.monotonic() + SECONDS_MAX
-    while is_mounted(disk) and is_written(db):
-        assert time.monotonic() < deadline, "the disk is full"
+
+    def is_full() -> bool:
         disk.fill()
+        return not is_mounted(disk) or not is_written(db)
+
+    wait_until(is_full, "the disk is full")
 
 
 def is_mounted(disk: Disk) -> bool:

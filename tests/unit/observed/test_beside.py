@@ -8,6 +8,7 @@ import pytest
 
 from dodona._io import beside, process
 from dodona._io.beside import running_beside
+from suite.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +48,7 @@ async def test_at_the_end_it_is_cancelled_and_that_is_no_surprise(
 
 async def test_the_process_does_not_go_on_without_it(stopped: list[BaseException]) -> None:
     async with running_beside(fail(), last(), leave()):
-        await asyncio.sleep(0.01)
+        await until(lambda: len(stopped) == 2)
         assert [str(it) for it in stopped] == ["the disk is full", "leave has ended"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from dodona._io.answers import status_answer
 from dodona._io.front import MAKING, Front
 from dodona._io.life import Life
+from suite.waiting import WAIT_S_MAX
 
 Message = dict[str, Any]
 
@@ -44,7 +45,7 @@ def test_health_is_told_while_the_pages_are_being_made_and_requests_for_pages_wa
 
     def make() -> Any:
         made.append(threading.get_ident())
-        assert may_go_on.wait(10)
+        assert may_go_on.wait(WAIT_S_MAX)
         return pages
 
     reasons = ["waiting for the oracle"]

@@ -5,7 +5,6 @@ import json
 import signal
 import socket
 import threading
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +19,7 @@ from dodona._io.serving import serve_pages
 from dodona._io.settings import ProcessSettings
 from dodona.errors import InvalidRequest
 from dodona_gateway.shell import gateway
+from suite import waiting
 from unit.oracle.test_application import no_lifespan
 
 HOST = "127.0.0.1"
@@ -140,20 +140,17 @@ class Leaving:
 
 
 def test_after_the_signal_it_says_so_goes_on_finishes_and_ends() -> None:
-    leaving = Leaving(drain_ms=300, finish_ms_max=10_000)
+    leaving = Leaving(drain_ms=3_000, finish_ms_max=3_600_000)
     seen: list[tuple[int, list[str]]] = []
     application = create_application("test", no_lifespan, leaving.life)
 
     def watch(url: str) -> None:
         with httpx.Client() as http:
-            while http.get(f"{url}/readyz").status_code != 200:
-                pass
+            waiting.wait_until(lambda: http.get(f"{url}/readyz").status_code == 200)
             signal.raise_signal(signal.SIGTERM)
             for _ in range(2):
                 seen.append((http.get(f"{url}/readyz").status_code, [*leaving.finished]))
-                until = time.monotonic() + 20
-                while not leaving.finished and time.monotonic() < until:
-                    time.sleep(0.01)
+                waiting.wait_until(lambda: leaving.finished)
             leaving.has_ended = True
 
     door = Door(HOST, 0)
@@ -174,9 +171,15 @@ def test_what_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture)
     leaving = Leaving(finish_ms_max=50)
     application = create_application("test", no_lifespan, leaving.life)
     kept = signal.signal(signal.SIGTERM, lambda *_: None)
-    threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGTERM)).start()
+
+    def stop(url: str) -> None:
+        with httpx.Client() as http:
+            waiting.wait_until(lambda: http.get(f"{url}/readyz").status_code == 200)
+        signal.raise_signal(signal.SIGTERM)
+
     try:
         with Door(HOST, 0) as door:
+            threading.Thread(target=stop, args=(f"{URL}:{door.port}",)).start()
             serve_pages(application, leaving.life, leaving.settings, door)
     finally:
         signal.signal(signal.SIGTERM, kept)

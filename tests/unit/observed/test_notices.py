@@ -17,6 +17,7 @@ from dodona_oracle.core.master import MasterCore
 from dodona_oracle.shell.master import create_master
 from dodona_oracle.shell.settings import MasterSettings
 from dodona_oracle.shell.store import MasterStore
+from suite.waiting import until
 
 
 class Watched:
@@ -59,11 +60,9 @@ def test_it_looks_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
 
     async def run() -> None:
-        async with asyncio.timeout(30):
-            looking = asyncio.create_task(look_around(lambda: looked.append(1)))
-            while len(looked) < 3:
-                await asyncio.sleep(0.001)
-            looking.cancel()
+        looking = asyncio.create_task(look_around(lambda: looked.append(1)))
+        await until(lambda: len(looked) >= 3)
+        looking.cancel()
 
     asyncio.run(run())
 

@@ -16,6 +16,7 @@ from dodona._core.messages import (
     TimestampRange,
 )
 from dodona.types import CellId, Now, Timestamp, TransactionId
+from suite.waiting import WAIT_S_MAX, until
 
 ACKNOWLEDGE = Acknowledge(CellId(1), TransactionId(2))
 REQUEST = GenerateTimestamps(1)
@@ -67,11 +68,11 @@ class GatedLog:
 
     def append(self, records: Sequence[Any]) -> None:
         self.begun.release()
-        assert self.gate.acquire(timeout=30)
+        assert self.gate.acquire(timeout=WAIT_S_MAX)
         self.flushes.append(list(records))
 
     async def wait_until_begun(self) -> None:
-        assert await asyncio.to_thread(self.begun.acquire, True, 30)
+        assert await asyncio.to_thread(self.begun.acquire, True, WAIT_S_MAX)
 
 
 class Listener:
@@ -84,9 +85,7 @@ class Listener:
         self.got.append((request_id, body))
 
     async def wait_for(self, count: int) -> None:
-        async with asyncio.timeout(30):
-            while len(self.got) < count:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(self.got) >= count)
 
 
 def append_and_reply(route: Any, count: int, now: Now) -> list[Effect]:

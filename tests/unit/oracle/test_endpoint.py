@@ -36,6 +36,7 @@ from dodona._io.endpoint import (
 )
 from dodona._io.runtime import Runtime
 from dodona.types import CellId, Now, Timestamp, TransactionId
+from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = pytest.mark.anyio
 
@@ -97,11 +98,11 @@ class Client(picows.WSListener):
         self.send(encode_frame(list(envelopes)))
 
     async def frame(self) -> list[Any]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S_MAX):
             return decode_replies(await self.frames.get())
 
     async def wait_until_closed(self) -> tuple[int, str]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S_MAX):
             return await self.closed
 
 
@@ -156,9 +157,7 @@ async def listening(endpoint: Endpoint) -> AsyncIterator[int]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     task = asyncio.create_task(server.serve(sockets=[listener]))
-    async with asyncio.timeout(30):
-        while not server.started:
-            await asyncio.sleep(0.005)
+    await until(lambda: server.started)
     try:
         yield listener.getsockname()[1]
     finally:
@@ -313,9 +312,7 @@ async def test_a_connection_that_breaks_off_is_forgotten() -> None:
         client = await server.connect()
         client.ask((1, GenerateTimestamps(1)))
         client.transport.disconnect(graceful=False)
-        async with asyncio.timeout(30):
-            while server.endpoint.connection_count:
-                await asyncio.sleep(0.005)
+        await until(lambda: not server.endpoint.connection_count)
         await assert_lives(server)
 
 
@@ -327,7 +324,7 @@ async def test_a_peer_that_does_not_read_is_let_go_and_what_it_left_is_freed(
     async with served(core, limits=EndpointLimits(unread_bytes_max=8 << 20)) as server:
         client = await server.connect()
         client.transport.underlying_transport.pause_reading()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S_MAX):
             for number in range(1, 1000):
                 client.ask((number, GenerateTimestamps(1)))
                 await asyncio.sleep(0.001)
@@ -393,9 +390,7 @@ async def test_connections_are_limited() -> None:
         clients = [await server.connect() for _ in range(2)]
         assert await server.refusal("version=1") == 503
         clients[0].transport.disconnect(graceful=False)
-        async with asyncio.timeout(30):
-            while server.endpoint.connection_count == 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: server.endpoint.connection_count < 2)
         await server.connect()
 
 

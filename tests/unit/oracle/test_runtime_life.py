@@ -20,6 +20,7 @@ from dodona._core.messages import (
 from dodona._io.process import EXIT_STATUS_SURPRISE, read_clock
 from dodona._io.runtime import Runtime, RuntimeLimits
 from dodona.types import Now
+from suite.waiting import until
 from unit.oracle.scripted import (
     ACKNOWLEDGE,
     REQUEST,
@@ -132,18 +133,14 @@ async def test_the_core_is_ticked_when_it_is_due_and_not_before() -> None:
     runtime = Runtime(core, None)
     runtime.start()
     runtime.handle((Listener(), 1), REQUEST)
-    async with asyncio.timeout(30):
-        while core.tick_count == 0:
-            await asyncio.sleep(0.001)
+    await until(lambda: core.tick_count)
     assert core.tick_count == 1
     assert ticks[0] >= due_us
     core.deadline_us = read_clock().instant_us + 3_600_000_000
     runtime.handle((Listener(), 2), REQUEST)
     core.deadline_us = read_clock().instant_us + 1000  # an earlier deadline goes first
     runtime.handle((Listener(), 3), REQUEST)
-    async with asyncio.timeout(30):
-        while core.tick_count == 1:
-            await asyncio.sleep(0.001)
+    await until(lambda: core.tick_count > 1)
     await runtime.close()
 
 
@@ -162,16 +159,12 @@ async def test_the_core_is_kept_posted_after_each_flush_and_before_each_tick() -
     runtime.start()
     runtime.handle((listener, 1), REQUEST)
     log.gate.release()
-    async with asyncio.timeout(30):
-        while "answer" not in events:
-            await asyncio.sleep(0.001)
+    await until(lambda: "answer" in events)
     assert events == ["posted", "durable", "answer"]
     events.clear()
     core.deadline_us = 0
     runtime.call(lambda now: None)
-    async with asyncio.timeout(30):
-        while not events:
-            await asyncio.sleep(0.001)
+    await until(lambda: events)
     assert events == ["posted", "tick"]
     await runtime.close()
 
@@ -181,9 +174,11 @@ async def test_a_core_that_is_always_due_does_not_starve_the_rest() -> None:
     core.tick = lambda now: setattr(core, "tick_count", core.tick_count + 1)  # type: ignore[method-assign]
     core.deadline_us = 0
     runtime = Runtime(core, None)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     runtime.start()
     await asyncio.sleep(0.05)
-    assert 0 < core.tick_count <= 60
+    assert 0 < core.tick_count <= 10 + (loop.time() - began) * 1000
     await runtime.close()
 
 
@@ -264,9 +259,7 @@ async def test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told() -> No
     runtime = Runtime(core, FailingLog(), stop=stopped.append)
     runtime.start()
     runtime.handle((listener, 1), REQUEST)
-    async with asyncio.timeout(30):
-        while not stopped:
-            await asyncio.sleep(0.001)
+    await until(lambda: stopped)
     assert isinstance(stopped[0], OSError)
     await settle()
     assert listener.got == []

@@ -10,6 +10,7 @@ import pytest
 import dodona
 from pyspark_dodona import connection
 from pyspark_dodona.options import ReadOptions
+from suite.waiting import WAIT_S_MAX
 
 CLUSTER = ReadOptions("http://127.0.0.1:1", "//a")
 
@@ -27,7 +28,7 @@ def test_threads_share_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     together = threading.Barrier(4)
 
     def ask(_: int) -> object:
-        together.wait(10)
+        together.wait(WAIT_S_MAX)
         return connection.connect(CLUSTER)
 
     with ThreadPoolExecutor(4) as threads:

@@ -17,6 +17,7 @@ from pyspark_dodona.pages import ahead, gathered, read_part
 from pyspark_dodona.ranges import Range
 from pyspark_dodona.reader import schema_of
 from pyspark_dodona.snapshot import Snapshot
+from suite.waiting import WAIT_S_MAX
 
 
 def test_items_are_made_one_ahead_and_in_order() -> None:
@@ -32,7 +33,7 @@ def test_items_are_made_one_ahead_and_in_order() -> None:
 
     coming = ahead(items())
     assert next(coming) == 0
-    assert second.wait(10), "the next one is made while this one is in use"
+    assert second.wait(WAIT_S_MAX), "the next one is made while this one is in use"
     assert made == [0, 1]
     assert list(coming) == [1, 2, 3, 4]
     assert list(ahead(iter(()))) == []

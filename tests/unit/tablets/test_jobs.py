@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +33,7 @@ from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.shell import jobs
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
+from suite.waiting import WAIT_S_MAX, wait_until
 from unit.tablets.chunks.making import SCHEMA, at, key, made_of
 
 BYTES_PER_S = 1_000
@@ -82,7 +82,7 @@ class Worker:
     def end_of(self, job: Job) -> Any:
         self._has_ended.clear()
         self.jobs.run(RunJob("token", job))
-        assert self._has_ended.wait(30)
+        assert self._has_ended.wait(WAIT_S_MAX)
         return self.ended[-1]
 
 
@@ -187,17 +187,16 @@ def test_work_is_given_up_at_the_end(
 
     def sleep(_: float) -> None:
         is_waiting.set()
-        assert may_go_on.wait(30)
+        assert may_go_on.wait(WAIT_S_MAX)
 
     monkeypatch.setattr("dodona_tablets.shell.jobs.time.sleep", sleep)
     worker.jobs.run(RunJob("token", job))
-    assert is_waiting.wait(30)
+    assert is_waiting.wait(WAIT_S_MAX)
     closing = threading.Thread(target=worker.jobs.close)
     closing.start()
-    while not worker.jobs._is_closing:
-        time.sleep(0.001)
+    wait_until(lambda: worker.jobs._is_closing)
     may_go_on.set()
-    closing.join(30)
+    closing.join(WAIT_S_MAX)
     assert worker.ended == []
     assert list(worker.files.path.iterdir()) == []
 
@@ -228,7 +227,7 @@ def test_a_loop_that_takes_part_makes_what_flushes_need_of_python(
 
         worker = Jobs(files, 1 << 30, deliver, lambda error: deliver(None, error), shares_loop=True)
         worker.run(RunJob("token", job))
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), WAIT_S_MAX)
         await asyncio.to_thread(worker.close)
         return results[0]
 
@@ -251,6 +250,6 @@ def test_a_flush_is_given_up_by_a_loop_that_waits_for_its_end(tmp_path: Path) ->
         worker.close()
 
     files, ended = ChunkFiles(tmp_path), list[Any]()
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), WAIT_S_MAX))
     assert ended == []
     assert list(files.path.iterdir()) == []

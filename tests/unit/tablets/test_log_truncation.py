@@ -11,6 +11,7 @@ from dodona.errors import DataCorrupted, FolderInUse
 from dodona.types import Timestamp
 from dodona_tablets.core.records import Checkpoint, Record, WatermarkRaised
 from dodona_tablets.shell.log import LOG_NAME, SEGMENTS_MIN, CellLog
+from suite.waiting import WAIT_S_MAX
 from unit.tablets.logs import BYTES_MAX, RECORDS, fill, groups_of, rows, write_file
 
 
@@ -156,13 +157,13 @@ def test_a_truncation_that_is_under_way_ends_before_the_folder_is_somebody_elses
 
     def slow(folder: Path) -> None:
         begun.set()
-        assert may_go_on.wait(30)
+        assert may_go_on.wait(WAIT_S_MAX)
         sync_folder(folder)
 
     monkeypatch.setattr("dodona_tablets.shell.log.sync_folder", slow)
     truncating = threading.Thread(target=log.truncate_before, args=(30,))
     truncating.start()
-    assert begun.wait(30)
+    assert begun.wait(WAIT_S_MAX)
     log.append([rows(31)])  # it does not wait for that
     closing = threading.Thread(target=log.close)
     closing.start()
@@ -170,7 +171,7 @@ def test_a_truncation_that_is_under_way_ends_before_the_folder_is_somebody_elses
         CellLog.open(tmp_path, BYTES_MAX)
     may_go_on.set()
     for thread in (truncating, closing):
-        thread.join(30)
+        thread.join(WAIT_S_MAX)
     log = CellLog.open(tmp_path, BYTES_MAX)
     assert numbers(list(log.read())) == [-30, 31]
     log.close()

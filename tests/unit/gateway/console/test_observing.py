@@ -14,6 +14,7 @@ from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, Timestamp
 from dodona_gateway.shell.console import observing
 from dodona_gateway.shell.console.asking import Asker
 from dodona_gateway.shell.console.observing import Observer
+from suite.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -187,15 +188,11 @@ async def test_samples_are_taken_slowly_unless_somebody_looks(
     servers = Servers()
     async with observer_of(servers) as observer:
         task = asyncio.create_task(observer.run())
-        async with asyncio.timeout(10):
-            while observer.cluster.value is None:
-                await asyncio.sleep(0.001)
-            first = observer.cluster.value
-            await asyncio.sleep(0.05)
-            assert observer.cluster.value is first
-            observer.note_look()
-            while observer.cluster.value is first:
-                await asyncio.sleep(0.001)
+        first = await until(lambda: observer.cluster.value)
+        await asyncio.sleep(0.05)  # a look that is not to come is seen if it comes by then
+        assert observer.cluster.value is first
+        observer.note_look()
+        await until(lambda: observer.cluster.value is not first)
         task.cancel()
         await asyncio.wait([task])
 
