@@ -1,7 +1,6 @@
 """A collector of traces on loopback: takes OTLP over HTTP, and keeps the spans."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-WAIT_SECONDS_MAX = 20.0
+from suite.waiting import wait_until
 
 
 class Seen(NamedTuple):
@@ -73,14 +72,12 @@ class Collector:
         """The spans of a trace, once all these are among them, each as often as it is named:
         every process sends its own when it likes."""
         wanted = Counter(names)
-        until = time.monotonic() + WAIT_SECONDS_MAX
-        while True:
-            found = self.of(trace)
-            missing = wanted - Counter(it.name for it in found)
-            if not missing:
-                return found
-            assert time.monotonic() < until, (missing, found)
-            time.sleep(0.01)
+
+        def missing() -> "Counter[str]":
+            return wanted - Counter(it.name for it in self.of(trace))
+
+        wait_until(lambda: not missing(), lambda: (missing(), self.of(trace)))
+        return self.of(trace)
 
     def of(self, trace: str) -> list[Seen]:
         """The spans of a trace that have come."""

@@ -13,7 +13,7 @@ from dodona_tablets.core.records import Record
 from dodona_tablets.shell.log import CellLog
 
 GATE = "DODONA_TEST_GATE"
-WAIT_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 600.0
 
 _read = CellLog.read
 

@@ -28,6 +28,7 @@ from dodona.errors import (
     TableNotMounted,
 )
 from dodona_local.launcher import LocalCluster
+from suite.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.integration
 
@@ -140,7 +141,7 @@ async def sent(url: str, frame: bytes | str) -> tuple[int, str]:
 
 async def _exchange(socket: websockets.ClientConnection, frame: bytes | str) -> None:
     await socket.send(frame)
-    await asyncio.wait_for(socket.recv(), 20)
+    await asyncio.wait_for(socket.recv(), WAIT_S_MAX)
 
 
 @pytest.mark.part("bad input at a socket")
@@ -163,7 +164,7 @@ async def test_garbled_and_over_long_frames(cluster: LocalCluster, index: int) -
 async def test_a_message_of_a_later_release_is_refused(cluster: LocalCluster, index: int) -> None:
     async with websockets.connect(data_plane(cluster)[index]) as socket:
         await socket.send(b"\x91\x92\x01\x91\xcd\xff\xff")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S_MAX):
             frame = await socket.recv()
     assert isinstance(frame, bytes)
     ((request_id, reply),) = decode_replies(frame)

@@ -13,6 +13,7 @@ import pytest
 import dodona.aio
 from dodona.aio import AsyncClient
 from dodona_local.launcher import LocalCluster
+from suite.waiting import WAIT_S_MAX
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -95,7 +96,7 @@ async def test_a_call_may_be_cancelled_anywhere(
 
 
 async def value(db: AsyncClient, path: str) -> int:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S_MAX):
         first, second = await db.lookup_rows(path, KEYS)
     assert first["v"] == second["v"]
     return int(first["v"])
@@ -110,7 +111,7 @@ async def is_done(call: Awaitable[Any], step: int) -> bool:
         await asyncio.sleep((step - STEPS) * STEP_S)
     task.cancel()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S_MAX):
             await task
     except asyncio.CancelledError:
         return False

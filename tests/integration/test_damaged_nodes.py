@@ -22,7 +22,7 @@ SCHEMA: list[dict[str, Any]] = [
     {"name": "v", "type": "int64"},
 ]
 PATH = "//damaged/rows"
-STOP_WAIT_S_MAX = 30.0
+STOP_WAIT_S_MAX = 60.0
 IDS = list(range(0, 200, 5))
 """In two tablets, each on a node of its own."""
 

@@ -3,7 +3,6 @@
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,10 +13,9 @@ import trustme
 
 from dodona_local.launcher import LocalCluster
 from dodona_local.ports import reserve_ports
+from suite.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.integration
-
-READY_S_MAX = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +34,18 @@ def gateway(*options: str) -> Iterator[str]:
         yield str(port)
     finally:
         process.terminate()
-        process.wait(READY_S_MAX)
+        process.wait(WAIT_S_MAX)
         reservation.release()
 
 
 def wait_until_ready(http: httpx.Client) -> None:
-    deadline = time.monotonic() + READY_S_MAX
-    while time.monotonic() < deadline:
+    def is_ready() -> bool:
         try:
-            if http.get("/readyz").status_code == 200:
-                return
+            return http.get("/readyz").status_code == 200
         except httpx.ConnectError:
-            pass
-        time.sleep(0.05)
-    raise AssertionError("the gateway is not ready")
+            return False
+
+    wait_until(is_ready, "the gateway is not ready", pause_s=0.05)
 
 
 def test_tls_from_one_end_to_the_other(authority: trustme.CA, tmp_path: Path) -> None:
@@ -84,12 +80,14 @@ def test_a_certificate_that_is_renewed_is_in_use_without_a_restart(
             wait_until_ready(old)
             assert not is_trusted(port, successor)
             write(successor, chain, key)
-            deadline = time.monotonic() + READY_S_MAX
-            while not is_trusted(port, successor):
-                assert time.monotonic() < deadline
-                assert old.get("/readyz").status_code == 200
+            wait_until(lambda: serves(old) and is_trusted(port, successor))
             assert old.get("/readyz").status_code == 200
             assert not is_trusted(port, authority)
+
+
+def serves(http: httpx.Client) -> bool:
+    assert http.get("/readyz").status_code == 200
+    return True
 
 
 def is_trusted(port: str, authority: trustme.CA) -> bool:

@@ -5,6 +5,7 @@ as of just that timestamp, and that none of them was refused because somebody wa
 """
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,12 @@ class Writer:
         self.acknowledged: dict[int, tuple[int, int]] = {}
         """Commit timestamp → row, number of the write."""
         self.unsure_count = 0
+        self.may_end = asyncio.Event()
 
     async def run(self, db: "dodona.aio.AsyncClient") -> None:
-        for number in range(WRITES):
+        for number in itertools.count():
+            if number >= WRITES and self.may_end.is_set():
+                return
             row = HOT_ROWS[(self.number + number) % len(HOT_ROWS)]
             try:
                 at = await db.insert_rows(
@@ -68,6 +72,8 @@ async def test_each_acknowledged_write_is_there_at_its_timestamp(tmp_path: Path)
                 assert not any(task.done() for task in tasks), "nobody writes any more"
                 cluster.kill(name)
                 await asyncio.to_thread(cluster.wait_until_ready, name, start_count=2)
+            for writer in writers:
+                writer.may_end.set()
         for writer in writers:
             await check(clients[0], writer)
         for client in clients:

@@ -16,7 +16,6 @@ from dodona_local.supervisor import Plan
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.timeout(240),
     pytest.mark.alone,  # between two kills there must be time to commit something
 ]
 

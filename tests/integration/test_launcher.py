@@ -29,7 +29,7 @@ from dodona_local.supervisor import Plan
 pytestmark = pytest.mark.integration
 
 COMMAND: Final = (sys.executable, "-m", "dodona_local.cli")
-STOP_WAIT_S_MAX: Final = 30.0
+STOP_WAIT_S_MAX: Final = 60.0
 SCHEMA: Final = (
     {"name": "k", "type": "int64", "sort_order": "ascending"},
     {"name": "v", "type": "int64"},
@@ -226,7 +226,7 @@ def test_a_paused_process_answers_nobody_until_it_is_resumed(tmp_path: Path) -> 
         with pytest.raises(httpx.ReadTimeout):
             httpx.get(url, timeout=0.5)
         cluster.resume("node 0")
-        assert httpx.get(url, timeout=10).status_code == 200
+        assert httpx.get(url, timeout=STOP_WAIT_S_MAX).status_code == 200
         assert cluster.processes["node 0"].start_count == 1
 
 

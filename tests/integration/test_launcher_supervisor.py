@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,10 +30,9 @@ from dodona_local.restart import (
     RestartRules,
 )
 from dodona_local.supervisor import Plan, ProcessStatus, Supervisor
+from suite.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.integration
-
-WAIT_S_MAX = 20.0
 
 FAKE_SERVER = """
     import os, pathlib, signal, sys, time
@@ -93,13 +91,6 @@ def is_running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 class Run:
@@ -248,7 +239,7 @@ def test_a_killed_supervisor_leaves_no_orphan_and_frees_its_folder(
         try:
             DataFolder(folder.path).close()  # waits for the servers of the dead launcher
             assert len(started) == 2
-            wait_for(lambda: not any(map(is_running, started)))
+            wait_until(lambda: not any(map(is_running, started)))
         finally:
             if has_fork:
                 os.kill(int(child), signal.SIGKILL)

@@ -17,7 +17,7 @@ from dodona_loadtest.live.verdict import Counts
 from dodona_loadtest.verify import verify
 from dodona_loadtest.workloads import WORKLOADS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 PATIENCE_MS = 1_000
 CUT_MS = 800

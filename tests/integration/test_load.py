@@ -20,7 +20,7 @@ from dodona_loadtest.load import Client, Load
 from dodona_loadtest.scenarios import SCENARIOS
 from dodona_local.launcher import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 NAMES: Final = list(SCENARIOS)
 SMALL: Final = ("--rows", "200", "--field-count", "3", "--hotspot-accounts", "20")

@@ -22,6 +22,7 @@ from dodona._io.peer import Peer, rpc_url
 from dodona._io.process import EXIT_STATUS_SURPRISE
 from dodona.errors import DodonaError
 from dodona.types import Timestamp, unix_us_from_timestamp
+from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -29,7 +30,6 @@ pytestmark = [
     pytest.mark.alone,  # it says how soon a master answers
 ]
 
-START_SECONDS_MAX = 60
 COLUMNS = [
     {"name": "k", "type": "int64", "sort_order": "ascending"},
     {"name": "v", "type": "any"},
@@ -58,17 +58,17 @@ class Process:
         """Send a signal; the exit status and what the process said."""
         assert self.process is not None
         self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=30)
+        _, said = self.process.communicate(timeout=WAIT_S_MAX)
         status = self.process.returncode
         self.process = None
         return status, said
 
     async def wait_until_ready(self, is_ready: bool = True) -> None:
         assert self.process is not None
-        async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(START_SECONDS_MAX):
+        async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(WAIT_S_MAX):
             while self.process.poll() is None:
                 try:
-                    response = await client.get(f"{self.url}/readyz", timeout=5)
+                    response = await client.get(f"{self.url}/readyz", timeout=WAIT_S_MAX)
                     if (response.status_code == 200) == is_ready:
                         return
                 except httpx.TransportError:
@@ -156,9 +156,7 @@ async def callers(observer: Observer, master: Process, proxy: Process) -> AsyncI
 
 async def wait_for_more(observer: Observer, count: int) -> None:
     wanted = len(observer.told) + count
-    async with asyncio.timeout(30):
-        while len(observer.told) < wanted:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(observer.told) >= wanted, pause_s=0.005)
 
 
 async def test_a_killed_master_goes_on_at_once_and_never_back(tmp_path: Path) -> None:
@@ -209,7 +207,7 @@ async def test_a_proxy_outlives_its_master_and_says_what_is_wrong(tmp_path: Path
         assert reply.kind == "unavailable"
         master.start()
         await proxy.wait_until_ready()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S_MAX):
             while not isinstance(await peer.call(GenerateTimestamps(1)), TimestampRange):
                 await asyncio.sleep(0.05)
         await peer.close()
@@ -253,9 +251,7 @@ async def test_acknowledged_changes_outlive_a_kill(tmp_path: Path) -> None:
         await master.wait_until_ready()
         async with httpx.AsyncClient(base_url=master.url, trust_env=False) as client:
             making = [asyncio.create_task(make(client, number)) for number in range(300)]
-            async with asyncio.timeout(30):
-                while len(acknowledged) < 50:
-                    await asyncio.sleep(0.001)
+            await until(lambda: len(acknowledged) >= 50)
             master.end(signal.SIGKILL)
             await asyncio.gather(*making)
         assert 50 <= len(acknowledged) < 300
@@ -291,7 +287,7 @@ async def test_a_disk_that_fails_ends_the_process_and_takes_nothing_back(tmp_pat
                     break
                 assert response.status_code == 201
                 acknowledged.append(body["path"])
-        _, said = master.process.communicate(timeout=30)
+        _, said = master.process.communicate(timeout=WAIT_S_MAX)
         assert master.process.returncode == EXIT_STATUS_SURPRISE, said
         assert "stopping the process" in said
         master.start()

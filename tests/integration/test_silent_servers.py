@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from dodona_local.cli.running import RUN_AGAIN
 from dodona_local.launcher import LocalCluster
 from integration.gateway.rest import Rest
 from integration.ytsaurus.plain import ask, error_of
+from suite.waiting import quickest_s, wait_until
 
 pytestmark = pytest.mark.integration
 
 FIRST_SECONDS_MAX = 20.0
-LATER_SECONDS_MAX = 3.0
+SOON = 0.5
+"""Later calls take less than such a part of the first one's time, which was the first to wait."""
 SCHEMA = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},
     {"name": "v", "type": "int64"},
@@ -123,6 +126,8 @@ CALLS: dict[str, Call] = {
     "arrow": lambda db: db.read_arrow(PATH),
     "unmount": lambda db: db.unmount_table(BRIEF, timeout_ms=BOUND_MS),
 }
+FIRST_S: list[float] = []
+"""How long the first call took that a silent node kept waiting."""
 LOADS: list[dodona.Load] = []
 """One that was begun while both nodes ran."""
 BOUND_MS = 1_000
@@ -135,14 +140,20 @@ def failure(call: Call, db: dodona.Client) -> tuple[DodonaError, float]:
     return caught.value, time.monotonic() - began
 
 
+def soon_failure(call: Call, db: dodona.Client, first_s: float) -> DodonaError:
+    """One that comes sooner than the first did. The machine may make some of the calls late."""
+    for _ in range(3):
+        error, seconds = failure(call, db)
+        if seconds < SOON * first_s:
+            return error
+    raise AssertionError(f"{seconds} s after {first_s} s: {error}")
+
+
 def kill_and_hold(cluster: LocalCluster) -> None:
     """End node 1, and have the next one stand still before it listens: nobody is there."""
     before = cluster.processes["node 1"].pid
     cluster.kill("node 1")
-    until = time.monotonic() + 30
-    while cluster.processes["node 1"].pid in (before, None):
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    wait_until(lambda: cluster.processes["node 1"].pid not in (before, None), pause_s=0.001)
     cluster.pause("node 1")
 
 
@@ -160,6 +171,7 @@ def silent_node(
     error, seconds = failure(CALLS["insert in two cells"], db)
     assert error.attributes["cell"] == 1
     assert seconds < FIRST_SECONDS_MAX
+    FIRST_S[:] = [seconds]
     yield cluster
     cluster.resume("node 1")
     cluster.wait_until_ready("node 1", start_count=1 if request.param == "paused" else 2)
@@ -170,10 +182,9 @@ def silent_node(
 def test_a_silent_node_is_named_soon(
     silent_node: LocalCluster, db: dodona.Client, name: str
 ) -> None:
-    error, seconds = failure(CALLS[name], db)
-    assert error.attributes["cell"] == 1, error
+    error = soon_failure(CALLS[name], db, FIRST_S[0])
+    assert error.attributes.get("cell") == 1, error
     assert error.attributes["address"] == silent_node.node_urls[1], error
-    assert seconds < LATER_SECONDS_MAX, error
 
 
 def test_rows_of_the_other_cell_are_free(silent_node: LocalCluster, db: dodona.Client) -> None:
@@ -182,7 +193,7 @@ def test_rows_of_the_other_cell_are_free(silent_node: LocalCluster, db: dodona.C
     began = time.monotonic()
     db.insert_rows(PATH, [row(HERE, 7)])
     assert db.lookup_rows(PATH, [{"id": KEYS[HERE]}]) == [row(HERE, 7)]
-    assert time.monotonic() - began < LATER_SECONDS_MAX
+    assert time.monotonic() - began < SOON * FIRST_S[0]
 
 
 def test_a_caller_of_rest_may_be_in_a_hurry(silent_node: LocalCluster) -> None:
@@ -190,7 +201,7 @@ def test_a_caller_of_rest_may_be_in_a_hurry(silent_node: LocalCluster) -> None:
     with Rest(silent_node.gateway_urls[0]) as rest:
         began = time.monotonic()
         problem = rest.refused("lookup_rows", table=PATH, keys=keys, timeout_ms=BOUND_MS)
-        assert time.monotonic() - began < LATER_SECONDS_MAX
+        assert time.monotonic() - began < SOON * FIRST_S[0]
     assert (problem.status, problem.kind) == (503, "unavailable")
     assert problem.attributes["cell"] == 1, problem
     assert problem.attributes["address"] == silent_node.node_urls[1]
@@ -224,14 +235,14 @@ def test_a_select_that_waits_for_its_turn_may_be_in_a_hurry(silent_node: LocalCl
 
     def select() -> str:
         with Rest(url) as rest:
-            return rest.refused("select_rows", table=PATH, timeout_ms=5 * BOUND_MS).kind
+            return rest.refused("select_rows", table=PATH, timeout_ms=8 * BOUND_MS).kind
 
     with ThreadPoolExecutor(3 * SELECTS_MAX) as pool, Rest(url) as rest:
         others = [pool.submit(select) for _ in range(3 * SELECTS_MAX)]
         began = time.monotonic()
         problem = rest.refused("select_rows", table=PATH, timeout_ms=BOUND_MS)
         found = rest("lookup_rows", table=PATH, keys=[{"id": KEYS[HERE]}])
-        assert time.monotonic() - began < LATER_SECONDS_MAX
+        assert time.monotonic() - began < SOON * FIRST_S[0]
         assert {it.result() for it in others} == {"unavailable"}
     assert (problem.status, problem.kind) == (503, "unavailable")
     assert len(found["rows"]) == 1
@@ -263,7 +274,7 @@ def test_a_command_may_be_in_a_hurry(silent_node: LocalCluster) -> None:
         done = CliRunner().invoke(application, [*words, "--url", silent_node.master_url])
         seconds = time.monotonic() - began
         gc.collect()
-    assert seconds < LATER_SECONDS_MAX
+    assert seconds < SOON * FIRST_S[0]
     assert done.exit_code == RUN_AGAIN, done.output
     assert "cell=1" in done.stderr
     assert silent_node.node_urls[1] in done.stderr
@@ -287,14 +298,13 @@ def test_a_silent_master_is_named_soon(cluster: LocalCluster, db: dodona.Client)
     """Its proxies answer, and say who does not."""
     cluster.pause("master")
     try:
-        error, seconds = failure(ORACLE_CALLS["timestamp"], db)
+        error, first_s = failure(ORACLE_CALLS["timestamp"], db)
         assert error.attributes["server"] in ("master", "oracle")
-        assert seconds < FIRST_SECONDS_MAX
+        assert first_s < FIRST_SECONDS_MAX
         calls = {**ORACLE_CALLS, "tree": lambda it: it.list("//silent")}
         for name, call in calls.items():
-            error, seconds = failure(call, db)
+            error = soon_failure(call, db, first_s)
             assert "address" in error.attributes, (name, error)
-            assert seconds < LATER_SECONDS_MAX, (name, error)
     finally:
         cluster.resume("master")
     assert db.generate_timestamp() > 0
@@ -304,11 +314,9 @@ def test_a_silent_proxy_is_gone_around(cluster: LocalCluster, db: dodona.Client)
     """The master names no proxy that it does not hear from, and answers itself."""
     cluster.pause("proxy")
     try:
-        db.generate_timestamp()
-        began = time.monotonic()
-        for call in ORACLE_CALLS.values():
-            call(db)
-        assert time.monotonic() - began < LATER_SECONDS_MAX
+        first_s = quickest_s(db.generate_timestamp, 1)  # it waits for the proxy
+        for name, call in ORACLE_CALLS.items():
+            assert quickest_s(partial(call, db)) < SOON * first_s, name
     finally:
         cluster.resume("proxy")
     assert db.generate_timestamp() > 0

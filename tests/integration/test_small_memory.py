@@ -1,7 +1,6 @@
 """More rows than a node has memory for: they are written, read and there after a restart."""
 
 import signal
-import time
 from os import kill
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ import pytest
 import dodona
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan
+from suite.waiting import wait_until
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.timeout(240),
     pytest.mark.alone,  # memory is counted so often a second
 ]
 
@@ -75,7 +74,6 @@ def test_more_rows_than_memory(tmp_path: Path) -> None:
         pid = cluster.processes["node 0"].pid
         assert pid is not None
         kill(pid, signal.SIGKILL)
-        while cluster.processes["node 0"].pid == pid:
-            time.sleep(0.01)
+        wait_until(lambda: cluster.processes["node 0"].pid != pid)
         cluster.wait_until_ready("node 0")
         check(db)

@@ -33,6 +33,7 @@ from integration.spark_faults import (
     register_faulty,
     wait_for,
 )
+from suite.waiting import wait_until
 
 pytestmark = [
     pytest.mark.integration,
@@ -118,7 +119,7 @@ def saving(
 def settled(db: dodona.Client, table: str) -> dict[int, int]:
     """What is in the table, and stays in it while tasks that nobody waits for come to their end."""
     found = rows_of(db, table)
-    time.sleep(2)
+    time.sleep(2)  # what comes later is not seen
     assert rows_of(db, table) == found
     return found
 
@@ -285,10 +286,9 @@ def test_a_driver_that_is_killed(db: dodona.Client, url: str, table: str, tmp_pa
     assert rows_of(db, table) == BEFORE
     load = db.loads.list_loads()[-1]
     assert (load.state, load.tables) == ("running", (table,))
-    deadline = time.monotonic() + 90
-    while not (recovered := db.loads.recover("the test")):
-        assert time.monotonic() < deadline, "its lease never ended"
-        time.sleep(0.2)
+    recovered = wait_until(
+        lambda: db.loads.recover("the test"), "its lease never ended", pause_s=0.2
+    )
     assert [(it.load, it.outcome) for it in recovered] == [(load.load, "rolled_back")]
     assert recovered == db.loads.list_recoveries()[-1:]
     assert db.loads.list_loads()[-1].state == "aborted"

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +14,12 @@ from dodona_local.folder import DataFolder
 from dodona_local.launcher import LocalCluster
 from dodona_local.ports import HOST, reserve_ports
 from dodona_local.supervisor import Plan, Supervisor
+from suite.waiting import WAIT_S_MAX, until, wait_until
 
 pytestmark = pytest.mark.integration
 
-WAIT_S_MAX = 30.0
-READY_S_MAX = 90.0
-"""Until a spare has imported all servers, on a machine that is busy."""
+TOLD_S = 10.0
+"""In this time a small server can start, and the reason why it is not ready be told."""
 SERVER = """
     import os, signal, sys, time
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -82,16 +81,14 @@ def test_whoever_waits_for_a_server_hears_why(
     """Nothing was printed for a minute, and only an exit status then."""
     for module in (reasons, supervisor):
         monkeypatch.setattr(module, "TELL_AFTER_S", 1.0)
-    monkeypatch.setattr(supervisor, "READY_WAIT_S_MAX", 4.0)
+    monkeypatch.setattr(supervisor, "READY_WAIT_S_MAX", TOLD_S)
     said: list[str] = []
 
     async def watch() -> None:
         stop = asyncio.Event()
         running = Supervisor([plan(behaviour)], folder, said.append).run(lambda: None, stop)
         supervising = asyncio.create_task(running)
-        async with asyncio.timeout(WAIT_S_MAX):
-            while not any("was not ready within" in it for it in said):
-                await asyncio.sleep(0.05)
+        await until(lambda: any("was not ready within" in it for it in said))
         stop.set()
         await supervising
 
@@ -99,7 +96,7 @@ def test_whoever_waits_for_a_server_hears_why(
     told = [it for it in said if "is not ready yet" in it]
     assert [reason in it for it in told][-1:] == [True], said
     assert len(told) == len(set(told)), "each reason once"
-    assert any(it.startswith("node 0 was not ready within 4 s: ") and reason in it for it in said)
+    assert any(it.startswith("node 0 was not ready within 10 s: ") and reason in it for it in said)
 
 
 def test_no_process_is_left_by_a_stop_amid_another_end(
@@ -113,12 +110,10 @@ def test_no_process_is_left_by_a_stop_amid_another_end(
         stop = asyncio.Event()
         running = Supervisor([it], folder, said.append)
         supervising = asyncio.create_task(running.run(lambda: None, stop))
-        async with asyncio.timeout(WAIT_S_MAX):
-            while not said:
-                await asyncio.sleep(0.05)
+        await until(lambda: said)
         pid = running.statuses()[it.name].pid
         assert pid is not None
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # so that it is amid its end, unless the machine is slow
         stop.set()
         await supervising
         return pid
@@ -135,16 +130,14 @@ def test_a_start_that_is_only_slow_is_told_later(
     """Each start on a small machine looked as if something were wrong."""
     monkeypatch.setattr(supervisor, "TELL_AFTER_S", 0.5)
     monkeypatch.setattr(supervisor, "SLOW_AFTER_S", slow_after_s)
-    monkeypatch.setattr(supervisor, "READY_WAIT_S_MAX", 2.0)
+    monkeypatch.setattr(supervisor, "READY_WAIT_S_MAX", TOLD_S / 2)
     said: list[str] = []
 
     async def watch() -> None:
         stop = asyncio.Event()
         running = Supervisor([plan("dawdles")], folder, said.append).run(lambda: None, stop)
         supervising = asyncio.create_task(running)
-        async with asyncio.timeout(WAIT_S_MAX):
-            while not any("was not ready within" in it for it in said):
-                await asyncio.sleep(0.05)
+        await until(lambda: any("was not ready within" in it for it in said))
         stop.set()
         await supervising
 
@@ -200,10 +193,7 @@ def test_a_master_that_was_killed_is_started_without_its_imports(tmp_path: Path)
         before = db.generate_timestamp()
         spare = cluster._supervisor._spare
         assert spare is not None
-        deadline = time.monotonic() + READY_S_MAX
-        while not spare.is_ready:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: spare.is_ready, pause_s=0.05)
         process = spare._process
         assert process is not None
         cluster.kill("master")

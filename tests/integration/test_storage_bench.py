@@ -11,7 +11,7 @@ from dodona_loadtest.harness.sample_rows import Rows
 from dodona_loadtest.peers.dodona_storage import DodonaWorker, check_in_memory
 from dodona_local.launcher import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 PATH = "//bench/small"
 THERE, NEW = Rows(300, first=0, step=2), Rows(200, first=1, step=2)

@@ -11,7 +11,7 @@ import dodona
 from dodona_gateway.core.access.grants import TOKENS
 from dodona_local.launcher import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "access.md").read_text()
 FIRST: Final = """

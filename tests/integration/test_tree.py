@@ -9,6 +9,7 @@ import pytest
 import dodona
 from dodona.errors import NodeLocked, TableNotMounted, TransactionNotFound
 from dodona_local.launcher import LocalCluster
+from suite.waiting import wait_until, with_enough_time
 
 pytestmark = pytest.mark.integration
 
@@ -58,10 +59,13 @@ def test_values_come_back_as_they_were(table: dodona.Client) -> None:
 
 
 def test_a_master_transaction_is_pinged_over_the_network(table: dodona.Client) -> None:
-    with table.begin_master(SHORT_MS) as outer, outer.begin(SHORT_MS, "inner") as inner:
-        inner.lock(FOLDER, "shared", "child")
-        inner.create_directory(f"{FOLDER}/child")
-        time.sleep(1.5 * SHORT_MS / 1000)
+    def hold(timeout_ms: int) -> None:
+        with table.begin_master(timeout_ms) as outer, outer.begin(timeout_ms, "inner") as inner:
+            inner.lock(FOLDER, "shared", "child")
+            inner.create_directory(f"{FOLDER}/child")
+            time.sleep(1.5 * timeout_ms / 1000)
+
+    with_enough_time(hold, SHORT_MS, TransactionNotFound)
     assert table.exists(f"{FOLDER}/child")
 
 
@@ -72,13 +76,15 @@ def test_a_lock_is_gone_soon_after_its_client(table: dodona.Client, cluster: Loc
     with pytest.raises(NodeLocked):
         table.set(f"{TABLE}/@x", 1)
     other._pinger.close()  # as a client does that stops for long
-    deadline = time.monotonic() + 10
-    while tx.state is dodona.TransactionState.ACTIVE and time.monotonic() < deadline:
+
+    def is_free() -> bool:
         try:
             table.set(f"{TABLE}/@x", 1)
-            break
         except NodeLocked:
-            time.sleep(0.05)
+            return False
+        return True
+
+    wait_until(is_free, pause_s=0.05)
     with pytest.raises(TransactionNotFound, match="could not be pinged in time"):
         tx.commit()
     other.close()

@@ -16,7 +16,7 @@ from dodona_loadtest import verify
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_local.launcher import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 PATH: Final = "//bank/accounts"
 

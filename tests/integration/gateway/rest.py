@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from dodona._core.rest import PROBLEM_TYPE, Problem
-from dodona.errors import ERRORS_BY_KIND
+from dodona.errors import ERRORS_BY_KIND, error_from_wire
 from dodona_gateway.shell.gateway import ROUTES
 from dodona_gateway.shell.routes import Route
 
@@ -61,6 +61,15 @@ class Rest:
     def __call__(self, operation: str, transaction: str = "", **fields: Any) -> Any:
         """The answer, which has to be one."""
         answer = self.send(operation, transaction, **fields)
+        assert answer.status_code == BY_NAME[operation].status, answer.text
+        return answer.json()
+
+    def attempt(self, operation: str, transaction: str = "", **fields: Any) -> Any:
+        """As a call. An error is raised as what it is, as by a client: a lease may have ended."""
+        answer = self.send(operation, transaction, **fields)
+        if answer.status_code >= 400:
+            problem = problem_of(answer)
+            raise error_from_wire(problem.kind, problem.detail, problem.attributes)
         assert answer.status_code == BY_NAME[operation].status, answer.text
         return answer.json()
 

@@ -26,8 +26,8 @@ from integration.gateway.busy import (
 
 PROGRAM = find_browser()
 NEEDS = pytest.mark.skipif(PROGRAM is None, reason="no chromium: apt-get install chromium")
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180), NEEDS]
-expect.set_options(timeout=20_000)
+pytestmark = [pytest.mark.integration, NEEDS]
+expect.set_options(timeout=60_000)
 PAGES = ("", "/transactions", "/tables", f"/table?path={ORDERS}", f"/rows?path={ORDERS}", "/query")
 
 

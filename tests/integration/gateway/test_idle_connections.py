@@ -13,7 +13,7 @@ import pytest
 
 from dodona_local.launcher import LocalCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.integration
 
 PAUSE_SECONDS: Final = 6
 """Longer than uvicorn keeps an idle connection unless told otherwise, which is 5 s."""

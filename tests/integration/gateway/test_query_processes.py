@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +26,7 @@ from dodona_gateway.shell.settings import GatewaySettings
 from dodona_local.launcher import LocalCluster
 from integration.gateway.rest import Rest, problem_of
 from integration.ytsaurus.plain import ask as ask_yt
+from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio]
 
@@ -34,7 +34,6 @@ BOUNDS = QueryBounds(answer_bytes_max=1 << 20, cpu_seconds_max=3, memory_mib_max
 SCHEMA = [{"name": "k", "type": "int64", "sort_order": "ascending"}, {"name": "v", "type": "utf8"}]
 YT_JSON = {"output_format": "json"}
 ENDLESS = "select sum(a.i ^ b.i) from range(10000000) a(i), range(10000000) b(i)"
-PATIENCE_S = 60.0
 
 SHAPES: list[Shape] = [
     Encoded("json"),
@@ -96,13 +95,6 @@ async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
             assert not queries.pids
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
-
-
 def is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
@@ -127,7 +119,7 @@ async def test_what_a_query_gives_is_the_same_in_every_shape(ask: Asker) -> None
 @pytest.mark.parametrize("sql", TOO_MUCH)
 async def test_a_query_that_takes_too_much_ends_alone(sql: str, ask: Asker) -> None:
     with pytest.raises(LimitExceeded):
-        await asyncio.wait_for(ask(sql, Encoded("arrow")), PATIENCE_S)
+        await asyncio.wait_for(ask(sql, Encoded("arrow")), WAIT_S_MAX)
     assert msgspec.json.decode(await ask("select 1 as it", Encoded("json")))["rows"] == [[1]]
 
 

@@ -18,7 +18,6 @@ from integration.gateway.test_fuzz import resident_mib
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.timeout(120),
     pytest.mark.alone,  # everybody has a deadline
 ]
 

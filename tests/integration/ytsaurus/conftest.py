@@ -190,7 +190,7 @@ def make_token(guarded_cluster: LocalCluster) -> MakeToken:
             f"{guarded_cluster.gateway_urls[0]}/v1/tokens",
             json={"name": name, "grants": list(grants)},
             headers={"Authorization": f"Bearer {guarded_cluster.admin_token}"},
-            timeout=10,
+            timeout=60,
         )
         assert answer.status_code == 201, answer.text
         return str(answer.json()["token"])

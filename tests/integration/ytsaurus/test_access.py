@@ -12,7 +12,7 @@ from dodona_gateway.shell.ytsaurus.api import COMMANDS
 from dodona_local.launcher import LocalCluster
 from integration.ytsaurus.plain import ask, error_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 BELOW: Final = {"admin": "write", "write": "read"}
 SCHEMA: Final = [

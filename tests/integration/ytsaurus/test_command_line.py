@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
 YT: Final = Path(sys.executable).with_name("yt")
 TEXT: Final = ("--format", "<format=text>yson")

@@ -13,7 +13,7 @@ from dodona_local.launcher import LocalCluster
 from integration.ytsaurus.conftest import merged
 from integration.ytsaurus.lossy import Lossy, lossy_proxy
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 PATIENT: Final = {
     "proxy": {

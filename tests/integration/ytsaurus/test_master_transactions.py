@@ -6,7 +6,9 @@ from typing import Any, Final
 import pytest
 import yt.wrapper as yt
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+from suite.waiting import wait_until, with_enough_time
+
+pytestmark = pytest.mark.integration
 
 TABLE: Final = {
     "dynamic": True,
@@ -124,14 +126,14 @@ def test_rows_are_no_matter_of_master_transactions(
 
     begun = client.start_transaction()
     parameters = {"query": f"* from [{folder}]", "transaction_id": begun}
-    answer = requests.get(f"{url}/api/v4/select_rows", params=parameters, timeout=10)
+    answer = requests.get(f"{url}/api/v4/select_rows", params=parameters, timeout=60)
     assert answer.status_code == 400
     assert "under master transaction" in answer.json()["message"]
     client.abort_transaction(begun)
 
 
 def test_a_transaction_ends_once_and_with_its_lease(client: yt.YtClient, folder: str) -> None:
-    begun = client.start_transaction(timeout=1_000)
+    begun = client.start_transaction()
     with client.Transaction(transaction_id=begun, acquire=False):
         client.mkdir(f"{folder}/d")
     client.commit_transaction(begun)
@@ -140,7 +142,7 @@ def test_a_transaction_ends_once_and_with_its_lease(client: yt.YtClient, folder:
             call(begun)
     assert client.list(folder) == ["d"]
     lost = client.start_transaction(timeout=1_000)
-    time.sleep(2.5)
+    wait_until(lambda: not client.exists(f"#{lost}"), pause_s=0.1)
     for call in (client.commit_transaction, client.ping_transaction):
         with pytest.raises(Gone):
             call(lost)
@@ -148,9 +150,12 @@ def test_a_transaction_ends_once_and_with_its_lease(client: yt.YtClient, folder:
 
 
 def test_pings_keep_a_transaction(client: yt.YtClient, folder: str) -> None:
-    with client.Transaction(timeout=1_000):
-        client.mkdir(f"{folder}/d")
-        time.sleep(3)
+    def hold(timeout_ms: int) -> None:
+        with client.Transaction(timeout=timeout_ms):
+            client.mkdir(f"{folder}/d")
+            time.sleep(3 * timeout_ms / 1000)
+
+    with_enough_time(hold, 1_000, Gone)
     assert client.list(folder) == ["d"]
 
 

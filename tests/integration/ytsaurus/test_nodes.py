@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 import yt.wrapper as yt
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 TABLE: Final = {
     "dynamic": True,

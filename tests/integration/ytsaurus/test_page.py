@@ -12,7 +12,7 @@ from dodona.errors import ERRORS_BY_KIND
 from dodona_gateway.core.ytsaurus.errors import error_status, yt_error
 from dodona_gateway.shell.ytsaurus.api import COMMANDS
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 PAGE: Final = (
     Path(__file__).resolve().parents[3] / "docs" / "reference" / "ytsaurus-client.md"

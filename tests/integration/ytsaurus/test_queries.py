@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yt.wrapper as yt
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import yt.wrapper as yt
 from yt.yson import YsonUint64, get_bytes
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 ALL: Final = (
     "k int64 key",

@@ -8,7 +8,7 @@ import pytest
 import yt.type_info as type_info
 import yt.wrapper as yt
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 SCHEMA: Final = [
     {"name": "k", "type": "int64", "sort_order": "ascending"},

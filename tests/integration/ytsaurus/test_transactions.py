@@ -9,7 +9,9 @@ from typing import Any, Final
 import pytest
 import yt.wrapper as yt
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+from suite.waiting import with_enough_time
+
+pytestmark = pytest.mark.integration
 
 GROUPS: Final = ("k int64 key", "v string lock=a", "w string lock=b", "x string")
 Conflict = yt.errors.YtTabletTransactionLockConflict
@@ -276,18 +278,28 @@ def test_an_aborted_transaction_stays_so(client: yt.YtClient, table: str) -> Non
 
 
 def test_pings_keep_a_transaction(client: yt.YtClient, table: str) -> None:
-    with transaction(client, timeout=600) as begun:
-        client.insert_rows(table, [{"k": 1}])
-        time.sleep(2)
+    def hold(timeout_ms: int) -> None:
+        with transaction(client, timeout=timeout_ms) as begun:
+            client.insert_rows(table, [{"k": 1}])
+            time.sleep(3 * timeout_ms / 1000)
         assert begun.is_pinger_alive()
+
+    with_enough_time(hold, 600, Gone)
     assert [it["k"] for it in rows(client, table)] == [1]
 
 
 def test_a_lease_that_ends_takes_the_transaction_with_it(client: yt.YtClient, table: str) -> None:
-    its_id = client.start_transaction(type="tablet", timeout=300)
-    with client.Transaction(transaction_id=its_id, acquire=False, type="tablet"):
-        client.insert_rows(table, [{"k": 1}])
-    time.sleep(1)
+    its_id, lease_ms = "", 0
+
+    def write(timeout_ms: int) -> None:
+        nonlocal its_id, lease_ms
+        lease_ms = timeout_ms
+        its_id = client.start_transaction(type="tablet", timeout=timeout_ms)
+        with client.Transaction(transaction_id=its_id, acquire=False, type="tablet"):
+            client.insert_rows(table, [{"k": 1}])
+
+    with_enough_time(write, 300, Gone)
+    time.sleep(3 * lease_ms / 1000)  # it is over by the gateway's clock, however late one looks
     for call in (client.ping_transaction, client.commit_transaction):
         with pytest.raises(Gone):
             call(its_id)
@@ -303,7 +315,7 @@ def test_a_lost_transaction_interrupts_the_program(
     def lose() -> None:
         with transaction(impatient, timeout=500) as begun:
             client.abort_transaction(begun.transaction_id)
-            for _ in range(400):
+            for _ in range(1_200):
                 time.sleep(0.05)
 
     with pytest.raises(KeyboardInterrupt):

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import yt.wrapper as yt
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 COLUMNS: Final = ("x string key", "y string")
 
