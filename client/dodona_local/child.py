@@ -1,22 +1,28 @@
 """The guard around a server: runs a module as `python -m` would, and dies with its supervisor.
 
-Owns: the lifeline. Standard input is a pipe whose other end only the supervisor holds and nobody
-writes to; when it closes, the supervisor is gone (even by `kill -9`), and so is this process. A
-pipe and not PR_SET_PDEATHSIG, because that one fires when the starting *thread* ends.
+Owns: the lifeline, and the fork server's loop. Standard input is a pipe whose other end only the
+supervisor holds and nobody writes to; when it closes, the supervisor is gone (even by `kill -9`),
+and so is this process. A pipe and not PR_SET_PDEATHSIG, because that one fires when the starting
+*thread* ends. The fork server has no thread, which would be lost in its forks.
 Must not import anything of Dodona: what it guards decides that.
 """
 
+import gc
 import importlib
 import json
 import os
 import runpy
+import selectors
 import signal
 import socket
 import sys
 import threading
+from typing import Final
 
-LIFELINE: int = 0
-MESSAGE_BYTES_MAX: int = 1 << 16
+from setproctitle import setproctitle
+
+LIFELINE: Final = 0
+MESSAGE_BYTES_MAX: Final = 1 << 16
 
 
 def _die_with_supervisor() -> None:
@@ -26,32 +32,93 @@ def _die_with_supervisor() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _stand_by(fd: int, modules: list[str]) -> list[str]:
-    """Import these, then wait to be told what to become. → the module to run, and its arguments.
-    Raises SystemExit if nothing comes any more."""
+class _ForkServer:
+    """What `fork_server` asks for is forked here; its supervisor hears of each end."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(LIFELINE, selectors.EVENT_READ)
+        self._selector.register(link, selectors.EVENT_READ)
+
+    def serve(self) -> list[str]:
+        """→ in a fork, the module that it is to run, and its arguments. Raises SystemExit when the
+        supervisor is gone."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is not None:
+                    self._bury(key.fd, *key.data)
+                elif key.fd == LIFELINE:
+                    raise SystemExit(0)
+                elif words := self._fork():
+                    return words
+
+    def _bury(self, pidfd: int, pid: int, number: int) -> None:
+        self._selector.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        self._link.send(json.dumps([number, status]).encode())
+
+    def _fork(self) -> list[str] | None:
+        """→ in the fork, what it is to run."""
+        said, fds, *_ = socket.recv_fds(self._link, MESSAGE_BYTES_MAX, 2, socket.MSG_CMSG_CLOEXEC)
+        if not said:
+            raise SystemExit(0)
+        message: tuple[int, list[str]] = json.loads(said)
+        number, words = message
+        log_fd, fd = fds
+        with socket.socket(fileno=fd) as supervisor:
+            try:
+                pid = os.fork()
+            except OSError:  # the supervisor sees the link close, and starts it in another way
+                pid = -1
+            if not pid:
+                self._become(log_fd, supervisor)
+                return words
+        os.close(log_fd)
+        if pid > 0:
+            pidfd = os.pidfd_open(pid)
+            self._selector.register(pidfd, selectors.EVENT_READ, (pid, number))
+        return None
+
+    def _become(self, log_fd: int, supervisor: socket.socket) -> None:
+        """In the fork: a process of its own, once the supervisor knows it."""
+        os.setsid()
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None:
+                os.close(key.fd)
+        self._selector.close()
+        self._link.close()
+        for output in (1, 2):
+            os.dup2(log_fd, output)
+        os.close(log_fd)
+        pidfd = os.pidfd_open(os.getpid())
+        socket.send_fds(supervisor, [str(os.getpid()).encode()], [pidfd])
+        os.close(pidfd)
+        if not supervisor.recv(1):
+            raise SystemExit(0)
+
+
+def _serve_forks(fd: int, modules: list[str]) -> list[str]:
+    """Import these, then fork. → in a fork, the module that it is to run, and its arguments."""
+    # Servers multiply no matrices: and threads of NumPy would be lost in forks.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name in modules:
         importlib.import_module(name)
-    with socket.socket(fileno=fd) as link:
-        link.send(b"r")
-        try:
-            said, fds, _, _ = socket.recv_fds(link, MESSAGE_BYTES_MAX, 1)
-        except ConnectionResetError:  # the supervisor closed it
-            raise SystemExit(0) from None
-    if not said:
-        raise SystemExit(0)
-    for output in (1, 2):
-        os.dup2(fds[0], output)
-    os.close(fds[0])
-    words: list[str] = json.loads(said)
+    gc.collect()
+    gc.freeze()  # else each fork's first collection copies all of it
+    words = _ForkServer(socket.socket(fileno=fd)).serve()
+    setproctitle(" ".join(("python -m", *words)))
     return words
 
 
 def main() -> None:
-    """`python -m dodona_local.child MODULE ARGUMENT...`, or `--spare FD MODULE...`: see `spare`."""
+    """`python -m dodona_local.child MODULE ARGUMENT...`, or `--fork FD MODULE...`: see
+    `fork_server`."""
     words = sys.argv[1:]
+    if words[0] == "--fork":
+        words = _serve_forks(int(words[1]), words[2:])
     threading.Thread(target=_die_with_supervisor, name="lifeline", daemon=True).start()
-    if words[0] == "--spare":
-        words = _stand_by(int(words[1]), words[2:])
     module, *arguments = words
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

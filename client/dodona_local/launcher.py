@@ -27,16 +27,17 @@ from dodona_local.supervisor import Plan, ProcessStatus, Report, Supervisor
 NODES_MAX: Final = 64
 START_WAIT_S_MAX: Final = 120.0
 POLL_S: Final = 0.02
-SPARE_MODULES: Final = (
-    "dodona_oracle.shell.master",
-    "dodona_oracle.shell.master_pages",
-    "dodona_oracle.shell.proxy",
-    "dodona_oracle.shell.proxy_pages",
-    "dodona_tablets.shell.pages",
-    "dodona_tablets.shell.service",
-    "httpx",
-)
-"""Which servers start again without a wait for their imports, and with pages at once."""
+FORK_MODULES: Final = {
+    "dodona_oracle": (
+        "dodona_oracle.shell.master",
+        "dodona_oracle.shell.master_pages",
+        "dodona_oracle.shell.proxy",
+        "dodona_oracle.shell.proxy_pages",
+    ),
+    "dodona_gateway": ("dodona_gateway.shell.gateway",),
+    "dodona_tablets": ("dodona_tablets.shell.pages", "dodona_tablets.shell.service"),
+}
+"""What servers import, by their modules: all that they need, so that no fork imports it again."""
 
 Arrange = Callable[[list[Plan]], list[Plan]]
 """Takes the plans before anything starts, and gives those that are carried out."""
@@ -96,6 +97,12 @@ def _plan(name: str, module: str, *words: str, port: int, **options: object) -> 
         flag = f"--{option.replace('_', '-')}"
         arguments += [flag] if value is True else [flag, str(value)]
     return Plan(name, module, tuple(arguments), f"http://{HOST}:{port}")
+
+
+def _fork_modules(plans: Sequence[Plan]) -> list[str]:
+    """What a fork server has to import for these."""
+    modules = dict.fromkeys(plan.module for plan in plans)
+    return [name for module in modules for name in FORK_MODULES.get(module, ())]
 
 
 class _Launch:
@@ -167,7 +174,8 @@ async def _run_in_terminal(launch: _Launch, is_insecure: bool, say: Report, warn
         failing = supervisor.failures()
         say(f"ready, but for {', '.join(failing)}" if failing else "ready")
 
-    supervisor = Supervisor(launch.plans, launch.folder, warn, spare_modules=SPARE_MODULES)
+    modules = _fork_modules(launch.plans)
+    supervisor = Supervisor(launch.plans, launch.folder, warn, fork_modules=modules)
     await supervisor.run(announce, stop)
 
 
@@ -176,8 +184,7 @@ class LocalCluster:
 
     `port_base=0` takes any free ports; gateways ask for tokens unless `is_insecure`; with `has_key`
     all else takes the folder's key, which clients on this machine find by themselves. `warn` gets a
-    sentence when a process had to be restarted, which it is at most `back_off_s_max` after its end;
-    with `has_spare` from a process that has imported the servers already, as under `dodona up`.
+    sentence when a process had to be restarted, which it is at most `back_off_s_max` after its end.
     `arrange` may change what is started. Raises LaunchFailed on entry when it can't start, on exit
     when it could not be kept up.
     """
@@ -194,14 +201,12 @@ class LocalCluster:
         port_base: int = 0,
         warn: Report = lambda sentence: None,
         back_off_s_max: float = BACK_OFF_S_MAX,
-        has_spare: bool = False,
         arrange: Arrange = list,
     ) -> None:
         self._layout = Layout(node_count, proxy_count, gateway_count, is_insecure, has_key)
         self._arguments = (Path(data_dir), self._layout, port_base, arrange)
         self._warn = warn
         self._back_off_s_max = back_off_s_max
-        self._spare_modules = SPARE_MODULES if has_spare else ()
         self._started: Future[None] = Future()
         self._failure: Exception | None = None
 
@@ -213,7 +218,7 @@ class LocalCluster:
             self._launch.folder,
             self._warn,
             self._back_off_s_max,
-            spare_modules=self._spare_modules,
+            fork_modules=_fork_modules(self._launch.plans),
         )
         # Named factory: without one, the runner would set the calling thread's event loop.
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)

@@ -19,10 +19,10 @@ from typing import Final
 from dodona._io.forks import close_kept, keep_from_forks
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
+from dodona_local.fork_server import LOST, Fork, ForkServer
 from dodona_local.probe import is_ready
 from dodona_local.reasons import SLOW_AFTER_S, TELL_AFTER_S, reason_of
 from dodona_local.restart import BACK_OFF_S_MAX, START_AGAIN_S, START_FAILURES_MAX, RestartRules
-from dodona_local.spare import Spare
 from dodona_local.uncancelled import uncancelled
 
 READY_WAIT_S_MAX: Final = 60.0
@@ -31,6 +31,7 @@ STOP_WAIT_S_MAX: Final = 10.0
 
 Report = Callable[[str], None]
 """Takes one sentence for the person who watches."""
+Process = asyncio.subprocess.Process | Fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +77,10 @@ class Child:
         report: Report,
         back_off_s_max: float,
         start_again_s: float,
-        spare: Spare | None = None,
+        fork_server: ForkServer | None = None,
     ) -> None:
         self.plan = plan
-        self._spare = spare
+        self._fork_server = fork_server
         self.first_ready = asyncio.Event()
         self.settled = asyncio.Event()
         """It has been ready, or it can't be started."""
@@ -111,26 +112,31 @@ class Child:
                 self._report(f"{self.plan.name} ended ({_cause(process)}): starting it again")
             await asyncio.sleep(back_off_s)
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> Process:
         plan = self.plan
+        process: Process | None = None
         log_fd = self._folder.open_log(plan.name)
         try:
-            spare = self._spare and self._spare.take(plan.module, plan.arguments, log_fd)
-            process = spare or await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "dodona_local.child", self.plan.module),
-                *self.plan.arguments,
-                stdin=self._lifeline_fd,
-                stdout=log_fd,
-                stderr=log_fd,
-                pass_fds=(self._folder.lock_fd,),
-                start_new_session=True,  # Ctrl-C is for the supervisor, which stops all in order
-            )
+            if self._fork_server is not None:
+                process = await self._fork_server.fork(plan.module, plan.arguments, log_fd)
+            process = process or await self._spawn(log_fd)
         finally:
             os.close(log_fd)
         self._set_status(pid=process.pid, is_ready=False)
         return process
 
-    async def _live(self, process: asyncio.subprocess.Process) -> float | None:
+    async def _spawn(self, log_fd: int) -> Process:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "dodona_local.child", self.plan.module),
+            *self.plan.arguments,
+            stdin=self._lifeline_fd,
+            stdout=log_fd,
+            stderr=log_fd,
+            pass_fds=(self._folder.lock_fd,),
+            start_new_session=True,  # Ctrl-C is for the supervisor, which stops all in order
+        )
+
+    async def _live(self, process: Process) -> float | None:
         """Wait for the process to end. Returns the seconds that it was ready, None if never."""
         if not await self._wait_until_ready(process):
             return None
@@ -145,7 +151,7 @@ class Child:
         await process.wait()
         return loop.time() - began
 
-    async def _wait_until_ready(self, process: asyncio.subprocess.Process) -> bool:
+    async def _wait_until_ready(self, process: Process) -> bool:
         telling = asyncio.create_task(self._tell_reasons())
         try:
             async with asyncio.timeout(READY_WAIT_S_MAX):
@@ -179,7 +185,7 @@ class Child:
         count = self.status.start_count + is_new
         self.status = ProcessStatus(self.plan.name, self.plan.url, pid, count, is_ready)
 
-    def _tell_failure(self, process: asyncio.subprocess.Process, again_s: float) -> None:
+    def _tell_failure(self, process: Process, again_s: float) -> None:
         """Once for each reason."""
         name = self.plan.name
         words = self._folder.log_tail(name, 1).strip() or _cause(process)
@@ -193,7 +199,7 @@ class Child:
                 f"{self._folder.log_path(name)}"
             )
 
-    def _given_up(self, process: asyncio.subprocess.Process) -> LaunchFailed:
+    def _given_up(self, process: Process) -> LaunchFailed:
         name = self.plan.name
         return LaunchFailed(
             f"{name} failed to start {START_FAILURES_MAX} times in a row ({_cause(process)}); "
@@ -212,10 +218,10 @@ class Supervisor:
         back_off_s_max: float = BACK_OFF_S_MAX,
         start_again_s: float = START_AGAIN_S,
         *,
-        spare_modules: Sequence[str] = (),
+        fork_modules: Sequence[str] = (),
     ) -> None:
-        """`spare_modules` are imported by a process that is kept at hand for the next start; none,
-        no process."""
+        """`fork_modules` are imported by a process that is forked for each start; none, no such
+        process."""
         assert plans
         # Children inherit the reading end; the writing end stays here alone (see `child`): a copy
         # in a fork would keep the servers of a supervisor that was killed.
@@ -223,11 +229,9 @@ class Supervisor:
         for end in self._lifeline_fds:
             keep_from_forks(end)
         lifeline_fd = self._lifeline_fds[0]
-        self._spare = Spare(folder, lifeline_fd, spare_modules) if spare_modules else None
-        self._children = [
-            Child(plan, folder, lifeline_fd, report, back_off_s_max, start_again_s, self._spare)
-            for plan in plans
-        ]
+        self._fork_server = ForkServer(folder, lifeline_fd, fork_modules) if fork_modules else None
+        how = (folder, lifeline_fd, report, back_off_s_max, start_again_s, self._fork_server)
+        self._children = [Child(plan, *how) for plan in plans]
 
     def statuses(self) -> dict[str, ProcessStatus]:
         return {child.plan.name: child.status for child in self._children}
@@ -243,24 +247,38 @@ class Supervisor:
 
         Raises LaunchFailed when an essential one cannot be started.
         """
-        lives = [asyncio.create_task(child.run()) for child in self._children]
-        stopping = asyncio.create_task(_wait_for(stop))
-        tasks = [*lives, stopping, asyncio.create_task(self._announce(on_ready))]
+        forks = self._fork_server
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if forks is not None:
+                await forks.open()
+            failures = await self._live(on_ready, stop)
         finally:
-            failures = await _cancel_all(tasks)
+            if forks is not None:
+                await forks.close()
             for end in self._lifeline_fds:
                 close_kept(end)
         for failure in failures:
             raise failure
 
+    async def _live(self, on_ready: Callable[[], None], stop: asyncio.Event) -> list[BaseException]:
+        """→ why it ended, when all processes have."""
+        tasks = [asyncio.create_task(child.run()) for child in self._children]
+        tasks += [
+            asyncio.create_task(_wait_for(stop)),
+            asyncio.create_task(self._announce(on_ready)),
+        ]
+        if self._fork_server is not None:
+            tasks.append(asyncio.create_task(self._fork_server.keep()))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            failures = await _cancel_all(tasks)
+        return failures
+
     async def _announce(self, on_ready: Callable[[], None]) -> None:
         for child in self._children:
             await child.settled.wait()
         on_ready()
-        if self._spare is not None:
-            await self._spare.keep()
         await asyncio.Future()  # for ever: were it to end, the supervisor would
 
 
@@ -276,7 +294,7 @@ async def _cancel_all(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException
     return [end for end in ends if end is not None and not isinstance(end, cancelled)]
 
 
-async def _terminate(process: asyncio.subprocess.Process) -> None:
+async def _terminate(process: Process) -> None:
     """Ask it to stop, wait, then insist. Does nothing to a process that has ended."""
     if process.returncode is not None:
         return
@@ -290,8 +308,10 @@ async def _terminate(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _cause(process: asyncio.subprocess.Process) -> str:
+def _cause(process: Process) -> str:
     status = process.returncode
+    if status == LOST:
+        return "exit status unknown"
     if status is None or status >= 0:
         return f"exit status {status}"
     return f"signal {signal.Signals(-status).name}"

@@ -96,13 +96,13 @@ def test_up_prints_addresses_serves_and_leaves_nothing(tmp_path: Path, number: i
     DataFolder(tmp_path / "data").close()  # every process that inherited the lock is gone
     logs = sorted(path.name for path in (tmp_path / "data" / "logs").iterdir())
     assert logs == [
+        "fork-server.log",
         "gateway-audit.jsonl",
         "gateway.log",
         "master.log",
         "node-0.log",
         "node-1.log",
         "proxy.log",
-        "spare.log",
     ]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from dodona.errors import InvalidRequest
 from dodona_local import supervisor as supervisor_module
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
@@ -265,8 +266,10 @@ def test_a_folder_has_one_user(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(LaunchFailed, match=r"cannot use .*file/data as data folder"):
+    with pytest.raises(InvalidRequest, match=r"file/data' can't be used: Not a directory"):
         DataFolder(tmp_path / "file" / "data")
+    with pytest.raises(LaunchFailed, match=r"cannot use /proc/nowhere as data folder"):
+        DataFolder(Path("/proc/nowhere"))
 
 
 def test_no_node_with_data_is_left_out(folder: DataFolder) -> None:

@@ -3,18 +3,20 @@
 import asyncio
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 import dodona
-from dodona_local import reasons, supervisor
+from dodona_local import fork_server, reasons, supervisor
 from dodona_local.folder import DataFolder
+from dodona_local.fork_server import ForkServer
 from dodona_local.launcher import LocalCluster
 from dodona_local.ports import HOST, reserve_ports
 from dodona_local.supervisor import Plan, Supervisor
-from suite.waiting import WAIT_S_MAX, until, wait_until
+from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = pytest.mark.integration
 
@@ -146,57 +148,152 @@ def test_a_start_that_is_only_slow_is_told_later(
     assert not any("last error" in it for it in said)
 
 
-def test_the_next_start_is_made_by_a_process_that_has_the_imports(folder: DataFolder) -> None:
-    it = plan("serves")
-    log = folder.log_path(it.name)
+class Kept:
+    """One small server that a supervisor with a fork server keeps up."""
 
-    def importers() -> list[int]:
-        return [int(line.split()[-1]) for line in log.read_text().splitlines() if "by" in line]
+    def __init__(self, folder: DataFolder, behaviour: str, *modules: str) -> None:
+        self.plan, self.said = plan(behaviour), list[str]()
+        self._folder = folder
+        self.supervisor = Supervisor([self.plan], folder, self.said.append, fork_modules=modules)
 
-    async def kill_twice() -> list[int]:
-        stop, ready = asyncio.Event(), asyncio.Event()
-        running = Supervisor([it], folder, print, spare_modules=["small.parts"])
-        supervising = asyncio.create_task(running.run(ready.set, stop))
-        killed = []
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        ready, stop = asyncio.Event(), asyncio.Event()
+        supervising = asyncio.create_task(self.supervisor.run(ready.set, stop))
         async with asyncio.timeout(WAIT_S_MAX):
             await ready.wait()
-            for count in (1, 2):
-                spare = running._spare
-                assert spare is not None
-                while not spare.is_ready:
-                    await asyncio.sleep(0.05)
-                pid = running.statuses()[it.name].pid
-                assert pid is not None
-                killed.append(pid)
-                os.kill(pid, 9)
-                while not (running.statuses()[it.name].start_count > count):
-                    await asyncio.sleep(0.02)
-                while not running.statuses()[it.name].is_ready:
-                    await asyncio.sleep(0.02)
-            killed.append(running.statuses()[it.name].pid or 0)
+            yield
+            pids = {self.pid, self.server.pid if self.has_server else self.pid}
             stop.set()
             await supervising
-        return killed
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
-    pids = asyncio.run(kill_twice())
-    assert importers() == pids, "each was the process that had imported the parts"
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    @property
+    def pid(self) -> int:
+        return self.supervisor.statuses()[self.plan.name].pid or 0
+
+    @property
+    def has_server(self) -> bool:
+        return self._forks._link is not None
+
+    @property
+    def server(self) -> asyncio.subprocess.Process:
+        """The fork server."""
+        assert self._forks._process is not None
+        return self._forks._process
+
+    @property
+    def _forks(self) -> ForkServer:
+        assert self.supervisor._fork_server is not None
+        return self.supervisor._fork_server
+
+    def importer(self) -> int:
+        """Who imported what the server needs."""
+        lines = self._folder.log_path(self.plan.name).read_text().splitlines()
+        return [int(line.split()[-1]) for line in lines if "imported by" in line][-1]
+
+    async def end(self, number: int = 9) -> None:
+        """Have the server end, and wait for the next."""
+        count = self.supervisor.statuses()[self.plan.name].start_count
+        os.kill(self.pid, number)
+
+        def is_back() -> bool:
+            status = self.supervisor.statuses()[self.plan.name]
+            return status.start_count > count and status.is_ready
+
+        await until(is_back)
+
+
+def test_starts_are_forks_of_a_process_that_has_the_imports(folder: DataFolder) -> None:
+    kept = Kept(folder, "serves", "small.parts")
+
+    async def see() -> None:
+        async with kept.running():
+            assert kept.importer() == kept.server.pid != kept.pid
+            words = Path(f"/proc/{kept.pid}/cmdline").read_text()
+            assert words.startswith(f"python -m small serves {kept.plan.arguments[1]}")
+            assert os.getsid(kept.pid) == kept.pid, "Ctrl-C is for the supervisor alone"
+            for number, how in ((9, "signal SIGKILL"), (15, "signal SIGTERM")):
+                await kept.end(number)
+                assert kept.importer() == kept.server.pid
+                assert kept.said.pop() == f"node 0 ended ({how}): starting it again"
+
+    asyncio.run(see())
+
+
+def test_the_end_of_a_fork_server_ends_nobody(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fork_server, "AGAIN_S_MIN", 3.0)
+    kept = Kept(folder, "serves", "small.parts")
+
+    async def see() -> None:
+        async with kept.running():
+            server, pid = kept.server.pid, kept.pid
+            kept.server.kill()
+            await until(lambda: not kept.has_server)
+            assert (kept.pid, kept.importer()) == (pid, server)
+            await kept.end()  # which is seen without it, and the next is started without it
+            assert kept.said == ["node 0 ended (exit status unknown): starting it again"]
+            assert kept.importer() == kept.pid or kept.has_server
+            await until(lambda: kept.has_server)
+            await kept.end()
+            assert kept.importer() == kept.server.pid != server
+
+    asyncio.run(see())
+
+
+def test_what_can_not_be_imported_is_the_servers_to_say(folder: DataFolder) -> None:
+    kept = Kept(folder, "serves", "small.missing")
+
+    async def see() -> None:
+        async with kept.running():
+            assert kept.importer() == kept.pid
+            await kept.end()
+            assert kept.importer() == kept.pid
+
+    asyncio.run(see())
+    assert "No module named 'small.missing'" in folder.log_tail(fork_server.NAME)
+
+
+def test_nobody_waits_for_a_fork_server_that_stands_still(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept(folder, "serves", "small.parts")
+
+    async def see() -> None:
+        async with kept.running():
+            monkeypatch.setattr(fork_server, "FORK_WAIT_S_MAX", 0.5)
+            server = kept.server.pid
+            os.kill(server, 19)
+            os.kill(pid := kept.pid, 9)
+            await until(lambda: kept.pid not in (0, pid))
+            await until(lambda: kept.supervisor.statuses()["node 0"].is_ready)
+            assert kept.importer() == kept.pid
+            os.kill(server, 18)  # the fork that nobody waits for any more runs nothing
+            await kept.end()
+            assert kept.importer() == server
+            assert Path(f"/proc/{server}/task/{server}/children").read_text().split() == [
+                str(kept.pid)
+            ]
+
+    asyncio.run(see())
 
 
 @pytest.mark.part("kill -9 of the master")
 def test_a_master_that_was_killed_is_started_without_its_imports(tmp_path: Path) -> None:
     """Of the 2 s until the next timestamp nearly all were imports."""
     with (
-        LocalCluster(tmp_path / "data", node_count=1, has_spare=True) as cluster,
+        LocalCluster(tmp_path / "data", node_count=1) as cluster,
         dodona.connect(cluster.master_url) as db,
     ):
         before = db.generate_timestamp()
-        spare = cluster._supervisor._spare
-        assert spare is not None
-        wait_until(lambda: spare.is_ready, pause_s=0.05)
-        process = spare._process
-        assert process is not None
+        forks = cluster._supervisor._fork_server
+        assert forks is not None
+        assert forks._process is not None
         cluster.kill("master")
         cluster.wait_until_ready("master", start_count=2)
-        assert cluster.processes["master"].pid == process.pid
+        pid = cluster.processes["master"].pid
+        children = Path(f"/proc/{forks._process.pid}/task/{forks._process.pid}/children")
+        assert str(pid) in children.read_text().split()
         assert db.generate_timestamp() > before
