@@ -37,6 +37,7 @@ from dodona_loadtest.harness.onlookers import (
 from dodona_loadtest.harness.pinning import choose_pinning
 from dodona_loadtest.harness.rounds import placed
 from dodona_loadtest.harness.row import Row, Running
+from dodona_loadtest.harness.servers import command_of
 from dodona_loadtest.harness.stacks import process_name, profile_lines, read_stacks, titled
 from dodona_loadtest.harness.study import Effort, Study
 from dodona_loadtest.rows import ROWS
@@ -127,8 +128,7 @@ def _named(running: Running, client_pid: int) -> dict[str, int]:
     """Processes by their names, the client first."""
     named = {"client": client_pid}
     for pid in running.server_pids:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        name = process_name(words)
+        name = process_name(command_of(pid))
         named[f"{name} {pid}" if name in named else name] = pid
     return named
 
@@ -151,11 +151,13 @@ def write(asked: Look, seen: Seen, folder: Path) -> Path:
         _preface(asked, seen.sample),
     ]
     for name, stacks in seen.stacks.items():
-        graph = f"{asked.stem}-{name.replace(' ', '-')}.svg"
-        title = f"{asked.row.name}, {asked.callers} callers: {name}"
-        (folder / graph).write_text(titled(seen.graphs[name], title), encoding="utf-8")
-        profile = profile_lines(read_stacks(stacks), asked.seconds, asked.manner.rate)
-        lines += ["", f"## {name.capitalize()}", "", f"[Flame graph]({graph})", "", *profile]
+        lines += ["", f"## {name.capitalize()}", ""]
+        if seen.graphs[name]:
+            graph = f"{asked.stem}-{name.replace(' ', '-')}.svg"
+            title = f"{asked.row.name}, {asked.callers} callers: {name}"
+            (folder / graph).write_text(titled(seen.graphs[name], title), encoding="utf-8")
+            lines += [f"[Flame graph]({graph})", ""]
+        lines += profile_lines(read_stacks(stacks), asked.seconds, asked.manner.rate)
     page = folder / f"{asked.stem}.md"
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return page
@@ -208,7 +210,7 @@ def write_story(study: Study, manner: Manner, seen: SeenStory, folder: Path) -> 
             idle.append(name)
             continue
         lines += ["", f"## {name.capitalize()}", ""]
-        if name in seen.graphs:
+        if seen.graphs.get(name):
             graph = f"{study.name}-{name.replace(' ', '-')}.svg"
             title = f"{study.name}: {name}"
             (folder / graph).write_text(titled(seen.graphs[name], title), encoding="utf-8")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dodona_loadtest.harness.errors import ContenderFailed, ContenderMissing
-from dodona_loadtest.harness.servers import families
+from dodona_loadtest.harness.servers import command_of, families
 from dodona_loadtest.harness.stacks import process_name, without_machine
 
 Form = Literal["raw", "flamegraph"]
@@ -26,6 +26,8 @@ Form = Literal["raw", "flamegraph"]
 POLL_S: Final = 0.1
 WRITE_S_MAX: Final = 60.0
 """For an onlooker that is done to write down what it saw."""
+NOTHING: Final = b"No stack counts found"
+"""What py-spy says instead of a flame graph of a process that did nothing."""
 SLACK_S: Final = 1.0
 """For py-spy to find its way into a process."""
 
@@ -60,12 +62,15 @@ class Onlooker:
             self._process.send_signal(signal.SIGINT)
 
     def read(self) -> str:
-        """What it saw. Raises ContenderFailed with what it says instead."""
+        """What it saw; "" if the process did nothing. Raises ContenderFailed with what it says
+        instead."""
         try:
             said, _ = self._process.communicate(timeout=self._seconds + WRITE_S_MAX)
         except subprocess.TimeoutExpired:
             self._process.kill()
             said, _ = self._process.communicate()
+        if NOTHING in said:
+            return ""
         if self._process.returncode or not self._path.exists():
             raise ContenderFailed(f"py-spy: {said.decode(errors='replace')[-500:]}")
         return without_machine(self._path.read_text("utf-8"))
@@ -122,7 +127,9 @@ class Watch:
         for pid in families([os.getpid()]):
             if pid in self._onlookers or pid in self._strangers:
                 continue
-            words = _command(pid)
+            words = command_of(pid)
+            if "--fork" in words:  # it forks servers, or is about to become one
+                continue
             if "python" not in Path(words[0]).name or "resource_tracker" in " ".join(words):
                 if words[0]:  # else it is about to become somebody
                     self._strangers.add(pid)
@@ -135,14 +142,6 @@ class Watch:
 def descendants() -> list[int]:
     """Of this process, as they are now."""
     return families([os.getpid()])[1:]
-
-
-def _command(pid: int) -> list[str]:
-    """A process's command line; one empty word for one that is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return [""]
 
 
 def _py_spy() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.spawn import get_executable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Self
 
 import pytest
@@ -14,8 +15,9 @@ import pytest
 from dodona_loadtest import bench, profile
 from dodona_loadtest.harness.client_process import Order
 from dodona_loadtest.harness.measure import Sample
-from dodona_loadtest.harness.onlookers import Manner, Watch, descendants
+from dodona_loadtest.harness.onlookers import Manner, Onlooker, Watch, descendants
 from dodona_loadtest.harness.row import Contender, Row, Running
+from dodona_loadtest.harness.servers import command_of
 from dodona_loadtest.harness.stacks import (
     process_name,
     profile_lines,
@@ -23,7 +25,9 @@ from dodona_loadtest.harness.stacks import (
     without_machine,
 )
 from dodona_loadtest.peers.dodona import TimestampLoad
-from suite.waiting import WAIT_S_MAX
+from dodona_loadtest.profile import FORMS, Look, Seen, write
+from dodona_loadtest.rows import ROWS
+from suite.waiting import WAIT_S_MAX, wait_until
 
 SVG_BYTES_MAX = 300_000
 PLACE = "/srv/somewhere/lib/python3.11/"
@@ -89,6 +93,30 @@ def may_look() -> bool:
 
 
 @pytest.mark.integration
+def test_who_did_nothing_has_no_graph(tmp_path: Path) -> None:
+    """As the node of a row of timestamps: py-spy has an error for that."""
+    if not may_look():
+        pytest.skip("py-spy may not look into processes here")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=PIPE, stdout=PIPE) as idle:
+        wait_until(lambda: "R" not in Path(f"/proc/{idle.pid}/stat").read_text().split()[2])
+        for form in FORMS:
+            seen = Onlooker(idle.pid, Manner(50), form, tmp_path, 1).read()
+            assert profile_lines(read_stacks(seen), 1.0, 50) == ["It did nothing that was seen."]
+    sample = Sample(1, 0, 1.0, 1.0, 1.0, 1.0)
+    asked = Look(ROWS[0], 1, 1.0, Manner(50))
+    page = write(asked, Seen(sample, {"node 0": ""}, {"node 0": ""}), tmp_path / "page")
+    assert "It did nothing that was seen." in page.read_text()
+    assert [it.name for it in page.parent.iterdir()] == [page.name]
+
+
+def test_a_server_is_known_by_the_name_that_it_gave_itself() -> None:
+    code = "from setproctitle import *; setproctitle('python -m dodona_oracle master'); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE) as server:
+        wait_until(lambda: process_name(command_of(server.pid)) == "master")
+    assert command_of(server.pid) == [""]
+
+
+@pytest.mark.integration
 @pytest.mark.alone  # py-spy looks so often only on cores that are free
 def test_a_row_s_processes_are_looked_at(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -98,7 +126,8 @@ def test_a_row_s_processes_are_looked_at(
     words = ["--row", "timestamps", "--callers", "100", "--seconds", "1", "--into", str(tmp_path)]
     assert profile.main(words) == 0, capsys.readouterr().err
     page = (tmp_path / "timestamps-100.md").read_text()
-    for name in ("client", "master", "proxy", "node-0"):
+    assert "## Node 0" in page  # which has nothing to do
+    for name in ("client", "master", "proxy"):
         graph = tmp_path / f"timestamps-100-{name}.svg"
         assert f"({graph.name})" in page
         text = graph.read_text()
