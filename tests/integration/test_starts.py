@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import textwrap
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -13,7 +15,7 @@ import dodona
 from dodona_local import fork_server, reasons, supervisor
 from dodona_local.folder import DataFolder
 from dodona_local.fork_server import ForkServer
-from dodona_local.launcher import LocalCluster
+from dodona_local.launcher import FORK_MODULES, LocalCluster
 from dodona_local.ports import HOST, reserve_ports
 from dodona_local.supervisor import Plan, Supervisor
 from suite.waiting import WAIT_S_MAX, until
@@ -278,6 +280,22 @@ def test_nobody_waits_for_a_fork_server_that_stands_still(
             ]
 
     asyncio.run(see())
+
+
+def test_what_is_imported_before_a_fork_starts_nothing() -> None:
+    """All servers would have what is open, and none of them the threads."""
+    modules = [name for names in FORK_MODULES.values() for name in names]
+    code = f"""
+import importlib, os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+for name in {modules}: importlib.import_module(name)
+tasks = os.listdir("/proc/self/task")
+threads = {{open(f"/proc/self/task/{{it}}/comm").read().strip() for it in tasks}}
+files = sorted(os.listdir("/proc/self/fd"), key=int)
+print(len(threads - {{"jemalloc_bg_thd"}}), len(tasks) < 3, files)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "1 True ['0', '1', '2', '3']\n", "the fourth is that of the list"
 
 
 @pytest.mark.part("kill -9 of the master")
