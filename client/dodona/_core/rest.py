@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from dodona._core.json_text import decode_json
 from dodona._core.messages import (
     AbortTreeTransaction,
     AlterTable,
@@ -367,11 +368,14 @@ def _decode_problem(status: int, content: bytes) -> Failure:
 
 
 def decode_request(operation: Operation, query: Query, content: bytes) -> RestRequest:
-    """The request that came in. Raises InvalidRequest."""
+    """The request that came in. Raises InvalidRequest, and SchemaViolation where the body names one
+    thing twice."""
     twin = twin_of(operation.request)
     try:
         if operation.has_body:
-            return from_twin(msgspec.json.decode(content, type=twin))  # type: ignore[no-any-return]
+            found = from_twin(msgspec.json.decode(content, type=twin))
+            decode_json(content)  # it sees what is lost in reading
+            return found  # type: ignore[no-any-return]
         return from_twin(decode_query(twin, query))  # type: ignore[no-any-return]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise InvalidRequest(f"the body is not as it must be: {error}") from error

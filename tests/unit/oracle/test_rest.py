@@ -63,7 +63,7 @@ from dodona._core.rest import (
     json_schemas,
     problem_of,
 )
-from dodona.errors import ERRORS_BY_KIND, InvalidRequest
+from dodona.errors import ERRORS_BY_KIND, InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TreeTransactionId
 
@@ -228,6 +228,20 @@ def test_what_may_be_left_out_has_defaults() -> None:
 )
 def test_a_body_that_is_wrong_says_where(content: bytes, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
+        decode_request(OPERATIONS_BY_REQUEST[CreateTable], (), content)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (b'{"path":"//a","path":"//b","columns":[]}', "path"),
+        (b'{"path":"//a","columns":[{"name":"k","type":"int64","name":"l"}]}', "name"),
+        (b'{"path":"//a","columns":[],"attributes":{"owner":{"x":1,"x":2}}}', "x"),
+    ],
+)
+def test_a_body_that_names_a_thing_twice_is_refused(content: bytes, name: str) -> None:
+    """Of two, the reader keeps the last without a word."""
+    with pytest.raises(SchemaViolation, match=f"'{name}' is named twice in one object"):
         decode_request(OPERATIONS_BY_REQUEST[CreateTable], (), content)
 
 
