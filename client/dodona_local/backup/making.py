@@ -19,6 +19,7 @@ from dodona._core.arrow import arrow_schema
 from dodona._core.tables import TableInfo
 from dodona._io.disk_space import is_no_space
 from dodona._io.folder import FOLDER_MODE, sync_folder
+from dodona._io.paths import place_of
 from dodona.client import Client
 from dodona.errors import DiskFull, InvalidRequest, MetadataChanged, TableNotMounted
 from dodona.shown import shown
@@ -67,7 +68,7 @@ def back_up(
     (the timestamp is too old, or the snapshot could not be kept until the end), DiskFull,
     Unavailable: then there is no backup.
     """
-    place = Path(folder)
+    place = place_of(folder)
     tables = _describe_tables(db, paths, skip)
     directories = _describe_directories(db, tables, everything=paths is None)
     is_made = _claim(place)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from dodona._core.attribute_names import OWN_PREFIX, meant
 from dodona._core.tables import decode_prefix
+from dodona._io.paths import place_of
 from dodona.catalog import MasterTransaction
 from dodona.client import Client
 from dodona.errors import (
@@ -63,7 +64,7 @@ def restore(
     is missing or damaged), TableExists: before anything is made. Later RestoreFailed, which says
     what is left, if anything is.
     """
-    place, watcher = Path(folder), progress or Progress()
+    place, watcher = place_of(folder), progress or Progress()
     if isinstance(paths, str):
         raise InvalidRequest(f"paths of tables are given as a list, not as {shown(paths)}")
     manifest = read_manifest(place)

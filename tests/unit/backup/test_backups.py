@@ -197,6 +197,27 @@ def test_a_folder_that_is_taken(db: Client, folder: Path) -> None:
         back_up(db, folder / "tables" / "00000" / "00000-00.arrow")
 
 
+def test_a_folder_may_be_named_from_home(
+    db: Client, other: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a script there is no shell that would write it out."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    make_plain(db, "//t")
+    back_up(db, "~/saved")
+    assert (tmp_path / "home" / "saved").is_dir()
+    restore(other, "~/saved")
+    assert list(other.select("//t")) == list(db.select("//t"))
+
+
+@pytest.mark.parametrize("folder", ["~nobody-of-that-name/saved", "sav\0ed", "x" * 300])
+def test_a_folder_that_can_not_be_is_refused(db: Client, folder: str) -> None:
+    make_plain(db, "//t")
+    with pytest.raises(InvalidRequest, match="the path"):
+        back_up(db, folder)
+    with pytest.raises(InvalidRequest, match="the path"):
+        restore(db, folder)
+
+
 def test_an_empty_folder_is_taken(db: Client, folder: Path) -> None:
     make_plain(db, "//t")
     folder.mkdir()
