@@ -4,7 +4,7 @@ Owns: the public names and arguments of `AsyncLoads` and `AsyncLoad`; `dodona.lo
 name by name, and says what each method does.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +16,7 @@ from dodona._core.loads.ticket import LEASE_MS, LoadTicket, Published
 from dodona._core.senders import StagedBatch
 from dodona._core.session import Session
 from dodona._io.aio_pinger import AsyncPinger
+from dodona._io.aio_writes import LoadWrites
 from dodona._io.bounds import AsyncRun, async_within
 from dodona.errors import CommitOutcomeUnknown, DodonaError
 from dodona.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
@@ -106,6 +107,7 @@ class AsyncLoad:
         self._session = session
         self._lease = lease
         self._staged: list[StagedBatch] = []
+        self._writes = LoadWrites()
         self._is_over = False
 
     @property
@@ -143,13 +145,15 @@ class AsyncLoad:
             return
         try:
             await self.publish()
-        except DodonaError as refused:
-            if not isinstance(refused, CommitOutcomeUnknown):
-                with suppress(DodonaError):
-                    await self.abort(refused.message)
+        except CommitOutcomeUnknown:
+            raise
+        except Exception as refused:
+            reason = refused.message if isinstance(refused, DodonaError) else f"{refused!r}"
+            with suppress(DodonaError):
+                await self.abort(reason)
             raise
 
-    async def write(
+    def write(
         self,
         path: str,
         data: Any,
@@ -158,8 +162,22 @@ class AsyncLoad:
         durability: Durability = "sync",
         *,
         timeout_ms: int | None = None,
+    ) -> Coroutine[Any, Any, list[StagedBatch]]:
+        """As `dodona.Load.write`. It begins when it is called; `publish` waits for it, also if
+        nobody awaits it, and raises what it could not do."""
+        return self._writes.begin(
+            self._write(path, data, partition, attempt, durability, timeout_ms)
+        )
+
+    async def _write(
+        self,
+        path: str,
+        data: Any,
+        partition: int,
+        attempt: int,
+        durability: Durability,
+        timeout_ms: int | None,
     ) -> list[StagedBatch]:
-        """As `dodona.Load.write`."""
         loads, ticket = self._session.loads, self.ticket
         if ticket.atomicity == "none":
             await self._run(loads.write(ticket, path, data, durability), timeout_ms)
@@ -173,6 +191,7 @@ class AsyncLoad:
         self, staged: Iterable[StagedBatch] | None = None, *, timeout_ms: int | None = None
     ) -> Published:
         """As `dodona.Load.publish`."""
+        await self._writes.settle(timeout_ms)
         loads, ticket = self._session.loads, self.ticket
         if ticket.atomicity == "none":
             await self._run(loads.finish(ticket), timeout_ms)
@@ -187,6 +206,7 @@ class AsyncLoad:
         self, reason: str = "it was aborted", *, timeout_ms: int | None = None
     ) -> Published | None:
         """As `dodona.Load.abort`."""
+        self._writes.drop()
         published = await self._run(self._session.loads.abort(self.ticket, reason), timeout_ms)
         self._end()
         return published

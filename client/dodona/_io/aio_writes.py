@@ -1,41 +1,51 @@
-"""Writes of an asyncio transaction, which are buffered when they are called.
+"""Writes of the asyncio API, which begin when they are called.
 
-Owns: what happens to a write that is never awaited: a commit must not leave it out without a word.
-Nearly always the table is known, and then the call itself buffers. Where the master has to be asked
-about the table first, that goes on in a task, later writes wait for it, and so does whatever needs
-the buffer: reads, and the commit, which raises what such a write could not do.
-Invariant: writes are buffered in the order of their calls.
+Owns: what happens to a write that is never awaited: a commit, or the publication of a load, must
+not leave it out without a word. Of a transaction nearly always the table is known, and then the
+call itself buffers. Where the master has to be asked about the table first, that goes on in a task,
+later writes wait for it, and so does whatever needs the buffer: reads, and the commit, which raises
+what such a write could not do. Writes of a load are tasks beside each other, and the publication
+waits for all of them.
+Invariant: writes of a transaction are buffered in the order of their calls.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from dodona._core import steps
 from dodona._core.steps import Step
 from dodona._io.bounds import AsyncRun
 from dodona.errors import Unavailable
 
+Result = TypeVar("Result")
 Make = Callable[[Iterable[Any]], steps.Protocol[None]]
+Tasks = list["asyncio.Task[Any]"]
 
 
-class Write(Coroutine[Any, Any, None]):
-    """A write that was called. Await it to learn when it is buffered, or leave it."""
+class Write(Coroutine[Any, Any, Result]):
+    """A write that was called. Await it to learn when it is done, or leave it."""
 
-    def __init__(self, task: "asyncio.Task[None] | None", left: "list[asyncio.Task[None]]") -> None:
+    def __init__(
+        self, task: "asyncio.Task[Result] | None", left: Tasks, *, goes_on: bool = True
+    ) -> None:
+        """`goes_on`: also if whoever awaits it is cancelled. Without a task it is done."""
         self._task = task
         self._left = left
-        self._steps: Generator[Any, Any, None] | None = None
+        self._goes_on = goes_on
+        self._steps: Generator[Any, Any, Any] | None = None
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         task = self._task
-        if task is not None:
-            try:
-                yield from asyncio.shield(task).__await__()
-            finally:
-                if task.done() and task in self._left:
-                    self._left.remove(task)  # its caller knows what became of it
-                del self, task  # which has an error, whose traceback has this frame
+        if task is None:
+            return None
+        try:
+            awaited = asyncio.shield(task) if self._goes_on else task
+            return (yield from awaited.__await__())
+        finally:
+            if task.done() and task in self._left:
+                self._left.remove(task)  # its caller knows what became of it
+            del self, task, awaited  # which has an error, whose traceback has this frame
 
     def send(self, value: Any) -> Any:
         """As a coroutine's, for `asyncio.create_task`."""
@@ -44,6 +54,8 @@ class Write(Coroutine[Any, Any, None]):
 
     def throw(self, *error: Any) -> Any:
         """As a coroutine's."""
+        if self._steps is None and self._task is not None and not self._goes_on:
+            self._task.cancel()  # whoever was to await it was cancelled before
         self._steps = self._steps or self.__await__()
         return self._steps.throw(*error)
 
@@ -53,14 +65,69 @@ class Write(Coroutine[Any, Any, None]):
             self._steps.close()
 
 
-class Writes:
+class _Begun:
+    """Those of one transaction or load that nobody has awaited to their end."""
+
+    def __init__(self) -> None:
+        self._left: Tasks = []
+
+    async def settle(self, timeout_ms: int | None = None) -> None:
+        """Until all are done. Raises what one of them did, and nobody has heard of; Unavailable
+        after `timeout_ms`."""
+        if not self._left:
+            return
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                while self._left:
+                    await self._settle(self._left[0])
+        except TimeoutError as error:
+            text = f"an earlier write has waited for an answer for {timeout_ms} ms"
+            raise Unavailable(text, timeout_ms=timeout_ms) from error
+
+    async def _settle(self, task: "asyncio.Task[Any]") -> None:
+        await asyncio.wait([task])
+        if task in self._left:
+            self._left.remove(task)
+        try:
+            if not task.cancelled():  # by whoever awaited it
+                task.result()
+        finally:
+            del task  # which has an error, whose traceback has this frame
+
+    def drop(self) -> None:
+        """Nobody needs them any more."""
+        for task in self._left:
+            task.cancel()
+            task.add_done_callback(_retrieve)
+        self._left.clear()
+
+
+def _retrieve(task: "asyncio.Task[Any]") -> None:
+    if not task.cancelled():
+        task.exception()  # of a write that is of no account
+
+
+class LoadWrites(_Begun):
+    """Of one load."""
+
+    def begin(self, writing: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
+        """Begin it now. Whoever runs an event loop by hand does so when he runs it."""
+        try:
+            task = asyncio.get_running_loop().create_task(writing)
+        except RuntimeError:
+            return writing
+        self._left.append(task)
+        return Write(task, self._left, goes_on=False)
+
+
+class Writes(_Begun):
     """Of one transaction."""
 
     def __init__(self, run: AsyncRun) -> None:
+        super().__init__()
         self._run = run
-        self._left: list[asyncio.Task[None]] = []
 
-    def begin(self, make: Make, rows: Iterable[Any], timeout_ms: int | None = None) -> Write:
+    def begin(self, make: Make, rows: Iterable[Any], timeout_ms: int | None = None) -> Write[None]:
         """Buffer now, if that is possible. Raises what the write does, if it is. `timeout_ms`
         bounds what it asks the master."""
         if self._left:
@@ -76,25 +143,6 @@ class Writes:
         task = asyncio.ensure_future(going_on)
         self._left.append(task)
         return Write(task, self._left)
-
-    async def settle(self, timeout_ms: int | None = None) -> None:
-        """Until all are buffered. Raises what one of them did, and nobody has heard of; Unavailable
-        after `timeout_ms`."""
-        if not self._left:
-            return
-        try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                while self._left:
-                    await Write(self._left[0], self._left)
-        except TimeoutError as error:
-            text = f"an earlier write has waited for the master for {timeout_ms} ms"
-            raise Unavailable(text, server="master", timeout_ms=timeout_ms) from error
-
-    def drop(self) -> None:
-        """Nobody needs them any more."""
-        for task in self._left:
-            task.cancel()
-        self._left.clear()
 
     async def _after(
         self,

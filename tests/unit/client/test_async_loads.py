@@ -3,12 +3,15 @@
 import asyncio
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import dodona
 import dodona.aio
+from dodona.types import Atomicity
+from suite.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -72,3 +75,81 @@ async def test_a_block_publishes_at_its_end_or_aborts(tmp_path: Path) -> None:
         with pytest.raises(dodona.LoadEnded):
             await load.write("//none", rows(2))
         assert [len(await db.select(path)) for path in ("//t", "//none")] == [1, 1]
+
+
+@pytest.mark.parametrize("atomicity", ["full", "none"])
+async def test_a_forgotten_await_is_published_all_the_same(
+    tmp_path: Path, atomicity: Atomicity
+) -> None:
+    """An empty load was published, its version recorded, and each later try skipped."""
+    async with await dodona.aio.open(tmp_path / "db") as db:
+        await db.create_table("//t", COLUMNS, atomicity, mount=True)
+        load: Any
+        async with await db.loads.begin(["//t"], atomicity=atomicity) as load:
+            for at in range(3):
+                load.write("//t", rows(at))
+            await load.write("//t", rows(3))
+        assert [row["k"] for row in await db.select("//t")] == [0, 1, 2, 3]
+
+
+async def test_what_a_forgotten_write_can_not_do_ends_its_load(tmp_path: Path) -> None:
+    async with await dodona.aio.open(tmp_path / "db") as db:
+        await db.create_table("//t", COLUMNS, mount=True)
+
+        async def load(data: Any) -> None:
+            begun: Any
+            async with await db.loads.begin(["//t"], application="app", version=1) as begun:
+                begun.write("//t", data)
+                await begun.write("//t", rows(1))
+
+        for data, error in (
+            (pa.table({"k": [2], "other": [2]}), dodona.SchemaViolation),
+            (None, dodona.DodonaError),
+        ):
+            with pytest.raises(error):
+                await load(data)
+        assert {it.state for it in await db.loads.list_loads()} == {"aborted"}
+        assert len(await db.select("//t")) == 0
+        await load(rows(5))  # for its version is not taken
+        assert [row["k"] for row in await db.select("//t")] == [1, 5]
+
+
+async def test_a_write_that_is_cancelled_is_not_published(tmp_path: Path) -> None:
+    """Whether it has begun or not: who asks for it again would write its keys twice."""
+    async with await dodona.aio.open(tmp_path / "db") as db:
+        await db.create_table("//t", COLUMNS, mount=True)
+        async with await db.loads.begin(["//t"]) as load:
+            for pauses in range(2):
+                task = asyncio.create_task(load.write("//t", rows(1)))
+                for _ in range(pauses):
+                    await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            await load.write("//t", rows(1, value=2))
+        assert [row["v"] for row in await db.select("//t")] == [2]
+
+
+async def test_an_abort_leaves_no_write_behind(tmp_path: Path) -> None:
+    async with await dodona.aio.open(tmp_path / "db") as db:
+        await db.create_table("//t", COLUMNS, mount=True)
+        load: Any = await db.loads.begin(["//t"])
+        before = asyncio.all_tasks()
+        load.write("//t", pa.table({"k": [2], "other": [2]}))
+        load.write("//t", rows(1))
+        writes = asyncio.all_tasks() - before
+        assert len(writes) == 2
+        await load.abort()
+        await until(lambda: all(it.done() for it in writes))
+        assert len(await db.select("//t")) == 0
+
+
+def test_whoever_runs_a_loop_by_hand_may_call_before(tmp_path: Path) -> None:
+    loop = asyncio.new_event_loop()
+    db = loop.run_until_complete(dodona.aio.open(tmp_path / "db"))
+    loop.run_until_complete(db.create_table("//t", COLUMNS, mount=True))
+    load = loop.run_until_complete(db.loads.begin(["//t"]))
+    loop.run_until_complete(load.write("//t", rows(1)))
+    assert loop.run_until_complete(load.publish()).row_count == 1
+    loop.run_until_complete(db.close())
+    loop.close()
