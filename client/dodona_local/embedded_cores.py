@@ -6,6 +6,7 @@ method call. A flush is begun, run and ended: while it runs, in whatever thread,
 and the next one gathers.
 """
 
+import os
 import time
 from _queue import SimpleQueue
 from collections.abc import Callable, Sequence
@@ -36,8 +37,17 @@ from dodona._core.messages import (
 from dodona._core.steps import MASTER, ORACLE, Target
 from dodona._io.disk_space import DiskSpace, no_space_told
 from dodona._io.process import read_clock
-from dodona.errors import DodonaError, FolderInUse, Unavailable, error_from_wire
+from dodona.errors import (
+    DodonaError,
+    FolderInUse,
+    InvalidRequest,
+    Unavailable,
+    error_from_wire,
+)
+from dodona.shown import shown
 from dodona.types import CellId, Now, Timestamp
+from dodona_oracle.core.allocator import AllocatorSettings
+from dodona_oracle.core.clock_guard import DAY_US, START_VARIABLE
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.shell.store import MasterStore
 from dodona_tablets.core.cell import CellLimits
@@ -53,6 +63,8 @@ LOG_BYTES_MAX: Final = 64 << 30
 COMPACTION_BYTES_PER_S: Final = 64 << 20
 LIMITS: Final = CellLimits(heartbeat_period_ms=10, heartbeat_hold_ms=0)
 """A heartbeat is a method call here: often, so that mounting a table takes no time."""
+DIGITS_MAX: Final = 6
+"""Of a number of days. All time has fewer."""
 
 Deliver = Callable[[Reply], None]
 Asked = tuple[Target, Request, Deliver]
@@ -126,6 +138,17 @@ class _Outbox:
         return batch.held
 
 
+def _allocator_settings() -> AllocatorSettings:
+    """As a master has them, of which only one may be needed here: nobody else can open a database
+    that was closed for longer. Raises InvalidRequest."""
+    text = os.environ.get(START_VARIABLE)
+    if text is None:
+        return AllocatorSettings()
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) <= DIGITS_MAX and int(text)):
+        raise InvalidRequest(f"{START_VARIABLE} is a number of days, at least 1, not {shown(text)}")
+    return AllocatorSettings(clock_start_us_max=int(text) * DAY_US)
+
+
 class Cores:
     """Both cores and their stores. Make one with `open`. Any exception leaves it in an unknown
     state: close it and open another, which recovers. All methods but `flush` need to be called by
@@ -136,7 +159,7 @@ class Cores:
         self._space = DiskSpace(folder)
         self._store = store
         self._log = log
-        self._master = MasterCore.recover(store.items(), read_clock())
+        self._master = MasterCore.recover(store.items(), read_clock(), _allocator_settings())
         self._node = NodeCore(CELL, ADDRESS, LIMITS)
         for record in log.survey():
             self._node.foresee(record)

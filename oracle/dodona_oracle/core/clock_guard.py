@@ -15,6 +15,8 @@ LAST_UNIX_US: Final = (1 << 32) * 1_000_000 - 1
 """The last microsecond that a timestamp has bits for, in the year 2106."""
 HOUR_US: Final = 3_600_000_000
 DAY_US: Final = 24 * HOUR_US
+START_VARIABLE: Final = "DODONA_MASTER_CLOCK_START_DAYS_MAX"
+"""Where the limit at a start is set, for embedded databases as well."""
 
 
 class ClockGuard:
@@ -51,9 +53,9 @@ class ClockGuard:
         elif self._base_us is None:
             days = (now.unix_us - self._newest_us) // DAY_US
             what = f"is {days:,} days ahead of the last timestamp, more than {setting}: "
-            what += "set it right, or raise the limit if it is right"
+            what += f"set it right, or raise the limit if it is right ({START_VARIABLE}={days + 1})"
         else:
             hours = (now.unix_us - now.instant_us - self._base_us) / HOUR_US
             what = f"jumped {hours:,.1f} hours ahead, more than {setting}: "
-            what += "set it right, or restart the master if it is right"
+            what += "set it right, or restart the master if it is right; embedded, open it again"
         return f"no timestamps are given out: the clock of the master's machine {what}"

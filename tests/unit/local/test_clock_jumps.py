@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dodona
-from dodona.errors import Unavailable
+from dodona.errors import InvalidRequest, Unavailable
 from dodona.types import Timestamp, unix_us_from_timestamp
 from dodona_local.checking import check_folder
 
@@ -87,6 +87,44 @@ def test_a_database_is_not_opened_by_a_clock_that_is_wrong(
     with dodona.open(folder) as db:
         assert is_close(db.generate_timestamp())
         assert [it["id"] for it in db.select("//full")] == [1]
+
+
+def test_a_database_that_was_closed_for_years_is_opened_by_who_says_so(
+    folder: Path, set_clock: Set, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is right, and nobody but its user can know. Nothing else opens an embedded one."""
+    set_clock(800 * DAY_S)
+    with pytest.raises(Unavailable, match=r"is 799 days ahead .*\(DODONA_\w+=800\)") as refused:
+        dodona.open(folder)
+    name, _, days = refused.value.message.partition("(")[2].partition(")")[0].partition("=")
+    for wrong in ("", "0", "two", "1" * 5000):
+        monkeypatch.setenv(name, wrong)
+        with pytest.raises(InvalidRequest, match=rf"{name} is a number of days"):
+            dodona.open(folder)
+    monkeypatch.setenv(name, days)
+    with dodona.open(folder) as db:
+        db.insert_rows("//full", [{"id": 2, "value": 2}])
+    monkeypatch.delenv(name)
+    with dodona.open(folder) as db:
+        assert is_close(db.generate_timestamp())
+        assert [it["id"] for it in db.select("//full")] == [1, 2]
+
+
+def test_a_machine_that_slept_is_believed(
+    folder: Path, set_clock: Set, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A monotonic clock that stands still meanwhile makes a jump of that."""
+    slept_ns = 30 * 3600 * 1_000_000_000
+    with dodona.open(folder) as db:
+        read = time.clock_gettime_ns
+        monkeypatch.setattr(
+            time,
+            "clock_gettime_ns",
+            lambda clock: read(clock) + slept_ns * (clock == time.CLOCK_BOOTTIME),
+        )
+        set_clock(30 * 3600)
+        assert is_close(db.generate_timestamp())
+        db.insert_rows("//full", [{"id": 2, "value": 2}])
 
 
 def test_where_timestamps_are_ahead_all_goes_on_and_check_says_so(
