@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from dodona._core.arrow_keys import decode_keys, encode_keys
+from dodona._core.packed_names import unpacked
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import Key, Write
@@ -154,7 +155,7 @@ def _unpacked(column: Column, data: Any) -> list[Any]:
     check = CHECKS["any"]
     try:
         return [
-            None if value is None else check(msgspec.msgpack.decode(value), column.name)
+            None if value is None else check(unpacked(value, column.name), column.name)
             for value in values
         ]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from dodona._core.json_text import Place, column_refusal, name_refusal, repeated_name
+from dodona._core.packed_names import repeated_in_packed
 from dodona._core.rest import JSON_TYPE
 from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
 from dodona.errors import (
@@ -17,7 +18,6 @@ from dodona.errors import (
     SchemaViolation,
     UnsupportedMediaType,
 )
-from dodona_gateway.core.packed_names import repeated_in_packed
 
 MSGPACK_TYPE: Final = "application/msgpack"
 NDJSON_TYPE: Final = "application/x-ndjson"

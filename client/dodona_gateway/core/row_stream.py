@@ -10,11 +10,11 @@ import msgpack
 import msgspec
 
 from dodona._core.json_text import column_refusal, repeated_name
+from dodona._core.packed_names import repeated_in_packed
 from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
 from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona_gateway.core.arrow_stream import ArrowStream
 from dodona_gateway.core.content import Form
-from dodona_gateway.core.packed_names import repeated_in_packed
 
 ROW_BYTES_MAX: Final = 32 << 20
 NEWLINE: Final = b"\n"

@@ -12,6 +12,7 @@ import msgspec
 
 from dodona._core.arrow import arrow_of_tuples
 from dodona._core.bulk import fit
+from dodona._core.packed_names import unpacked
 from dodona.errors import DodonaError, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import BatchKind
@@ -162,7 +163,10 @@ class BatchPart:
             return values
         for index, value in enumerate(values):
             try:
-                values[index] = None if value is None else msgspec.msgpack.decode(value)
+                values[index] = None if value is None else unpacked(value, column.name)
+            except SchemaViolation as error:
+                error.attributes.update(self.place(index))
+                raise
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 text, place = f"not MessagePack: {error}", self.place(index)
                 raise SchemaViolation(text, column=column.name, **place) from error

@@ -247,6 +247,20 @@ def test_what_does_not_fit_is_refused_by_every_way(
     assert list(db.select(path)) == []
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_name_that_comes_twice_is_refused_by_every_way(
+    db: dodona.Client, way: str, tmp_path: Path
+) -> None:
+    """In MessagePack, of which a reader keeps the last."""
+    path, bring_in = WAYS[way]
+    db.delete_rows(path, [{"k": key} for key in KEYS])
+    twice = pa.array([None] * 5 + [b"\x91\x82\xa1y\x01\xa1y\x02"], pa.binary())
+    with pytest.raises(SchemaViolation, match="'y' is named twice in one object") as raised:
+        bring_in(db, ODD.set_column(5, "x", twice), tmp_path)
+    assert raised.value.attributes["column"] == "x"
+    assert list(db.select(path)) == []
+
+
 @pytest.mark.parametrize("way", [it for it in WAYS if "batches" not in it or "Arrow" in it])
 def test_unknown_columns_are_refused_without_any_row(
     db: dodona.Client, way: str, tmp_path: Path

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona._core.json_text import decode_json, repeated_name
+from dodona._core.packed_names import repeated_in_packed
 from dodona._core.spelling import value_of_text
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona_gateway.core.content import decode_body
-from dodona_gateway.core.packed_names import repeated_in_packed
 from dodona_gateway.core.requests import InsertRows, LookupRows, parse_bound
 from dodona_gateway.core.row_stream import LinesOfJson, PackedRows
 from dodona_gateway.core.yson import RowReader, loads

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from dodona._core.arrow import arrow_schema, check_lengths
 from dodona._core.arrow_keys import encode_keys, in_order, order_of
+from dodona._core.packed_names import unpacked
 from dodona.errors import DuplicateKey, InvalidRequest, SchemaViolation
 from dodona.row_rules import ROW_BYTES_MAX
 from dodona.schema import Column, TableSchema
@@ -25,7 +26,6 @@ from dodona_tablets.core.chunks.streams import batches_of, names_of
 from dodona_tablets.core.chunks.vectors import first_of_kind
 
 _TEXT_TYPES: Final = ("string", "utf8", "any")
-_decode: Final = msgspec.msgpack.Decoder().decode
 
 
 def prepare_batch(
@@ -131,7 +131,7 @@ def _checked_any(column: Column, array: pa.Array) -> pa.Array:
     row = 0
     try:
         for row, value in enumerate(array.to_pylist()):
-            is_null[row] = value is None or check(_decode(value), column.name) is None
+            is_null[row] = value is None or check(unpacked(value, column.name), column.name) is None
     except SchemaViolation as error:
         error.attributes.setdefault("row_index", row)
         raise

@@ -1,7 +1,7 @@
 """MessagePack, read so that nothing of it is lost: a map names each of its members once.
 
-Owns: how a name that comes twice is found; `dodona._core.json_text` has the same for JSON, and the
-refusal. Pure.
+Owns: how a name that comes twice is found, and how a value of type any is read; `json_text` has the
+same for JSON, and the refusal. Pure.
 
 What was read is the same if it is packed anew, unless a member was lost, or another form was taken
 than msgspec's. No form is shorter than that, but floats of 32 bits. So the length tells as much
@@ -10,13 +10,22 @@ where there are none of these. All else is looked at a second time.
 
 from typing import Any, Final
 
-import msgpack
 import msgspec
 
-from dodona._core.json_text import Place, object_of, place_of_repeated
+from dodona._core.json_text import Place, name_refusal, object_of, place_of_repeated
 from dodona.errors import InvalidRequest
 
 _FLOAT32: Final = b"\xca"
+_decode: Final = msgspec.msgpack.Decoder().decode
+
+
+def unpacked(packed: bytes, column: str) -> Any:
+    """What a value of a column of type any says. Raises SchemaViolation where a name comes twice,
+    else as msgspec does: DecodeError, UnicodeError, RecursionError."""
+    found = _decode(packed)
+    if type(found) in (dict, list) and (place := repeated_in_packed(packed, found)):
+        raise name_refusal(place, column=column)
+    return found
 
 
 def repeated_in_packed(packed: bytes, found: Any) -> Place:
@@ -25,6 +34,9 @@ def repeated_in_packed(packed: bytes, found: Any) -> Place:
     anew = msgspec.msgpack.encode(found)
     if anew == packed or (len(anew) == len(packed) and _FLOAT32 not in packed):
         return []
+    # Not at the top: the base install has none, and no columns of Arrow either.
+    import msgpack
+
     try:
         read = msgpack.unpackb(
             packed, object_pairs_hook=object_of, strict_map_key=False, use_list=False
