@@ -9,7 +9,7 @@ was made in: any number of its tasks may use it, a transaction one by one.
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from dodona._core import steps
 from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
@@ -54,7 +54,6 @@ from dodona.types import (
 
 Result = TypeVar("Result")
 Row = Mapping[str, Any]
-INTERRUPT_SECONDS: Final = 0.05
 
 
 async def connect(

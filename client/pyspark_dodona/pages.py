@@ -7,6 +7,7 @@ each is checked here.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import Filter
@@ -14,6 +15,7 @@ from pyspark.sql.types import StructType
 
 import dodona
 from dodona._core.sql import condition
+from dodona._io.computing import compute
 from dodona.types import NULL_TIMESTAMP
 from pyspark_dodona.changes import renamed
 from pyspark_dodona.columns import arrow_for_spark, check_types
@@ -84,7 +86,8 @@ class _Keep:
         for expression in self._expressions:
             table = table.filter(expression)
         if self._condition is not None and table.num_rows:
-            table = self._condition(table)
+            kept = partial(self._condition, table)
+            table = compute(kept, self._condition.interrupt)
         return table
 
 

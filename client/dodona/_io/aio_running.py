@@ -12,7 +12,8 @@ from dodona._core.session import Session
 from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer
 from dodona._io.bounds import AsyncRun, AsyncUntil
-from dodona._io.running import INTERRUPT_SECONDS, too_long
+from dodona._io.computing import INTERRUPT_SECONDS
+from dodona._io.running import too_long
 
 Result = TypeVar("Result")
 
@@ -41,10 +42,13 @@ async def _in_time(
     """What a query computes. Raises Unavailable if that takes too long."""
     if until is None:
         return await _compute(function, query.interrupt)
+    bound = asyncio.timeout(until.left_ms() / 1000)
     try:
-        async with asyncio.timeout(until.left_ms() / 1000):
+        async with bound:
             return await _compute(function, query.interrupt)
     except TimeoutError as error:
+        if not bound.expired():  # a signal handler of the caller's raised it
+            raise
         raise too_long(until.timeout_ms) from error
 
 

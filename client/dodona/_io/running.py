@@ -1,25 +1,23 @@
 """What the clients do in several steps that are no protocol: what users hand them to run.
 
-Owns: the order of a query's movements, in the caller's thread, and the refusal of functions that
+Owns: the order of a query's movements, and the refusal of functions that
 only begin to run when they are called. What these would write comes after the commit, or never.
 """
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from threading import Event
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from dodona._core import steps
 from dodona._core.session import Session
 from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer
 from dodona._io.bounds import Run, Until
-from dodona._io.threads import begin_thread
+from dodona._io.computing import TooLong, compute
 from dodona.errors import InvalidRequest, Unavailable
 from dodona.shown import shown
 
 Result = TypeVar("Result")
-INTERRUPT_SECONDS: Final = 0.05
 
 
 def check_function(function: object, *, is_async: bool = False) -> None:
@@ -89,26 +87,12 @@ def answer(
 
 def _in_time(function: Callable[[], Result], query: Query, until: Until | None) -> Result:
     """What a query computes. Raises Unavailable if that takes too long."""
-    if until is None:
-        return function()
-    done, interrupted = Event(), Event()
-
-    def watch() -> None:
-        pause_s = until.left_ms() / 1000
-        while not done.wait(pause_s):
-            interrupted.set()
-            query.interrupt()  # again and again: before it computes an interruption is lost
-            pause_s = INTERRUPT_SECONDS
-
-    begin_thread(watch, "dodona-query")
+    wait_s = None if until is None else until.left_ms() / 1000
     try:
-        return function()
-    except InvalidRequest as error:
-        if interrupted.is_set():
-            raise too_long(until.timeout_ms) from error
-        raise
-    finally:
-        done.set()
+        return compute(function, query.interrupt, wait_s)
+    except TooLong as error:
+        assert until is not None, "without a bound nothing takes too long"
+        raise too_long(until.timeout_ms) from error
 
 
 def too_long(timeout_ms: int) -> Unavailable:

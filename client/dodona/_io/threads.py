@@ -1,11 +1,11 @@
 """How a thread is begun that a caller of the client needs.
 
-Owns: `begin_thread`, `begin_thread_soon`. `threading` begins a thread under locks of its own. An
-interrupt of whoever begins it, by the exception of a signal handler, could leave them held, and
-then no thread of this process could begin any more, or the new one would wait for ever. So that is
-left to another thread, where no signal handler runs; what the caller does is one step of the
-interpreter. A finalizer may run under those very locks: where one may begin a thread, nobody waits
-until it has begun.
+Owns: `begin_thread`, `begin_thread_soon`, `begin_bare_thread`. `threading` begins a thread under
+locks of its own. An interrupt of whoever begins it, by the exception of a signal handler, could
+leave them held, and then no thread of this process could begin any more, or the new one would wait
+for ever. So that is left to another thread, where no signal handler runs; what the caller does is
+one step of the interpreter. A finalizer may run under those very locks: where one may begin a
+thread, nobody waits until it has begun.
 The queue is C's own: a library that patches `queue` for its greenlets (gevent's
 `patch_all(thread=False)`) would have the caller wait for what only another greenlet can bring.
 """
@@ -27,6 +27,12 @@ def begin_thread(work: Callable[[], None], name: str) -> threading.Thread:
 def begin_thread_soon(work: Callable[[], None], name: str) -> None:
     """As `begin_thread`, and wait for nothing."""
     _thread.start_new_thread(_begin, (work, name, SimpleQueue()))
+
+
+def begin_bare_thread(work: Callable[[], None]) -> None:
+    """Run `work` in a thread that `threading` does not list, and wait for nothing. Raises
+    RuntimeError if there can be no more threads."""
+    _thread.start_new_thread(work, ())
 
 
 def _begin(work: Callable[[], None], name: str, begun: "SimpleQueue[threading.Thread]") -> None:

@@ -17,9 +17,10 @@ from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
 from dodona._io.beside import running_beside
 from dodona._io.bounds import AsyncRun, AsyncUntil
+from dodona._io.computing import INTERRUPT_SECONDS
 from dodona._io.logs import tell
 from dodona._io.process import read_clock
-from dodona._io.running import INTERRUPT_SECONDS, too_long
+from dodona._io.running import too_long
 from dodona._io.sessions import new_session
 from dodona._io.tracing import asyncio_driver
 from dodona.aio import AsyncClient, AsyncTransaction

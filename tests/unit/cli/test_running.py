@@ -204,6 +204,28 @@ def test_an_interrupt_says_what_was_written(bank: Commands, number: int, code: i
     assert int(found[1]) in (10, 20)
 
 
+QUERY_CPU_S = 4.0
+LONG_QUERY = "select count(*) from range(100000000) a, range(100000000) b where a.range != 1"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_query_needs_no_words(bank: Commands, number: int, code: int) -> None:
+    """DuckDB has an error of its own for that, which is nobody's business."""
+    pipe = subprocess.PIPE
+    with process(bank.folder, "query", LONG_QUERY, stderr=pipe, stdout=pipe) as running:
+        # More processor time than all that comes before the query.
+        wait_until(lambda: cpu_seconds(running.pid) >= QUERY_CPU_S)
+        running.send_signal(number)
+        said, complained = running.communicate(timeout=WAIT_S_MAX)
+    assert (running.returncode, said, complained) == (code, b"", b"")
+    assert bank.rows() == []
+
+
+def cpu_seconds(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def is_written(folder: Path, text: str) -> bool:
     """Whether the folder's log has it."""
     return any(text.encode() in it.read_bytes() for it in folder.rglob("log/*.mdb"))

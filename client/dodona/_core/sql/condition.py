@@ -87,3 +87,7 @@ class Filter:
         columns = list(zip(ids, names, strict=True))
         self._engine.define("scan0", _VIEW, shown.rename_columns(ids), columns)
         return data.filter(self._engine.compute(self._text).column(0))
+
+    def interrupt(self) -> None:
+        """Whoever waits for the rows gets an InvalidRequest."""
+        self._engine.interrupt()
