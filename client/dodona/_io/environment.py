@@ -18,6 +18,7 @@ from typing import Any, Final
 import lmdb
 from lmdb.verify import VerifyError, verify
 
+from dodona._io.address_space import address_space_needed
 from dodona._io.disk_space import disk_full, is_no_space
 from dodona._io.folder import FILE_MODE, make_whole
 from dodona.errors import DataCorrupted, InvalidRequest
@@ -27,6 +28,8 @@ _HEAD: Final = struct.Struct("=16xII120xQ")
 _MAGIC_AND_VERSION: Final = (0xBEEFC0DE, 1)
 _LMDB_FORMAT: Final = 0
 """That of LMDB 0.9."""
+_MAP_BYTES_DEFAULT: Final = 10 << 20
+"""Of a file that is only made."""
 _DISK_ERRORS: Final = (
     errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM,
     errno.ENOENT, errno.EMFILE, errno.ENFILE,
@@ -46,7 +49,8 @@ def open_environment(
     With late heads a commit is durable but for its head, which becomes so with the next commit: its
     owner has to find the last ones without (see `log_tail` of the tablets).
 
-    Raises DataCorrupted, DiskFull, InvalidRequest (the disk does not let it be used).
+    Raises DataCorrupted, DiskFull, InvalidRequest (the disk does not let it be used, or the process
+    may not have so much address space).
     """
     try:
         make_whole(path, lambda unfinished: _open(unfinished).close())
@@ -71,14 +75,15 @@ def open_environment(
 
 def _open(path: Path, **options: Any) -> lmdb.Environment:
     """Without LMDB's own lock: shared memory, with survivors of killed processes."""
-    return lmdb.open(
-        str(path),
-        subdir=False,
-        lock=False,
-        lib_version=_LMDB_FORMAT,
-        mode=FILE_MODE,
-        **options,
-    )
+    with address_space_needed(path, options.get("map_size", _MAP_BYTES_DEFAULT)):
+        return lmdb.open(
+            str(path),
+            subdir=False,
+            lock=False,
+            lib_version=_LMDB_FORMAT,
+            mode=FILE_MODE,
+            **options,
+        )
 
 
 def _make_durable(environment: lmdb.Environment) -> None:
@@ -92,8 +97,8 @@ def _make_durable(environment: lmdb.Environment) -> None:
 
 def make_environment(path: Path, map_bytes: int, items: Sequence[tuple[bytes, bytes]]) -> None:
     """Make the file, in the place of one that may be there, with these items. Each is brought by a
-    commit of its own; they are synced together. Durable, with its name. Raises OSError, lmdb.Error.
-    """
+    commit of its own; they are synced together. Durable, with its name. Raises OSError, lmdb.Error;
+    InvalidRequest (the process may not have so much address space)."""
 
     def fill(unfinished: Path) -> None:
         with _open(unfinished, map_size=map_bytes, sync=False) as environment:

@@ -15,6 +15,7 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dodona._io.address_space import map_to_read
 from dodona.errors import DataCorrupted
 
 _META: Final = struct.Struct("=16xII16xI36xQ40xQQQ")
@@ -48,7 +49,7 @@ def check_pages(path: Path, *, may_go_on: bool = False) -> None:
     """Look at all pages that are in use. `may_go_on`: a value may lie behind the last page that the
     head counts, as its owner maps all of the file. Raises DataCorrupted, with the number of the
     page."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+    with path.open("rb") as file, map_to_read(file, path) as pages:
         meta = _newest_meta(pages)
         if meta is None:
             return  # the engine refuses it by itself

@@ -18,6 +18,7 @@ from typing import Final, Self
 
 import lmdb
 
+from dodona._io.address_space import address_space_needed
 from dodona._io.disk_space import DiskSpace, no_space_told
 from dodona._io.environment import open_environment
 from dodona._io.folder import LockedFolder, lock_folder
@@ -121,7 +122,8 @@ class MasterStore:
             raise lmdb.MapFullError(f"the store has reached its limit of {size} bytes")
         size = min(2 * size, self._map_bytes_max)
         _logger.warning("the store's map is full: enlarging it to %d MiB", size >> 20)
-        self._environment.set_mapsize(size)
+        with address_space_needed(self._folder.path / FILE_NAME, size):
+            self._environment.set_mapsize(size)
 
     def _check_version(self) -> None:
         path = self._folder.path / FILE_NAME

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 
+from dodona._io.address_space import map_to_read
 from dodona._io.disk_space import is_no_space
 from dodona._io.folder import FOLDER_MODE, private_file, sync_folder
 from dodona.errors import DataCorrupted, DiskFull
@@ -69,7 +70,8 @@ class ChunkFiles:
     def open(self, info: ChunkInfo, *, in_memory: bool = False) -> Chunk:
         """Open a chunk: over its files, or over copies of them in memory.
 
-        Raises DataCorrupted if a file is missing, or not what the description says.
+        Raises DataCorrupted if a file is missing, or not what the description says; InvalidRequest
+        if the process may not have so much address space.
         """
         data_path, index_path = self._paths(info.number)
         read = _read if in_memory else _mapped
@@ -135,7 +137,7 @@ def _mapped(path: Path) -> mmap.mmap | bytes:
             return b""
         # The kernel's usual reading ahead is left on: with MADV_RANDOM lookups in a file that is
         # not in memory took twice as long as with it, and walks four times.
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return map_to_read(file, path)
 
 
 @contextmanager

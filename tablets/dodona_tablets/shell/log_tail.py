@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from dodona._io.address_space import map_to_read
 from dodona.errors import DataCorrupted
 from dodona_tablets.shell.log_groups import KEY_BYTES, GroupKey, damaged, decode_group, decode_key
 
@@ -46,7 +47,7 @@ def find_groups_behind(
     is there. Raises DataCorrupted if one is missing."""
     found: dict[int, Group] = {}
     complaint = damaged("is missing", path, next_index)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+    with path.open("rb") as file, map_to_read(file, path) as pages:
         for key, value in _groups(pages, page_bytes, next_index):
             try:
                 decode_group(key, memoryview(value), path)
