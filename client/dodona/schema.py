@@ -65,8 +65,8 @@ class Column(
     name: str
     """1 to 256 characters, of which the first is not $ or @."""
     type: ColumnType
-    """In Python: int (int64, uint64), float, bool, bytes (string; given as str too), str (utf8),
-    or for any: None, numbers, str, bytes, lists and dicts."""
+    """In Python: int (int64, uint64), float (given as int too, if a double holds it), bool, bytes
+    (string; given as str too), str (utf8), or for any: None, numbers, str, bytes, lists, dicts."""
     sort_order: Literal["ascending"] | None = None
     """Of a key column."""
     required: bool = False

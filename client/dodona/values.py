@@ -1,7 +1,8 @@
 """What values a column of each type takes, and their copies.
 
 Owns: the checks of single values, and their bounds. A check returns the value to store, which for
-some types is not quite the one given, or raises SchemaViolation with the column and the reason.
+some types is not quite the one given, or raises SchemaViolation with the column and the reason. No
+number is rounded: a whole one that no double holds is refused.
 Subclasses of str, bytes and float, which travel badly, become what they stand for.
 Invariant: a list or a dict inside a value is never shared between Dodona and its caller. What goes
 in is copied by its check, what goes out by `own_copy`: else a caller who changes his row would
@@ -47,12 +48,29 @@ def _check_uint64(value: Any, column: str) -> int:
 def _check_double(value: Any, column: str) -> float:
     if type(value) is float:
         return value
-    if isinstance(value, float) or type(value) is int:
-        try:
-            return float(value)
-        except OverflowError:
-            raise SchemaViolation("value does not fit in double", column=column) from None
+    if type(value) is int:
+        return double_of(value, column)
+    if isinstance(value, float):
+        return float(value)
     raise _mismatch(value, column, "a float")
+
+
+def double_of(number: int, column: str) -> float:
+    """The double that is a whole number, however that came in: as an int, as text without a point
+    and an exponent, in an Arrow column of integers. Raises SchemaViolation if none is: to round it
+    would change it without a word. What is given as a float was rounded by its owner."""
+    try:
+        found = float(number)
+    except OverflowError:
+        text = "value does not fit in double"
+        raise SchemaViolation(text, column=column, value=shown(number)) from None
+    if found != number:
+        text = (
+            f"column {column!r} is double, and no double is {number}: give a float to have it "
+            f"rounded, such as {found!r}"
+        )
+        raise SchemaViolation(text, column=column, value=shown(number))
+    return found
 
 
 def check_key_double(value: Any, column: str) -> float:

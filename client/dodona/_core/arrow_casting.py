@@ -13,6 +13,7 @@ import msgspec
 from dodona._core.spelling import json_of, reader_of
 from dodona.errors import SchemaViolation
 from dodona.schema import Column
+from dodona.values import double_of
 
 DEPTH_MAX: Final = 8
 """Of dictionaries and runs within each other: a type from a file may be nested at will."""
@@ -32,6 +33,8 @@ def cast_column(column: Column, wanted: Any, array: Any) -> Any:
             raise _refusal(column, wanted, given)
         if extension == _JSON and column.type == "any":
             return pyarrow.array(_packed(column, array), wanted)
+        if column.type == "double" and pyarrow.types.is_integer(array.type):
+            return _doubles(column, wanted, array)
         return array.cast(wanted, safe=True)
     except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError) as error:
         raise _refusal(column, wanted, given) from error
@@ -39,6 +42,18 @@ def cast_column(column: Column, wanted: Any, array: Any) -> Any:
         raise SchemaViolation(
             f"a value does not fit in {column.type}: {error}", column=column.name
         ) from error
+
+
+def _doubles(column: Column, wanted: Any, integers: Any) -> Any:
+    """As Python's integers are taken. Arrow casts none above 2^53, though doubles hold many."""
+    import pyarrow
+
+    try:
+        return integers.cast(wanted, safe=True)
+    except pyarrow.ArrowInvalid:
+        name, values = column.name, integers.to_pylist()
+        doubles = [None if it is None else double_of(it, name) for it in values]
+        return pyarrow.array(doubles, wanted)
 
 
 def _refusal(column: Column, wanted: Any, given: Any) -> SchemaViolation:

@@ -26,7 +26,7 @@ from dodona._core.json_text import decode_json
 from dodona.errors import SchemaViolation
 from dodona.schema import Column
 from dodona.shown import shown
-from dodona.values import CHECKS, NESTING_DEPTH_MAX, check_key_double
+from dodona.values import CHECKS, NESTING_DEPTH_MAX, check_key_double, double_of
 
 BASE64: Final = "$base64"
 DOUBLE: Final = "$double"
@@ -38,6 +38,8 @@ DEPTH_MAX: Final = 2 * NESTING_DEPTH_MAX + 2
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_EXACT_DIGITS: Final = 16
+"""Of the first whole number that no double holds: 2^53 + 1."""
 _UNUSUAL: Final = {
     "nan": float("nan"),
     "inf": float("inf"),
@@ -258,7 +260,7 @@ def _parse(column: Column, text: str) -> Any:
         case "int64" | "uint64" if _INTEGER.fullmatch(text):
             return int(text)
         case "double" if _NUMBER.fullmatch(text) and isfinite(float(text)):
-            return float(text)
+            return double_of_text(text, column.name)
         case "double" if text.lower() in _UNUSUAL:
             return _UNUSUAL[text.lower()]
         case "boolean" if text.lower() in ("true", "false"):
@@ -266,6 +268,15 @@ def _parse(column: Column, text: str) -> Any:
         case "any":
             return read_value(column, json_of(text, column.name))
     raise _misread(column, text)
+
+
+def double_of_text(text: str, column: str) -> float:
+    """Of a number that is finite. Without a point and an exponent it is a whole one, which is not
+    rounded. Raises SchemaViolation."""
+    sign, digits = text[:1] == "-", text.lstrip("-").lstrip("0")  # Python reads so many digits
+    if len(digits) < _EXACT_DIGITS or not digits.isdecimal():
+        return float(text)
+    return double_of(-int(digits) if sign else int(digits), column)
 
 
 def json_of(text: str | bytes, column: str) -> Any:

@@ -29,6 +29,8 @@ HEADING_BYTES_MAX: Final = 4 << 20
 MISFIT: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 PLAIN: Final = {"int64": "^-?[0-9]{1,19}$", "uint64": "^[0-9]{1,20}$", "boolean": "^(true|false)$"}
 """Where Arrow's own reading is ours."""
+EXACT_BELOW: Final = float(1 << 53)
+"""Doubles hold all whole numbers that are smaller."""
 
 
 def open_csv(stream: io.BufferedReader, want: Want) -> Iterator[BatchPart]:
@@ -144,7 +146,7 @@ class _Cells:
         if pattern is not None:
             is_plain = pyarrow.compute.match_substring_regex(text, pattern)
         elif self._column.type == "double":
-            is_plain = pyarrow.compute.is_finite(text.cast(wanted))
+            is_plain = _are_exact(text, text.cast(wanted))
         else:
             raise pyarrow.ArrowInvalid(self._column.type)
         if pyarrow.compute.all(is_plain).as_py() is False:
@@ -177,3 +179,14 @@ class _Cells:
         except UnicodeDecodeError as error:
             text = f"a cell is not UTF-8: {error}"
             raise SchemaViolation(text, column=self._column.name) from error
+
+
+def _are_exact(text: Any, doubles: Any) -> Any:
+    """Which of these numbers are read without a look at their digits: those that are finite, and
+    no whole ones that a double may not hold."""
+    compute = pyarrow.compute
+    is_small = compute.less(compute.abs(doubles), EXACT_BELOW)
+    if compute.all(is_small).as_py() is not False:
+        return is_small
+    is_float = compute.match_substring_regex(text, "[.eE]")
+    return compute.and_(compute.is_finite(doubles), compute.or_(is_small, is_float))

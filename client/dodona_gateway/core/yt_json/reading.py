@@ -10,6 +10,7 @@ import msgspec
 
 from dodona._core.json_text import decode_json
 from dodona.errors import InvalidRequest, LimitExceeded
+from dodona.shown import shown
 from dodona_gateway.core.yson.limits import DEFAULT_LIMITS, YsonLimits
 from dodona_gateway.core.yson.reader import text_of
 from dodona_gateway.core.yson.values import (
@@ -228,7 +229,8 @@ def _retyped(value: Any, type: Any) -> Any:
     try:
         return read(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidRequest(f"malformed JSON: a $value that is no {type}", type=type) from None
+        text = f"malformed JSON: a $value that is no {type}"
+        raise InvalidRequest(text, type=type, value=shown(value)) from None
 
 
 def _is_plain(spelt: str) -> bool:
@@ -263,7 +265,12 @@ def _as_uint64(value: Any) -> int:
 def _as_double(value: Any) -> float:
     if isinstance(value, bool):
         raise TypeError(value)
-    return float(value)
+    if isinstance(value, str) and not value.lstrip("+-").isdecimal():
+        return float(value)
+    number = float(value)
+    if type(value) is not float and number != int(value):
+        raise OverflowError(value)  # no double holds it: it would be rounded
+    return number
 
 
 def _as_boolean(value: Any) -> bool:
