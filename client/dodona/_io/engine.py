@@ -11,7 +11,6 @@ nothing: it may run in the thread of another client, or under a lock that the th
 """
 
 import asyncio
-import atexit
 import os
 import threading
 import time
@@ -25,6 +24,7 @@ from typing import Any, Final
 from dodona._core.messages import Failure, Reply
 from dodona._core.routing import Routing
 from dodona._core.steps import Calls, Post
+from dodona._io.exits import at_last
 from dodona._io.loops import new_event_loop
 from dodona._io.native_threads import check_threads
 from dodona._io.network import CLOSED, Gathering, Network
@@ -47,7 +47,6 @@ _engines: "Final[set[Engine]]" = set()
 """Whose threads have not ended."""
 
 
-@atexit.register
 def _close_all() -> None:
     """Clients that were never closed say goodbye all the same, at the interpreter's end."""
     own = [it for it in [*_engines] if it.process_id == os.getpid()]
@@ -55,6 +54,9 @@ def _close_all() -> None:
         it.begin_closing()
     for it in own:
         it.close()
+
+
+at_last(_close_all)
 
 
 class Engine:

@@ -2,7 +2,8 @@
 
 Owns: which one it is, and that names are looked up in threads that Python knows. libuv has threads
 of its own for that, and a fork that ends by `sys.exit` waits for them although it does not have
-them: it would die of a segmentation fault, long after it has left Python.
+them: it would die of a segmentation fault, long after it has left Python. Names are found at the
+end of the process as well, when Python's executors have ended.
 """
 
 import asyncio
@@ -16,16 +17,13 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop()
+        return _Loop()
 
     class Loop(uvloop.Loop):
         """uvloop's, but for looking up names."""
 
         async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-            def find() -> Any:
-                return socket.getaddrinfo(host, port, **options)
-
-            return await self.run_in_executor(None, find)
+            return await _look_up(self, host, port, options)
 
         async def create_connection(
             self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
@@ -44,6 +42,28 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
             return await connect(protocol_factory, *found[-1][-1][:2], **options)
 
     return Loop()
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """asyncio's, but for looking up names."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        return await _look_up(self, host, port, options)
+
+
+async def _look_up(
+    loop: asyncio.AbstractEventLoop, host: Any, port: Any, options: dict[str, Any]
+) -> Any:
+    """In a thread of an executor. These end before the handlers of `atexit` run: then it is done
+    here, and all else waits for it."""
+
+    def find() -> Any:
+        return socket.getaddrinfo(host, port, **options)
+
+    try:
+        return await loop.run_in_executor(None, find)
+    except RuntimeError:
+        return find()
 
 
 def _is_address(host: Any) -> bool:

@@ -16,7 +16,7 @@ import pytest
 import dodona
 from dodona._io.network import Network
 from suite.waiting import WAIT_S_MAX, wait_until
-from unit.client.cluster import FakeCluster
+from unit.client.cluster import SCHEMA, FakeCluster
 from unit.client.interrupting import in_time
 
 
@@ -89,3 +89,53 @@ def test_a_client_that_is_open_at_the_end_of_the_process_says_goodbye(cluster: F
         [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "goodbye\n", "")
+
+
+BEFORE_THE_IMPORT = """
+import atexit
+
+@atexit.register
+def use_it():
+    first = db.generate_timestamp()
+    with db.begin() as transaction:
+        transaction.insert_rows("//bank/accounts", [{{"id": 1, "balance": 2}}])
+    print(db.lookup_rows("//bank/accounts", [{{"id": 1}}])[0]["balance"])
+    print(dodona.connect(url).generate_timestamp() > first)
+
+import threading
+import dodona
+from dodona._io.network import Network
+url = {url!r}
+{work}
+close = Network.close
+async def close_late(network):
+    import asyncio
+    await asyncio.sleep(0.05)
+    await close(network)
+    print("goodbye\\n", end="")  # by two threads
+Network.close = close_late
+"""
+WORKS = {
+    "called before": "db = dodona.connect(url)",
+    "by name": "url = url.replace('127.0.0.1', 'localhost'); db = dodona.connect(url)",
+    "of another thread": "db = None\ndef make(): global db; db = dodona.connect(url)\n"
+    "thread = threading.Thread(target=make); thread.start(); thread.join()",
+}
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("work", WORKS)
+def test_a_handler_that_was_there_before_the_import_can_use_a_client(
+    cluster: FakeCluster, work: str, loop: str
+) -> None:
+    """It runs after all that were registered later. The clients say goodbye then."""
+    with dodona.connect(cluster.url) as db:
+        db.create_table("//bank/accounts", SCHEMA, mount=True)
+    program = BEFORE_THE_IMPORT.format(url=cluster.url, work=WORKS[work])
+    if loop == "asyncio":
+        program = f"import sys; sys.modules['uvloop'] = None\n{program}"
+    run = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout == "2\nTrue\ngoodbye\ngoodbye\n"
