@@ -1,7 +1,8 @@
 """JSON text, read so that nothing of it is lost: an object names each of its members once.
 
 Owns: how a name that comes twice is found, at any depth, and its refusal. Readers of JSON keep the
-last of such members, and lose the others without a word. Pure.
+last of such members, and lose the others without a word. And the byte order mark, which some
+programs write before UTF-8: whoever reads a file or a body takes it, wherever it comes from. Pure.
 
 The check must cost little beside the reading of a row. Colons tell nearly always: a text has one
 for each member, and those inside of its strings. What was read has as many if it is written anew,
@@ -20,10 +21,16 @@ from dodona.shown import shown
 Place = list[str | int]
 """Where a member is: names, and numbers of items, from the outermost value on."""
 
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _COLON: Final = b":"
 _ESCAPED_COLON: Final = b"\\u003"
 """How one begins. It is a colon of what was read, and none of the text."""
 _encode: Final = msgspec.json.Encoder().encode
+
+
+def without_mark(text: bytes) -> bytes:
+    """The text behind a byte order mark, if there is one. For the beginning of a file or a body."""
+    return text.removeprefix(_BYTE_ORDER_MARK)
 
 
 def decode_json(text: bytes | str) -> Any:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from dodona._core.json_text import decode_json
+from dodona._core.json_text import decode_json, without_mark
 from dodona._core.messages import (
     AbortTreeTransaction,
     AlterTable,
@@ -373,8 +373,9 @@ def decode_request(operation: Operation, query: Query, content: bytes) -> RestRe
     twin = twin_of(operation.request)
     try:
         if operation.has_body:
-            found = from_twin(msgspec.json.decode(content, type=twin))
-            decode_json(content)  # it sees what is lost in reading
+            body = without_mark(content)
+            found = from_twin(msgspec.json.decode(body, type=twin))
+            decode_json(body)  # it sees what is lost in reading
             return found  # type: ignore[no-any-return]
         return from_twin(decode_query(twin, query))  # type: ignore[no-any-return]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:

@@ -8,7 +8,13 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from dodona._core.json_text import Place, column_refusal, name_refusal, repeated_name
+from dodona._core.json_text import (
+    Place,
+    column_refusal,
+    name_refusal,
+    repeated_name,
+    without_mark,
+)
 from dodona._core.packed_names import repeated_in_packed
 from dodona._core.rest import JSON_TYPE
 from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
@@ -101,6 +107,7 @@ def decode_body(content: bytes, form: Form, wanted: type[Wanted]) -> Wanted:
             asked = msgspec.msgpack.decode(content, type=wanted)
             place = repeated_in_packed(content, msgspec.msgpack.decode(content))
         else:
+            content = without_mark(content)
             plain = msgspec.json.decode(content)
             place = repeated_name(content, plain)
             if may_be_marked(content):

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import msgpack
 import msgspec
 
-from dodona._core.json_text import column_refusal, repeated_name
+from dodona._core.json_text import column_refusal, repeated_name, without_mark
 from dodona._core.packed_names import repeated_in_packed
 from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
 from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
@@ -100,6 +100,7 @@ class LinesOfJson:
         self._row_bytes_max = row_bytes_max
         self._count = 0
         self._rest = bytearray()
+        self._is_begun = False
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(Row).decode
 
     def feed(self, part: bytes) -> list[Row]:
@@ -109,6 +110,8 @@ class LinesOfJson:
         if newline:
             lines = bytes(self._rest) + whole
             self._rest = bytearray()
+            if not self._is_begun:
+                self._is_begun, lines = True, without_mark(lines)
             rows = [self._row(line) for line in lines.split(NEWLINE) if line.strip()]
         self._rest += rest
         if len(self._rest) > self._row_bytes_max:

@@ -103,11 +103,12 @@ def drop_output() -> None:
 
 
 def input_text() -> str:
-    """All of standard input. Raises InvalidRequest if it can't be read or is no UTF-8."""
+    """All of standard input, without a byte order mark. Raises InvalidRequest if it can't be read
+    or is no UTF-8."""
     from dodona.errors import InvalidRequest
 
     try:
-        return sys.stdin.buffer.read().decode()
+        return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         text = f"standard input is no text in UTF-8: see byte {error.start}"
         raise InvalidRequest(text) from error

@@ -81,7 +81,7 @@ def _is_there(file: Path) -> bool:
 
 def _read(file: Path) -> str:
     try:
-        with file.open(encoding="utf-8") as opened:
+        with file.open(encoding="utf-8-sig") as opened:
             text = opened.read(SCHEMA_BYTES_MAX).strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.json_text import decode_json
+from dodona._core.json_text import decode_json, without_mark
 from dodona.errors import InvalidRequest, LimitExceeded
 from dodona.shown import shown
 from dodona_gateway.core.yson.limits import DEFAULT_LIMITS, YsonLimits
@@ -37,7 +37,7 @@ def loads_json(
 
     Raises InvalidRequest on anything else than such JSON, LimitExceeded.
     """
-    return _ValueReader(options, limits, strings).value(bytes(data))
+    return _ValueReader(options, limits, strings).value(without_mark(bytes(data)))
 
 
 class JsonRowReader:
@@ -46,7 +46,7 @@ class JsonRowReader:
     At most one line is held that isn't all there. An error ends it.
     """
 
-    __slots__ = ("_is_over", "_items_left", "_limits", "_parts", "_reader", "_size")
+    __slots__ = ("_is_begun", "_is_over", "_items_left", "_limits", "_parts", "_reader", "_size")
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class JsonRowReader:
         self._items_left = limits.items_max
         self._parts: list[bytes] = []
         self._size = 0
-        self._is_over = False
+        self._is_begun = self._is_over = False
 
     def feed(self, part: bytes | bytearray | memoryview) -> list[Any]:
         """The rows whose lines end in this part. Raises InvalidRequest, LimitExceeded, both with
@@ -85,6 +85,8 @@ class JsonRowReader:
 
     def _rows(self, lines: bytes) -> list[Any]:
         rows: list[Any] = []
+        if not self._is_begun:
+            self._is_begun, lines = True, without_mark(lines)
         try:
             for line in lines.split(b"\n"):
                 if not line or line.isspace():

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dodona._core.json_text import decode_json
+from dodona._core.json_text import decode_json, without_mark
 from dodona.errors import InvalidRequest
 from dodona_gateway.core.yson import Attributed, YsonLimits, loads
 
@@ -48,7 +48,7 @@ def decode_parameters(content: bytes, *, is_json: bool) -> dict[str, Any]:
 def _decode_json(content: bytes) -> Any:
     """JSON as clients write it into headers: text is UTF-8, of which each byte is a character."""
     try:
-        return _unmangled(decode_json(content.decode("latin-1")))
+        return _unmangled(decode_json(without_mark(content).decode("latin-1")))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"the parameters are no JSON: {error}"[:200]) from error
 
