@@ -1,6 +1,7 @@
-"""How much one answer may read, counted as it comes from the cells. Pure.
+"""How much one answer may have: counted as it comes from the cells, and as it is sent. Pure.
 
-Owns: the count. A short list of keys can ask for more than there is memory.
+Owns: both counts. A short list of keys can ask for more than there is memory, and what was read is
+longer where it is escaped: JSON has six characters for a zero byte.
 """
 
 from typing import Any, TypeVar
@@ -30,6 +31,12 @@ def within_budget(protocol: Protocol[Result], bytes_max: int) -> Protocol[Result
         return found
     finally:
         protocol.close()
+
+
+def check_sent(content: bytes, bytes_max: int) -> None:
+    """Of rows, in the form in which they leave. Raises LimitExceeded."""
+    if len(content) > bytes_max:
+        raise too_much(bytes_max)
 
 
 def too_much(bytes_max: int) -> LimitExceeded:

@@ -17,6 +17,10 @@ class Answer(msgspec.Struct, frozen=True):
     """Base of all."""
 
 
+class RowsAnswer(Answer, frozen=True):
+    """Base of those with a table's rows, which may be long: they are bounded as they are sent."""
+
+
 class Timestamps(Answer, frozen=True):
     """`first` to `first + count - 1` are yours."""
 
@@ -93,13 +97,13 @@ class Written(Answer, frozen=True):
     timestamp: Timestamp | None
 
 
-class FoundRows(Answer, frozen=True):
+class FoundRows(RowsAnswer, frozen=True):
     """Rows, in the order of the keys."""
 
     rows: list[Row | None]
 
 
-class SelectedRows(Answer, frozen=True):
+class SelectedRows(RowsAnswer, frozen=True):
     """Rows in key order, as of `timestamp` (null without atomicity). There are more if `next` is
     not null."""
 
@@ -108,7 +112,7 @@ class SelectedRows(Answer, frozen=True):
     timestamp: Timestamp | None
 
 
-class FoundVersions(Answer, frozen=True):
+class FoundVersions(RowsAnswer, frozen=True):
     """Histories, in the order of the keys; everything in them newest first."""
 
     rows: list[VersionedRow | None]

@@ -19,7 +19,8 @@ from dodona.described import described
 from dodona.errors import DodonaError
 from dodona_gateway.core.access.grants import Role
 from dodona_gateway.core.access.principal import Principal
-from dodona_gateway.core.answers import Answer
+from dodona_gateway.core.answer_budget import check_sent
+from dodona_gateway.core.answers import Answer, RowsAnswer
 from dodona_gateway.core.content import (
     TYPES,
     VALUE_FORMS,
@@ -188,7 +189,10 @@ async def _answer(route: Route, service: Service, request: Request) -> Response:
     answer = await _carry_out(route, call, body, request)
     if isinstance(answer, Response):
         return answer
-    return Response(encode_body(answer, form), route.status, media_type=TYPES[form])
+    content = encode_body(answer, form)
+    if isinstance(answer, RowsAnswer):
+        check_sent(content, service.settings.answer_bytes_max)
+    return Response(content, route.status, media_type=TYPES[form])
 
 
 async def _carry_out(route: Route, call: Call, body: Any, request: Request) -> Any:

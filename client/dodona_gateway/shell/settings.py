@@ -75,7 +75,7 @@ class GatewaySettings(TracedSettings):
     body_mib_max: Count = Field(8, description="a body that is no bulk stream, MiB")
     bodies_mib_max: Count = Field(256, description="of all such bodies at a time, MiB")
     answer_mib_max: Count = Field(
-        32, description="of rows in an answer that is no bulk stream, about, MiB"
+        32, description="an answer with rows that is no bulk stream, as it is sent, MiB"
     )
     answers_mib_max: Count = Field(
         256, description="of answers that are not taken yet, of all such requests, MiB"

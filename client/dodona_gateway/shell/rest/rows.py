@@ -3,13 +3,18 @@
 Owns: what these operations do, each a few lines over the client, and who may ask for them.
 """
 
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from fastapi import Response
 
+from dodona._core.pages import FirstRows
+from dodona._core.steps import Protocol
 from dodona.types import SYNC_LAST_COMMITTED, Timestamp
 from dodona_gateway.core import answers, requests
-from dodona_gateway.core.content import TYPES, VALUE_FORMS
+from dodona_gateway.core.answer_budget import check_sent
+from dodona_gateway.core.content import TYPES, VALUE_FORMS, encode_body
 from dodona_gateway.core.query_work import Encoded
 from dodona_gateway.shell.routes import Call, route
 
@@ -69,22 +74,17 @@ async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers
     return answers.FoundVersions(await call.shown_versions(asked.table, rows))
 
 
-async def select_rows(call: Call, asked: requests.SelectRows) -> answers.SelectedRows:
+async def select_rows(call: Call, asked: requests.SelectRows) -> Response:
     """The first rows of a range of keys, in key order."""
     call.principal.check("read", asked.table)
-    read = call.service.session.first_rows(
-        asked.table,
-        asked.limit,
-        call.service.settings.answer_bytes_max,
-        asked.lower,
-        asked.upper,
-        asked.columns,
-        asked.timestamp,
-        asked.retention_timestamp,
+    read = partial(
+        call.service.session.first_rows,
+        lower=asked.lower,
+        upper=asked.upper,
+        columns=asked.columns,
+        retention_timestamp=asked.retention_timestamp,
     )
-    async with call.service.turn_to_select(asked.table, asked.timeout_ms) as run:
-        (rows, behind), at = await run(read)
-        return await selected(call, asked.table, rows, behind, at)
+    return await selected(call, asked, read, asked.timestamp)
 
 
 async def query_rows(call: Call, asked: requests.Query) -> Response:
@@ -102,12 +102,27 @@ async def query_rows(call: Call, asked: requests.Query) -> Response:
 
 
 async def selected(
-    call: Call, table: str, rows: Any, behind: tuple[Any, ...] | None, at: Timestamp
-) -> answers.SelectedRows:
-    """The answer to a select."""
-    shown = await call.shown(table, rows)
-    following = None if behind is None else await call.shown_key(table, behind)
-    return answers.SelectedRows(shown, following, None if at == SYNC_LAST_COMMITTED else at)
+    call: Call,
+    asked: requests.SelectRows | requests.SelectInTransaction,
+    read: Callable[..., Protocol[tuple[FirstRows, Timestamp]]],
+    at: Timestamp,
+) -> Response:
+    """The answer to a select. `read` reads so many rows and bytes of a table, at a timestamp. They
+    are read again, fewer of them, if they turn out too long in the form in which they are sent.
+    Raises LimitExceeded if a single row is."""
+    table, count, bytes_max = asked.table, asked.limit, call.service.settings.answer_bytes_max
+    async with call.service.turn_to_select(table, asked.timeout_ms) as run:
+        while True:
+            (rows, behind), at = await run(read(table, count, bytes_max, timestamp=at))
+            shown = await call.shown(table, rows)
+            following = None if behind is None else await call.shown_key(table, behind)
+            timestamp = None if at == SYNC_LAST_COMMITTED else at
+            content = encode_body(answers.SelectedRows(shown, following, timestamp), call.form)
+            if len(content) <= bytes_max or len(rows) <= 1:
+                break
+            count = max(1, len(rows) * bytes_max // (2 * len(content)))
+    check_sent(content, bytes_max)
+    return Response(content, media_type=TYPES[call.form])
 
 
 ROUTES: Final = (
@@ -115,7 +130,7 @@ ROUTES: Final = (
     route("POST", "/v1/rows/delete", delete_rows, "write"),
     route("POST", "/v1/rows/lookup", lookup_rows, "read"),
     route("POST", "/v1/rows/versions", lookup_versions, "read"),
-    route("POST", "/v1/rows/select", select_rows, "read"),
+    route("POST", "/v1/rows/select", select_rows, "read", answer=answers.SelectedRows),
     route(
         "POST",
         "/v1/query",

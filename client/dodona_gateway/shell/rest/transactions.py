@@ -3,6 +3,7 @@
 Owns: what these operations do, each a few lines over a held transaction, and who may ask for them.
 """
 
+from functools import partial
 from typing import Final
 
 from fastapi import Response
@@ -105,26 +106,19 @@ async def lookup_versions_in_transaction(
     return answers.FoundVersions(await call.shown_versions(asked.table, rows))
 
 
-async def select_rows_in_transaction(
-    call: Call, asked: requests.SelectInTransaction
-) -> answers.SelectedRows:
+async def select_rows_in_transaction(call: Call, asked: requests.SelectInTransaction) -> Response:
     """The first rows of a range of keys, as they were at the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
         buffer = buffer_of(tx)
-        read = call.service.session.first_rows(
-            asked.table,
-            asked.limit,
-            call.service.settings.answer_bytes_max,
-            asked.lower,
-            asked.upper,
-            asked.columns,
-            buffer.read_timestamp(),
+        read = partial(
+            call.service.session.first_rows,
+            lower=asked.lower,
+            upper=asked.upper,
+            columns=asked.columns,
             transaction=buffer,
         )
-        async with call.service.turn_to_select(asked.table, asked.timeout_ms) as run:
-            (rows, behind), at = await run(read)
-            return await selected(call, asked.table, rows, behind, at)
+        return await selected(call, asked, read, buffer.read_timestamp())
 
 
 async def query_rows_in_transaction(call: Call, asked: requests.QueryInTransaction) -> Response:
@@ -180,7 +174,13 @@ ROUTES: Final = (
     route("POST", f"{_ONE}/lock", lock_rows_in_transaction, "write"),
     route("POST", f"{_ONE}/lookup", lookup_rows_in_transaction, "read"),
     route("POST", f"{_ONE}/versions", lookup_versions_in_transaction, "read"),
-    route("POST", f"{_ONE}/select", select_rows_in_transaction, "read"),
+    route(
+        "POST",
+        f"{_ONE}/select",
+        select_rows_in_transaction,
+        "read",
+        answer=answers.SelectedRows,
+    ),
     route(
         "POST",
         f"{_ONE}/query",

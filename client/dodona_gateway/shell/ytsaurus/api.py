@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 
 from dodona._core.rest import JSON_TYPE
 from dodona.errors import DodonaError, Forbidden, InvalidRequest
+from dodona_gateway.core.answer_budget import check_sent
 from dodona_gateway.core.ytsaurus.errors import error_headers, error_status, yt_error
 from dodona_gateway.core.ytsaurus.formats import DEFAULT_ROWS, DEFAULT_VALUE, Format, parse_format
 from dodona_gateway.core.ytsaurus.parameters import Parameters
@@ -194,7 +195,11 @@ async def _content(found: Command, call: YtCall, output: Format) -> bytes:
     """A change that comes again, with the id of one that was made, is answered as that was."""
 
     async def run() -> bytes:
-        return await _encoded(output, await carry_out(found, call))
+        answer = await carry_out(found, call)
+        content = await _encoded(output, answer)
+        if isinstance(answer, RowsOut):
+            check_sent(content, call.service.settings.answer_bytes_max)
+        return content
 
     mutation = _mutation_id(call.parameters)
     if mutation is None or not found.is_volatile or found.is_heavy:

@@ -153,14 +153,14 @@ async def _lookup(
 ) -> Any:
     its_id = tablet_transaction(call)
     retention = retention_timestamp(call)
-    lookup = call.client.lookup_rows
+    look_up = partial(call.service.session.lookup_rows, path, keys, columns, keep_missing)
     if its_id is None:
-        return await lookup(path, keys, columns, keep_missing, read_timestamp(call), retention)
+        return await call.service.look_up(look_up(read_timestamp(call), retention))
     async with call.service.transactions.use(its_id, call.owner) as transaction:
+        buffer = buffer_of(transaction)
         if retention:  # what the transaction itself has written is not seen either way
-            at = buffer_of(transaction).read_timestamp()
-            return await lookup(path, keys, columns, keep_missing, at, retention)
-        return await transaction.lookup_rows(path, keys, columns, keep_missing)
+            return await call.service.look_up(look_up(buffer.read_timestamp(), retention))
+        return await call.service.look_up(look_up(buffer.read_timestamp(), transaction=buffer))
 
 
 async def _versions(
@@ -169,11 +169,11 @@ async def _versions(
     if retention_timestamp(call):
         raise InvalidRequest("retention_timestamp goes with plain rows, without their timestamps")
     its_id = tablet_transaction(call)
-    if its_id is not None:
-        async with call.service.transactions.use(its_id, call.owner) as transaction:
-            return await transaction.lookup_versions(path, keys, columns, keep_missing)
-    lookup = call.client.lookup_versions
-    return await lookup(path, keys, columns, keep_missing, read_timestamp(call))
+    look_up = partial(call.service.session.lookup_versions, path, keys, columns, keep_missing)
+    if its_id is None:
+        return await call.service.look_up(look_up(read_timestamp(call)))
+    async with call.service.transactions.use(its_id, call.owner) as transaction:
+        return await call.service.look_up(look_up(buffer_of(transaction).read_timestamp()))
 
 
 def read_timestamp(call: YtCall) -> Timestamp:
