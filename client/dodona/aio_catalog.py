@@ -14,6 +14,7 @@ from dodona._core.attribute_names import names_set, warn_about
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
 from dodona._core.master_transaction import TIMEOUT_MS, Lease, RowsRefused
 from dodona._core.messages import Cluster, LockMode
+from dodona._core.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.tree import MasterTransactionSession, Names, TreeSession
@@ -38,7 +39,7 @@ class AsyncDriver(Protocol):
     async def close(self) -> None: ...
 
 
-class AsyncTree:
+class AsyncTree(ProcessBound):
     """As `dodona.catalog.Tree`."""
 
     _catalog: TreeSession
@@ -163,6 +164,8 @@ class AsyncTree:
 class AsyncCatalog(AsyncTree):
     """As `dodona.catalog.Catalog`."""
 
+    _instead = MAKE_ONE_THERE
+
     _catalog: CatalogSession
 
     def _mounting_ms(self, timeout_ms: int | None) -> int:
@@ -279,6 +282,8 @@ class AsyncCatalog(AsyncTree):
 
 class AsyncMasterTransaction(AsyncTree, RowsRefused):
     """As `dodona.MasterTransaction`."""
+
+    _instead = "begin one in each process"
 
     _catalog: MasterTransactionSession
 

@@ -8,14 +8,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from dodona._core.changes import ChangePages
+from dodona._core.process_bound import ProcessBound
 from dodona._core.session import Session
 from dodona._io.bounds import AsyncRun, async_within
 from dodona.aio_catalog import AsyncCatalog
 from dodona.types import Timestamp
 
 
-class AsyncChanges:
+class AsyncChanges(ProcessBound):
     """As `dodona.Changes`: `async for` it."""
+
+    _instead = "give its `timestamp` to `read_changes` there, as `since`"
 
     def __init__(self, run: AsyncRun, pages: ChangePages) -> None:
         self._run = run

@@ -13,6 +13,7 @@ from dodona._core.loads.leases import Lease
 from dodona._core.loads.records import LoadRecord, LoadRecovery
 from dodona._core.loads.session import Range
 from dodona._core.loads.ticket import LEASE_MS, LoadTicket, Published
+from dodona._core.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.senders import StagedBatch
 from dodona._core.session import Session
 from dodona._io.aio_pinger import AsyncPinger
@@ -22,8 +23,10 @@ from dodona.errors import CommitOutcomeUnknown, DodonaError
 from dodona.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
 
 
-class AsyncLoads:
+class AsyncLoads(ProcessBound):
     """As `dodona.Loads`."""
+
+    _instead = MAKE_ONE_THERE
 
     def __init__(self, run: AsyncRun, session: Session, keeper: AsyncPinger[Lease]) -> None:
         self._run = run
@@ -99,8 +102,10 @@ class AsyncLoads:
         return await self._run(self._session.loads.abort_load(load, reason), timeout_ms)
 
 
-class AsyncLoad:
+class AsyncLoad(ProcessBound):
     """As `dodona.Load`."""
+
+    _instead = "send its `ticket`, and give that to `loads.join` there"
 
     def __init__(self, run: AsyncRun, session: Session, lease: Lease) -> None:
         self._run = run

@@ -9,13 +9,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from dodona._core.holding import Hold
+from dodona._core.process_bound import ProcessBound
 from dodona._core.session import Session
 from dodona._io.bounds import AsyncRun
 from dodona.types import ReaderId, Timestamp
 
 
-class AsyncSnapshot:
+class AsyncSnapshot(ProcessBound):
     """As `dodona.Snapshot`."""
+
+    _instead = "send its `timestamp` and `reader`, and give them to `hold_snapshot` there"
 
     def __init__(self, run: AsyncRun, session: Session, hold: Hold) -> None:
         self._run = run

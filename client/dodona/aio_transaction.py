@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from dodona._core.process_bound import ProcessBound
 from dodona._core.rows import Rows
 from dodona._core.session import Session
 from dodona._core.transaction import TransactionBuffer, TransactionState
@@ -20,8 +21,10 @@ from dodona.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId
 Row = Mapping[str, Any]
 
 
-class AsyncTransaction:
+class AsyncTransaction(ProcessBound):
     """As `dodona.Transaction`."""
+
+    _instead = "begin one in each process"
 
     def __init__(
         self,

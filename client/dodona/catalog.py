@@ -14,6 +14,7 @@ from dodona._core.attribute_names import names_set, warn_about
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
 from dodona._core.master_transaction import TIMEOUT_MS, Lease, RowsRefused
 from dodona._core.messages import Cluster, LockMode
+from dodona._core.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.tree import MasterTransactionSession, Names, TreeSession
@@ -33,7 +34,7 @@ class Driver(Protocol):
     def close(self) -> None: ...
 
 
-class Tree:
+class Tree(ProcessBound):
     """The calls that a client and a master transaction have in common. In a transaction others see
     what they do once it is committed, and it sees it at once; outside, each is on its own.
 
@@ -189,6 +190,8 @@ class Catalog(Tree):
     NodeLocked.
     """
 
+    _instead = MAKE_ONE_THERE
+
     _catalog: CatalogSession
 
     def _mounting_ms(self, timeout_ms: int | None) -> int:
@@ -321,6 +324,8 @@ class MasterTransaction(Tree, RowsRefused):
     its commit, all of it or nothing. It is pinged in the background for as long as it is open and
     referred to. If that fails for its time-out the master ends it: then all calls, and the end of
     the block, raise TransactionNotFound."""
+
+    _instead = "begin one in each process"
 
     _catalog: MasterTransactionSession
 

@@ -8,14 +8,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from dodona._core.changes import ChangePages
+from dodona._core.process_bound import ProcessBound
 from dodona._core.session import Session
 from dodona._io.bounds import Run, within
 from dodona.catalog import Catalog
 from dodona.types import Timestamp
 
 
-class Changes:
+class Changes(ProcessBound):
     """An iterator of `pyarrow.RecordBatch`, of `Client.read_changes`, with one page in memory."""
+
+    _instead = "give its `timestamp` to `read_changes` there, as `since`"
 
     def __init__(self, run: Run, pages: ChangePages) -> None:
         self._run = run

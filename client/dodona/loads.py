@@ -13,6 +13,7 @@ from dodona._core.loads.leases import Lease
 from dodona._core.loads.records import LoadRecord, LoadRecovery
 from dodona._core.loads.session import Range
 from dodona._core.loads.ticket import LEASE_MS, LoadTicket, Published
+from dodona._core.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.senders import StagedBatch
 from dodona._core.session import Session
 from dodona._io.bounds import Run, within
@@ -21,9 +22,11 @@ from dodona.errors import CommitOutcomeUnknown, DodonaError
 from dodona.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
 
 
-class Loads:
+class Loads(ProcessBound):
     """Bulk loads of a client, of `Client.loads`: many rows, from many processes, that become
     visible at one commit timestamp or not at all; or, to tables of atomicity none, as they come."""
+
+    _instead = MAKE_ONE_THERE
 
     def __init__(self, run: Run, session: Session, keeper: Pinger[Lease]) -> None:
         self._run = run
@@ -119,10 +122,12 @@ class Loads:
         return self._run(self._session.loads.abort_load(load, reason), timeout_ms)
 
 
-class Load:
+class Load(ProcessBound):
     """A load that this process takes part in, of `Client.loads`. It is renewed in the background
     while it is open and referred to. Used in a `with` block it is published at the end, with what
     was written in the block, or aborted on an exception."""
+
+    _instead = "send its `ticket`, and give that to `loads.join` there"
 
     def __init__(self, run: Run, session: Session, lease: Lease) -> None:
         self._run = run

@@ -8,15 +8,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from dodona._core.holding import Hold
+from dodona._core.process_bound import ProcessBound
 from dodona._core.session import Session
 from dodona._io.bounds import Run
 from dodona.types import ReaderId, Timestamp
 
 
-class Snapshot:
+class Snapshot(ProcessBound):
     """Some tables as they were at one timestamp, of `Client.hold_snapshot`. It is renewed in the
     background for as long as it is open and referred to. Any read of the client at this timestamp
     finds it, of these tables, and so may reads of other processes."""
+
+    _instead = "send its `timestamp` and `reader`, and give them to `hold_snapshot` there"
 
     def __init__(self, run: Run, session: Session, hold: Hold) -> None:
         self._run = run

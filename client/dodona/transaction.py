@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from dodona._core.process_bound import ProcessBound
 from dodona._core.rows import Rows
 from dodona._core.session import Session
 from dodona._core.transaction import TransactionBuffer, TransactionState
@@ -19,10 +20,12 @@ from dodona.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId
 Row = Mapping[str, Any]
 
 
-class Transaction:
+class Transaction(ProcessBound):
     """One transaction on rows (a *tablet* transaction), of `Client.begin`. Reads see the state at
     its start. Its own writes stay in this process until it commits; reads see them only if it was
     begun with `read_own_writes`. For one thread at a time."""
+
+    _instead = "begin one in each process"
 
     def __init__(
         self, run: Run, session: Session, buffer: TransactionBuffer, call_timeout_ms: int | None

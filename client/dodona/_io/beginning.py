@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
+from dodona._core.process_bound import ProcessBound
 from dodona.errors import InvalidRequest
 
 
@@ -24,8 +25,10 @@ class Entered(Protocol):
 Begun = TypeVar("Begun", bound=Entered)
 
 
-class Beginning(Generic[Begun]):
+class Beginning(ProcessBound, Generic[Begun]):
     """What is about to begin: await it, or enter it."""
+
+    _instead = "await it, or enter it, in this one"
 
     def __init__(self, begin: Callable[[], Awaitable[Begun]]) -> None:
         self._begin = begin
