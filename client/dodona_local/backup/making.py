@@ -4,6 +4,7 @@ Owns: the order of things. What is to be saved is described first; then the snap
 read by several streams into files; only when the snapshot proves to have been held until the last
 of them is the manifest written. Whatever fails before leaves nothing behind; a process that is
 killed leaves a folder that nobody takes for a backup. Writers and other readers go on meanwhile.
+Not saved are the gateways' tokens; and versions of applications are saved with their tables.
 """
 
 import shutil
@@ -16,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dodona._core.arrow import arrow_schema
+from dodona._core.loads.records import APPLICATIONS
 from dodona._core.tables import TableInfo
 from dodona._io.disk_space import is_no_space
 from dodona._io.folder import FOLDER_MODE, sync_folder
@@ -40,10 +42,16 @@ from dodona_local.backup.manifest import (
 )
 from dodona_local.backup.parts import write_parts
 from dodona_local.backup.streams import Bound, Stop, ranges_of, run_all
+from dodona_local.backup.versions import (
+    VERSIONS_COME_WITH_TABLES,
+    VersionsByPath,
+    read_versions,
+)
 from dodona_local.progress import Progress
 from dodona_oracle.core.attributes import system_names
 
 READABLE: Final = ("mounted", "frozen")
+NOT_SAVED: Final = (TOKENS, APPLICATIONS)
 
 
 def back_up(
@@ -59,10 +67,11 @@ def back_up(
     """Save these tables, or all, and the directories that they are in, or all, as of one timestamp:
     a fresh one unless given. → what the backup has.
 
-    The folder is made, or empty. Tables of atomicity none have no snapshots: without a timestamp
-    of yours their newest rows are saved. `source` is told to whoever reads the manifest. Without
-    `skip` it is an error if a table is not mounted; with it such tables are left out, and it is
-    called with the path of each.
+    Versions of applications that were published in these tables are saved with them. The folder is
+    made, or empty. Tables of atomicity none have no snapshots: without a timestamp of yours their
+    newest rows are saved. `source` is told to whoever reads the manifest. Without `skip` it is an
+    error if a table is not mounted; with it such tables are left out, and it is called with the
+    path of each.
 
     Raises InvalidRequest if the folder is taken; TableNotFound, TableNotMounted, SnapshotTooOld
     (the timestamp is too old, or the snapshot could not be kept until the end), DiskFull,
@@ -70,12 +79,16 @@ def back_up(
     """
     place = place_of(folder)
     tables = _describe_tables(db, paths, skip)
+    has_versions = _has_versions(db, skip)
     directories = _describe_directories(db, tables, everything=paths is None)
     is_made = _claim(place)
     try:
         with db.hold_snapshot([it.info.path for it in tables], timestamp) as snapshot:
-            saved = _save(snapshot, place, tables, progress or Progress())
             moment = snapshot.timestamp
+            # Before rows: a table that is made anew after this is noticed when its rows are read.
+            known = [it.info.path for it in tables] if has_versions else []
+            versions = read_versions(db, known, moment)
+            saved = _save(snapshot, place, tables, versions, progress or Progress())
         manifest = Manifest(
             FORMAT,
             version("dodona"),
@@ -134,7 +147,9 @@ def _describe_tables(
     if isinstance(paths, str):
         raise InvalidRequest(f"paths of tables are given as a list, not as {shown(paths)}")
     if paths is None:
-        paths = [it for it in db.list_tables() if it != TOKENS]
+        paths = [it for it in db.list_tables() if it not in NOT_SAVED]
+    if APPLICATIONS in paths:
+        raise InvalidRequest(VERSIONS_COME_WITH_TABLES)
     wanted = [db.get_table(path) for path in dict.fromkeys(paths)]
     closed = [it.path for it in wanted if not _is_readable(it)]
     if closed and skip is None:
@@ -151,6 +166,21 @@ def _describe_tables(
         for path in closed:
             skip(path)
     return tables
+
+
+def _has_versions(db: Client, skip: Callable[[str], None] | None) -> bool:
+    """Whether versions of applications are recorded, and can be read. Raises TableNotMounted."""
+    if not db.exists(APPLICATIONS):
+        return False
+    if _is_readable(db.get_table(APPLICATIONS)):
+        return True
+    if skip is None:
+        raise TableNotMounted(
+            f"{APPLICATIONS} is not mounted, so versions of applications can't be saved with "
+            "their tables: mount it, or leave them out with --skip-unmounted"
+        )
+    skip(APPLICATIONS)
+    return False
 
 
 def _is_readable(table: TableInfo) -> bool:
@@ -196,7 +226,11 @@ class _Range(NamedTuple):
 
 
 def _save(
-    snapshot: Snapshot, folder: Path, tables: Sequence[_Described], progress: Progress
+    snapshot: Snapshot,
+    folder: Path,
+    tables: Sequence[_Described],
+    versions: VersionsByPath,
+    progress: Progress,
 ) -> list[SavedTable]:
     jobs = []
     for number, table in enumerate(tables):
@@ -218,7 +252,10 @@ def _save(
     for number in parts:
         sync_folder(folder / PARTS_NAME / f"{number:05}")
     sync_folder(folder / PARTS_NAME)
-    return [_saved(table, parts[number]) for number, table in enumerate(tables)]
+    return [
+        replace(_saved(table, parts[number]), versions=versions.get(table.info.path, ()))
+        for number, table in enumerate(tables)
+    ]
 
 
 def _batches(

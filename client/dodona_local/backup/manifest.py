@@ -19,9 +19,11 @@ from dodona._io.folder import private_file, sync_folder
 from dodona.described import described
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona.schema import Column
-from dodona.types import Atomicity, Timestamp
+from dodona.types import Atomicity, LoadId, Timestamp
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""In format 1 no table had versions: the rows of `//sys/load_applications` were saved as such."""
+READ_FORMATS: Final = (1, FORMAT)
 MANIFEST_NAME: Final = "backup.json"
 PARTS_NAME: Final = "tables"
 READ_BYTES: Final = 1 << 20
@@ -38,9 +40,20 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
 
 
-class SavedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SavedVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The last version of an application that was published in a table. The load is one of the
+    cluster that was saved."""
+
+    application: str
+    version: int
+    load: LoadId
+    query: str | None
+
+
+class SavedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A table. `timestamp` is null where the newest rows were read: tables of atomicity none have
-    no snapshots. Pivot keys are encoded as `dodona.keys` does it."""
+    no snapshots. Pivot keys are encoded as `dodona.keys` does it. `versions` is left out if there
+    are none: so a manifest of format 1 has the checksum that it had."""
 
     path: str
     atomicity: Atomicity
@@ -51,6 +64,7 @@ class SavedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any]
     attributes: dict[str, Any]
     parts: tuple[Part, ...]
+    versions: tuple[SavedVersion, ...] = ()
 
     @property
     def row_count(self) -> int:
@@ -133,10 +147,10 @@ def read_manifest(folder: Path) -> Manifest:
         raise InvalidRequest(f"{path} can't be read: {error.strerror}") from error
     try:
         head = msgspec.json.decode(raw, type=_Head)
-        if head.format != FORMAT:
+        if head.format not in READ_FORMATS:
             raise InvalidRequest(
                 f"{path} has format {head.format}, of Dodona {head.version}; this is a version "
-                f"that reads format {FORMAT}: restore with that one"
+                f"that reads formats {', '.join(map(str, READ_FORMATS))}: restore with that one"
             )
         manifest = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -4,7 +4,12 @@ Owns: the order of things, so that a restore is seen as a whole or not at all. T
 verified before anything is made. Rows are loaded into tables in a staging directory, without
 atomicity, which is what bulk loads need; counted there; and only then the tables get their
 atomicity and settings, and all of them their paths, in one master transaction. What fails before
-leaves at most that one directory behind. Nothing that is there is ever overwritten.
+leaves at most that one directory behind, and the table of versions of applications, which any load
+makes. Nothing that is there is ever overwritten.
+
+Versions of applications are written while that master transaction is open and holds the paths. So
+a version counts from the commit on, with its table. After a crash or an abort it counts for
+nothing: it names a table that never was at its path.
 
 Rows are new rows: their timestamps are of the restore, and there is no history below it.
 """
@@ -15,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dodona._core.attribute_names import OWN_PREFIX, meant
+from dodona._core.loads.records import APPLICATIONS
 from dodona._core.tables import decode_prefix
 from dodona._io.paths import place_of
 from dodona.catalog import MasterTransaction
@@ -41,6 +47,12 @@ from dodona_local.backup.manifest import (
 )
 from dodona_local.backup.parts import read_part
 from dodona_local.backup.streams import Bound, Stop, ranges_of, run_all
+from dodona_local.backup.versions import (
+    VERSIONS_COME_WITH_TABLES,
+    prepare_versions_table,
+    without_versions_table,
+    write_versions,
+)
 from dodona_local.errors import RestoreFailed
 from dodona_local.progress import Progress
 
@@ -60,6 +72,9 @@ def restore(
     """Make these tables of a backup, or all, and the directories that they are in. → what was
     restored, all of it mounted.
 
+    Versions of applications that were published in these tables are restored with them. A backup
+    that an earlier commit made does not say which they are: then it warns (`DodonaWarning`).
+
     Raises InvalidRequest (no finished backup, or one without such a table), DataCorrupted (a file
     is missing or damaged), TableExists: before anything is made. Later RestoreFailed, which says
     what is left, if anything is.
@@ -67,7 +82,9 @@ def restore(
     place, watcher = place_of(folder), progress or Progress()
     if isinstance(paths, str):
         raise InvalidRequest(f"paths of tables are given as a list, not as {shown(paths)}")
-    manifest = read_manifest(place)
+    if APPLICATIONS in (paths or ()):
+        raise InvalidRequest(VERSIONS_COME_WITH_TABLES)
+    manifest = without_versions_table(read_manifest(place))
     if paths is not None:
         manifest = manifest.only(paths)
     _check_places(db, manifest)
@@ -83,6 +100,8 @@ def restore(
         _load(db, place, tables, watcher)
         _count(db, tables, watcher)
         _finish(db, tables)
+        if any(it.saved.versions for it in tables):
+            prepare_versions_table(db)
         _publish(db, staging, manifest.directories, tables)
     _mount(db, manifest.tables)
     return manifest
@@ -246,6 +265,7 @@ def _publish(
     db: Client, staging: str, directories: Sequence[SavedDirectory], tables: Sequence[_Staged]
 ) -> None:
     """All at once. Raises RestoreFailed if it is not known whether that has happened."""
+    nodes = {it.path: db.get(f"{it.path}/@id") for it in tables if it.saved.versions}
     tree = db.begin_master(title=f"restore of {len(tables)} tables")
     try:
         for directory in directories:
@@ -253,6 +273,10 @@ def _publish(
         for table in tables:
             tree.move(table.path, table.saved.path, recursive=True)
         tree.remove(staging, recursive=True)
+        # Nobody can make a table at these paths any more, and record versions of it there.
+        for table in tables:
+            if table.saved.versions:
+                write_versions(db, table.saved.path, nodes[table.path], table.saved.versions)
         _commit(tree, staging, tables)
     except RestoreFailed:
         raise

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from dodona.errors import DataCorrupted, DodonaError, InvalidRequest
 from dodona.schema import Column
-from dodona.types import Timestamp
+from dodona.types import LoadId, Timestamp
 from dodona_local.backup.manifest import (
     Manifest,
     Part,
     SavedDirectory,
     SavedTable,
+    SavedVersion,
     parents_of,
     read_manifest,
     verify_parts,
@@ -44,15 +45,18 @@ def table(path: str, *parts: Part) -> SavedTable:
     )
 
 
+VERSIONS = (SavedVersion("nightly", 7, LoadId(77), None),)
 MANIFEST = Manifest(
-    1,
+    2,
     "0.1.0",
     "http://here",
     Timestamp(77),
     "2026-01-01T00:00:00+00:00",
     (SavedDirectory("//", {"a": {"b": [True]}}), SavedDirectory("//bank", {})),
-    (table("//bank/accounts", part()), table("//bank/old/accounts")),
+    (replace(table("//bank/accounts", part()), versions=VERSIONS), table("//bank/old/accounts")),
 )
+CHECKSUM_BEFORE = "90efe26cb5daa9aa29dc549fa7a4f9a8312c4f05dd98d96a15f25f25162b67ce"
+"""Of the same manifest in format 1, as a commit wrote it that knew no other."""
 
 
 @pytest.fixture
@@ -112,7 +116,7 @@ def test_an_interrupted_backup(folder: Path, rest: list[str]) -> None:
     assert "was interrupted before its end" in refusal(folder, InvalidRequest)
 
 
-@pytest.mark.parametrize("format_number", [0, 2, 77])
+@pytest.mark.parametrize("format_number", [0, 3, 77])
 def test_another_version(folder: Path, format_number: int) -> None:
     change(folder, format=format_number, version="9.0", more={"of": "it"})
     text = refusal(folder, InvalidRequest)
@@ -154,6 +158,14 @@ def test_one_that_names_files_elsewhere(tmp_path: Path, name: str) -> None:
 def test_one_that_names_a_file_twice(tmp_path: Path) -> None:
     write_manifest(tmp_path, replace(MANIFEST, tables=(table("//a", part(), part()),)))
     assert "files that no backup has" in refusal(tmp_path, DataCorrupted)
+
+
+def test_the_format_before_is_read_and_has_no_versions(tmp_path: Path) -> None:
+    tables = tuple([replace(it, versions=()) for it in MANIFEST.tables])
+    write_manifest(tmp_path, replace(MANIFEST, format=1, tables=tables))
+    written = json.loads((tmp_path / "backup.json").read_text())
+    assert written["checksum"] == CHECKSUM_BEFORE
+    assert [it.versions for it in read_manifest(tmp_path).tables] == [(), ()]
 
 
 # ---- files

@@ -1,4 +1,5 @@
-"""What an older release recorded of an application's versions: without saying of which tables."""
+"""Versions of applications: of tables that move, and as an older release recorded them, without
+saying of which tables."""
 
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import dodona
 from dodona._core.loads.records import APPLICATIONS, SCHEMAS
 from dodona._core.loads.versions import CLOCKS_US
+from dodona.client import Client
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
 TABLE = [KEY, {"name": "v", "type": "int64"}]
@@ -42,3 +44,46 @@ def test_they_count_for_the_tables_that_existed_then(tmp_path: Path, is_mounted:
         assert found == [(None, 3), ("//after", 3), ("//before", 4)]
         names = [column.name for column in db.get_table(APPLICATIONS).schema.columns]
         assert sorted(names) == sorted(column["name"] for column in SCHEMAS[APPLICATIONS])
+
+
+def publish(db: Client, path: str, version: int) -> bool:
+    """→ whether it was taken, and not skipped."""
+    with db.loads.begin([path], application="a", version=version) as load:
+        if not load.is_recorded:
+            load.write(path, pa.table({"k": [version], "v": [version]}))
+        return not load.is_recorded
+
+
+def move(db: Client, source: str, destination: str) -> None:
+    db.unmount_table(source)
+    db.move(source, destination)
+    db.mount_table(destination)
+
+
+def test_a_moved_table_leaves_its_versions_at_its_path(tmp_path: Path) -> None:
+    with dodona.open(tmp_path / "db") as db:
+        db.create_table("//t", TABLE, mount=True)
+        assert publish(db, "//t", 3)
+        move(db, "//t", "//moved")
+        assert publish(db, "//moved", 3)  # there it has none
+        move(db, "//moved", "//t")
+        assert not publish(db, "//t", 3)  # it is back
+        assert publish(db, "//t", 4)
+        move(db, "//t", "//moved")
+        assert not publish(db, "//moved", 3)
+        assert publish(db, "//moved", 4)
+
+
+def test_a_table_that_takes_the_place_of_a_moved_one_has_no_versions(tmp_path: Path) -> None:
+    with dodona.open(tmp_path / "db") as db:
+        db.create_table("//t", TABLE, mount=True)
+        assert publish(db, "//t", 3)
+        db.unmount_table("//t")
+        db.move("//t", "//moved")
+        db.copy("//moved", "//t")
+        for path in ("//t", "//moved"):
+            db.mount_table(path)
+        assert publish(db, "//t", 3)
+        db.remove("//t")
+        move(db, "//moved", "//t")
+        assert publish(db, "//t", 3)  # the other table's version took the place of its own

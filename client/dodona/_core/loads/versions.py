@@ -5,8 +5,9 @@ transaction that makes a load's rows visible; and what they say about another lo
 was done before, or nothing, or, which is an error, that some of its tables have the version.
 
 Invariants:
-- A version counts for the table that it was recorded for: not for one made later at its path. Rows
-  from before there was one for each table have no path, and count for the tables that existed then.
+- A version counts for the table that it was recorded for, at the path where the table was: not for
+  a table made later at that path, and not for its table at another path. Rows from before there was
+  one for each table have no path, and count for the tables that existed then.
 - A load is skipped only if its version was there before it began. One that is recorded while it
   runs is another load's, and perhaps other rows: that is a conflict, and never silent.
 """
@@ -56,7 +57,7 @@ def read_versions(
     found = {row.key["path"]: row for row in rows}
     known: dict[str, RecordedVersion] = {}
     for path in paths:
-        version = _version_of(found.get(path, found.get(None)))
+        version = version_of(found.get(path, found.get(None)))
         if version is not None and (yield from _is_of(records, path, version)):
             known[path] = version
     return known
@@ -85,7 +86,7 @@ def insert_versions(
     yield from records.session.insert_rows(transaction, APPLICATIONS, rows)
 
 
-def _version_of(row: VersionedRow | None) -> RecordedVersion | None:
+def version_of(row: VersionedRow | None) -> RecordedVersion | None:
     """None if there is none, or somebody wants the application to begin anew: what it was may be
     there still."""
     if row is None or max(row.delete_timestamps, default=0) > max(row.write_timestamps, default=-1):
@@ -99,11 +100,18 @@ def _version_of(row: VersionedRow | None) -> RecordedVersion | None:
 def _is_of(records: Records, path: str, version: RecordedVersion) -> Protocol[bool]:
     """Whether it was recorded for the table that is at this path now."""
     if version.table is not None:
-        return bool((yield from _attribute(records, path, "id")) == version.table)
-    created = yield from _attribute(records, path, "creation_time")
-    if created is None:
+        return is_of(version, (yield from _attribute(records, path, "id")), None)
+    return is_of(version, None, (yield from _attribute(records, path, "creation_time")))
+
+
+def is_of(version: RecordedVersion, node: int | None, creation_time: str | None) -> bool:
+    """Whether it was recorded for the table that has these attributes and is at the version's path.
+    The creation time counts only if the version does not say of which table it is."""
+    if version.table is not None:
+        return node == version.table
+    if creation_time is None:
         return False
-    return _unix_us(created) <= unix_us_from_timestamp(version.timestamp) + CLOCKS_US
+    return _unix_us(creation_time) <= unix_us_from_timestamp(version.timestamp) + CLOCKS_US
 
 
 def _unix_us(text: str) -> int:

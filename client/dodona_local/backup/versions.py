@@ -1,0 +1,146 @@
+"""Versions of applications in a backup: which loads are in the rows of its tables.
+
+Owns: how versions are read from `//sys/load_applications`, and how they are written there for
+tables that are being restored. That table itself is neither saved nor restored: its rows name
+tables by their ids, a restored table has a new id, and another cluster may have given the old id to
+another table. So a backup has, of each table, the versions that counted for it.
+
+Invariants:
+- Versions are read at the timestamp at which the rows are: what they say is in the rows is there.
+- A version is written for the id of a staged table, and for the path where that table goes to. It
+  counts for nothing until the table is there, and counts from the moment when the table is there.
+- A version of which this is not certain is dropped, with a warning: a load that is repeated is
+  published again, but no load is skipped that never was.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from dodona._core.loads.records import APPLICATIONS, ATTRIBUTES, SCHEMAS
+from dodona._core.loads.versions import RecordedVersion, is_of, version_of
+from dodona.client import Client
+from dodona.errors import DodonaWarning, InvalidRequest, SnapshotTooOld
+from dodona.schema import TableSchema
+from dodona.types import Timestamp
+from dodona_local.backup.manifest import Manifest, SavedVersion
+
+VERSIONS_COME_WITH_TABLES: Final = (
+    f"{APPLICATIONS} is neither saved nor restored: versions of applications come with the tables "
+    "that they were published in. Name those tables"
+)
+ROWS_PER_CALL: Final = 1000
+
+VersionsByPath = Mapping[str, tuple[SavedVersion, ...]]
+Row = TypeVar("Row")
+
+
+# ---- what counts
+
+
+def read_versions(db: Client, paths: Sequence[str], timestamp: Timestamp) -> VersionsByPath:
+    """What counted for the tables at these paths, as of a timestamp. Warns if that is not known any
+    more. Raises TableNotMounted, Unavailable."""
+    if not paths:
+        return {}
+    try:
+        found = _recorded(db, timestamp)
+    except SnapshotTooOld:
+        text = (
+            f"{APPLICATIONS} does not reach back to the timestamp: the backup has no versions of "
+            "applications. A load that is repeated after a restore is published again"
+        )
+        warnings.warn(text, DodonaWarning, stacklevel=3)
+        return {}
+    return {path: _of_table(db, path, found) for path in paths} if found else {}
+
+
+_Found = Mapping[str, Mapping[str | None, RecordedVersion]]
+"""By application and path."""
+
+
+def _recorded(db: Client, timestamp: Timestamp) -> _Found:
+    """Also what counts for no table any more."""
+    names = db.get_table(APPLICATIONS).schema.key_names
+    keys = list(db.select(APPLICATIONS, columns=names, timestamp=timestamp))
+    found: dict[str, dict[str | None, RecordedVersion]] = {}
+    for some in _in_calls(keys):
+        for row in db.lookup_versions(APPLICATIONS, some, timestamp=timestamp):
+            version = version_of(row)
+            if version is not None:
+                path = row.key.get("path")  # an older release recorded none
+                found.setdefault(row.key["application"], {})[path] = version
+    return found
+
+
+def _of_table(db: Client, path: str, found: _Found) -> tuple[SavedVersion, ...]:
+    node, creation_time = db.get(f"{path}/@id"), db.get(f"{path}/@creation_time")
+    counting = []
+    for application, by_path in found.items():
+        version = by_path.get(path, by_path.get(None))
+        if version is not None and is_of(version, node, creation_time):
+            counting.append(SavedVersion(application, version.version, version.load, version.query))
+    return tuple(counting)
+
+
+# ---- restoring
+
+
+def without_versions_table(manifest: Manifest) -> Manifest:
+    """The backup without the table of versions, which earlier commits saved as any other. Warns if
+    it has any: nothing in such a backup says for which of its tables they counted."""
+    table = next((it for it in manifest.tables if it.path == APPLICATIONS), None)
+    if table is None:
+        return manifest
+    if table.row_count:
+        text = (
+            f"the backup, of Dodona {manifest.version}, does not say of which tables the "
+            f"{table.row_count:,} versions of applications in {APPLICATIONS} are: they are not "
+            "restored. A load that is repeated is published again"
+        )
+        warnings.warn(text, DodonaWarning, stacklevel=3)
+    rest = tuple([it for it in manifest.tables if it is not table])
+    if not rest:
+        raise InvalidRequest(VERSIONS_COME_WITH_TABLES)
+    return replace(manifest, tables=rest)
+
+
+def prepare_versions_table(db: Client) -> None:
+    """Have the table where versions are recorded. Loads make it in the same way, so that it may
+    stay when a restore fails."""
+    schema = SCHEMAS[APPLICATIONS]
+    if not db.exists(APPLICATIONS):
+        db.create_table(APPLICATIONS, schema, attributes=ATTRIBUTES[APPLICATIONS], mount=True)
+        return
+    table = db.get_table(APPLICATIONS)
+    if table.schema.columns != TableSchema.parse(schema).columns:  # an older release made it
+        db.unmount_table(APPLICATIONS)
+        db.alter_table(APPLICATIONS, schema)
+    elif table.is_mounted:
+        return
+    db.mount_table(APPLICATIONS)
+
+
+def write_versions(db: Client, path: str, node: int, versions: Sequence[SavedVersion]) -> None:
+    """Record them for a table that is not at this path yet. What is recorded for the path is of a
+    table that was removed, or moved away: it is overwritten."""
+    rows = [
+        {
+            "application": it.application,
+            "path": path,
+            "version": it.version,
+            "load": it.load,
+            "query": it.query,
+            "table": node,
+        }
+        for it in versions
+    ]
+    for some in _in_calls(rows):
+        db.insert_rows(APPLICATIONS, some)
+
+
+def _in_calls(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    for begin in range(0, len(rows), ROWS_PER_CALL):
+        yield rows[begin : begin + ROWS_PER_CALL]
