@@ -38,7 +38,8 @@ class Tree(ProcessBound):
     """The calls that a client and a master transaction have in common. In a transaction others see
     what they do once it is committed, and it sees it at once; outside, each is on its own.
 
-    A path is `//name/name`; `//name/@attribute` is an attribute of what is there.
+    A path is `//name/name`; `//name/@attribute` is an attribute of what is there. A name is at
+    most 256 letters, digits and any of `_.-`, and not `.` or `..`.
     """
 
     _catalog: TreeSession

@@ -1,5 +1,6 @@
 """The tree: directories, tables and attributes, and what moving and copying does to tables."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -225,3 +226,26 @@ def test_a_directory_is_not_moved_into_itself(db: Client, folder: str) -> None:
     with pytest.raises(InvalidRequest):
         db.move(f"{folder}/a", f"{folder}/a/b")
     assert db.get(folder) == {"a": {}}
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_no_node_is_called_as_a_step_of_an_address(
+    db: Client, make_table: MakeTable, folder: str, name: str
+) -> None:
+    path, table = f"{folder}/{name}", make_table()
+    db.unmount_table(table)
+    calls: list[Callable[[], object]] = [
+        lambda: db.create_table(path, PLAIN),
+        lambda: db.create_directory(path),
+        lambda: db.create_table(f"{path}/t", PLAIN),
+        lambda: db.move(table, path),
+        lambda: db.copy(table, path),
+    ]
+    for call in calls:
+        with refused(InvalidRequest, is_retryable=False, name=name):
+            call()
+    assert not db.exists(path)
+    transaction = db.begin_master()
+    with refused(InvalidRequest, is_retryable=False, name=name):
+        transaction.create_directory(path)
+    transaction.abort()

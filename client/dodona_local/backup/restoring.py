@@ -55,6 +55,7 @@ from dodona_local.backup.versions import (
 )
 from dodona_local.errors import RestoreFailed
 from dodona_local.progress import Progress
+from dodona_oracle.core.paths import check_new_path
 
 LOAD_ATTEMPTS_MAX: Final = 5
 """Of one file: loading it again changes nothing but its rows' timestamps."""
@@ -75,9 +76,9 @@ def restore(
     Versions of applications that were published in these tables are restored with them. A backup
     that an earlier commit made does not say which they are: then it warns (`DodonaWarning`).
 
-    Raises InvalidRequest (no finished backup, or one without such a table), DataCorrupted (a file
-    is missing or damaged), TableExists: before anything is made. Later RestoreFailed, which says
-    what is left, if anything is.
+    Raises InvalidRequest (no finished backup, one without such a table, or a table that is called
+    `.` or `..`), DataCorrupted (a file is missing or damaged), TableExists: before anything is
+    made. Later RestoreFailed, which says what is left, if anything is.
     """
     place, watcher = place_of(folder), progress or Progress()
     if isinstance(paths, str):
@@ -122,8 +123,12 @@ class _Staged(NamedTuple):
 
 
 def _check_places(db: Client, manifest: Manifest) -> None:
-    """That nothing is where the tables go, nor a table where a directory does."""
-    taken = [table.path for table in manifest.tables if db.exists(table.path)]
+    """That the tree takes their names, and that nothing is where the tables go, nor a table where a
+    directory does."""
+    wanted = [table.path for table in manifest.tables]
+    for path in (*wanted, *[it.path for it in manifest.directories]):
+        check_new_path(path.split("/"), path)
+    taken = [path for path in wanted if db.exists(path)]
     above = dict.fromkeys(it for table in manifest.tables for it in parents_of(table.path))
     above |= dict.fromkeys(it.path for it in manifest.directories if it.path != "//")
     taken += [it for it in above if db.exists(it) and db.get(f"{it}/@type") != "directory"]

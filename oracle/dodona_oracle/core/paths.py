@@ -1,10 +1,13 @@
 """Paths of the catalog's tree: what they look like, and taking them apart. Pure.
 
 Owns: the rules of paths and of names. A path is `/` or `//` (the root), `//name/name`, and behind
-either of these `/@` (all attributes) or `/@name` (one).
+either of these `/@` (all attributes) or `/@name` (one). No new node is called `.` or `..`: web
+clients take these out of an address, so that no gateway could serve it. Earlier versions made such
+nodes, so that a path may have these names: what is there can be read, moved and removed.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dodona.errors import InvalidRequest, LimitExceeded
@@ -15,6 +18,7 @@ DEPTH_MAX: Final = 64
 """Of names in a path."""
 
 _name: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_steps_aside: Final = (".", "..")
 
 
 class TreePath(NamedTuple):
@@ -69,6 +73,14 @@ def check_name(name: str, path: str) -> None:
         text = "a name, of a node or of an attribute, is letters, digits and any of _ . -"
         raise InvalidRequest(text, path=path, name=name)
     _check_length(name, path)
+
+
+def check_new_path(names: Iterable[str], path: str) -> None:
+    """That a node may be made at the path, which has these names. Raises InvalidRequest."""
+    for name in names:
+        if name in _steps_aside:
+            text = "no node is called . or .., which web addresses can't name: take another name"
+            raise InvalidRequest(text, path=path, name=name)
 
 
 def _names_of(node_path: str, path: str) -> tuple[str, ...]:

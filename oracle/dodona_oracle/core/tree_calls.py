@@ -35,6 +35,7 @@ from dodona_oracle.core.paths import (
     TreePath,
     below,
     check_name,
+    check_new_path,
     parse_node_path,
     path_of,
 )
@@ -77,6 +78,7 @@ class TreeCalls:
         """A directory, or this table. → the table, with ids. Raises NodeExists, NodeNotFound,
         NodeLocked, InvalidRequest, LimitExceeded, TransactionNotFound."""
         site = self.find_site(path, transaction)
+        check_new_path(path.names, path.node_path)
         if len(site.names) > 1 and not is_recursive:
             raise _no_directory(site, path)
         claims = [_on_child(transaction, site)]
@@ -193,6 +195,8 @@ class TreeCalls:
         """As `move`, and Unavailable while the rows of a table are not all its own yet."""
         transaction = request.transaction
         view, source, _, site, carried = self._carry(request, "copy")
+        for it in carried:  # moved they go on to be called as they are
+            check_new_path(it.path.split("/"), request.destination + it.path)
         tables = {
             it.node.node: self.table_of(view, it.node) for it in carried if it.node.kind == "table"
         }
@@ -249,6 +253,7 @@ class TreeCalls:
         node = self.find(view, source)
         _check_not_root(node, "moved" if verb == "move" else "copied")
         site = self.find_site(target, request.transaction)
+        check_new_path(target.names, target.node_path)
         if target.names[: len(source.names)] == source.names:
             text = f"can't {verb} {source.node_path} into itself"
             raise InvalidRequest(text, path=source.node_path, destination=target.node_path)

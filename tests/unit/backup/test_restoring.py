@@ -8,11 +8,13 @@ import pytest
 from dodona.client import Client
 from dodona.errors import (
     DataCorrupted,
+    InvalidRequest,
     TableExists,
     Unavailable,
 )
 from dodona_local.backup import back_up, restore, restoring
 from dodona_local.errors import RestoreFailed
+from dodona_oracle.core import tree_calls
 from unit.backup.tables import Counting, Interrupting, make_plain, same
 
 
@@ -34,6 +36,23 @@ def test_a_table_where_a_directory_goes(db: Client, other: Client, folder: Path)
     make_plain(other, "//a")
     with pytest.raises(TableExists, match=r"^//a is there already"):
         restore(other, folder)
+
+
+def test_a_name_that_the_tree_takes_no_more(
+    db: Client, other: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As older versions made them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(tree_calls, "check_new_path", lambda *_: None)
+        make_plain(db, "//a/..")
+    make_plain(db, "//b")
+    back_up(db, folder)
+    with pytest.raises(InvalidRequest, match=r"no node is called \. or \.\.") as caught:
+        restore(other, folder)
+    assert caught.value.attributes["path"] == "//a/.."
+    assert other.get("//") == {}
+    restore(other, folder, ["//b"])
+    assert other.get("//") == {"b": None}
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])

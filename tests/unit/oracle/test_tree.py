@@ -30,6 +30,7 @@ from dodona.errors import (
 )
 from dodona.errors import NodeExists as NodeExistsError
 from dodona_oracle.core import tree as tree_module
+from dodona_oracle.core import tree_calls
 from dodona_oracle.core.records import (
     COUNTERS,
     LAST_ID,
@@ -299,3 +300,69 @@ def test_a_store_from_before_there_were_directories_gets_them(realm: Realm) -> N
 
 def state_of(realm: Realm) -> Any:
     return state_from_items((*name, value) for name, value in realm.values.items())
+
+
+# Names that web clients take out of an address
+
+STEPS = ("//.", "//..", "//a/.", "//../a", "//a/./b", "//a/../b")
+WORDS = r"no node is called \. or \.\."
+
+
+@pytest.mark.parametrize("path", STEPS)
+def test_no_new_node_is_called_dot_or_dots(realm: Realm, path: str) -> None:
+    realm.ask(CreateDirectory("//a"))
+    realm.ask(create("//t"))
+    realm.records.clear()
+    for request in (
+        create(path),
+        CreateDirectory(path, is_recursive=True),
+        CreateDirectory(path, is_recursive=True, ignore_existing=True),
+        MoveNode("//t", path, is_recursive=True),
+        CopyNode("//t", path, is_recursive=True),
+    ):
+        with pytest.raises(InvalidRequest, match=WORDS) as caught:
+            realm.ask(request)
+        assert caught.value.attributes["path"] == path
+        assert caught.value.attributes["name"] in (".", "..")
+    assert realm.records == []
+
+
+@pytest.fixture
+def old(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> Realm:
+    """A store with such nodes, as it was made before they were refused."""
+    with monkeypatch.context() as patch:
+        patch.setattr(tree_calls, "check_new_path", lambda *_: None)
+        for path in ("//.", "//a/..", "//a/b/./t"):
+            realm.ask(create(path))
+    realm.restart()
+    realm.records.clear()
+    return realm
+
+
+def test_those_that_are_there_are_read_and_set(old: Realm) -> None:
+    assert names(old, "//") == (".", "a")
+    assert names(old, "//a") == ("..", "b")
+    assert names(old, "//a/b/.") == ("t",)
+    assert old.ask(ListTables("//")).paths == ("//.", "//a/..", "//a/b/./t")
+    for path in ("//.", "//a/..", "//a/b/./t"):
+        assert old.ask(GetTable(path)).path == path
+        assert exists(old, path) is True
+        old.ask(SetNode(f"{path}/@mine", msgspec.msgpack.encode(1)))
+        assert get(old, f"{path}/@mine") == 1
+        mounted(old, path)
+    with pytest.raises(TableExists):
+        old.ask(create("//."))
+    old.ask(CreateDirectory("//a/b/.", ignore_existing=True))
+
+
+def test_those_that_are_there_are_moved_and_removed(old: Realm) -> None:
+    old.ask(MoveNode("//.", "//dot"))
+    old.ask(MoveNode("//a/b", "//c"))  # what is in it goes on to be called as it is
+    assert names(old, "//c/.") == ("t",)
+    with pytest.raises(InvalidRequest, match=WORDS) as caught:
+        old.ask(CopyNode("//c", "//d"))
+    assert caught.value.attributes["path"] == "//d/."
+    old.ask(MoveNode("//c/.", "//c/dot"))
+    old.ask(CopyNode("//c", "//d"))
+    old.ask(RemoveNode("//a/.."))
+    assert old.ask(ListTables("//")).paths == ("//c/dot/t", "//d/dot/t", "//dot")
