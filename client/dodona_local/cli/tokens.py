@@ -1,8 +1,8 @@
 """`dodona tokens`: who may use the gateway, and for what.
 
 Owns: the arguments, and how a duration is written. These commands speak to the cluster and not to
-the gateway, so that they need no token: whoever reaches the master may make one. How tokens are
-shown is `dodona_local.tokens_screen`'s.
+the gateway, so that they need no token: whoever reaches the master may make one. A token whose text
+could not be shown is revoked. How tokens are shown is `dodona_local.tokens_screen`'s.
 """
 
 import asyncio
@@ -16,9 +16,11 @@ import typer
 
 from dodona_local.cli.extras import require_extras
 from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url
-from dodona_local.cli.running import call_timeout_ms, database_in, say
+from dodona_local.cli.running import FAILED, call_timeout_ms, database_in, say, warn
+from dodona_local.cli.streams import drop_output, output_failure
 
 if TYPE_CHECKING:
+    from dodona_gateway.core.access.tokens import Token
     from dodona_gateway.shell.tokens import TokenStore
 
 SECONDS_BY_UNIT: Final = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
@@ -64,11 +66,35 @@ def create(
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """Make a token and print it, this once: it is not kept."""
-    made = _with_store(url, data_dir, lambda store: store.create(name, grant, _moment_us(expires)))
+    """Make a token and print it, this once: it is not kept. If standard output does not take it,
+    it is revoked."""
     from dodona_local.tokens_screen import show_new
 
-    show_new(made, form)
+    made = _with_store(url, data_dir, lambda store: store.create(name, grant, _moment_us(expires)))
+    try:
+        show_new(made, form)
+    except BaseException:  # its reader has gone, or somebody interrupted a write that waited
+        drop_output()  # so that it is not written at the end either, nor waited for again
+        _take_back(made.token, url, data_dir)
+        raise
+    if output_failure() is not None:
+        _take_back(made.token, url, data_dir)
+        raise typer.Exit(FAILED)
+
+
+def _take_back(token: "Token", url: str, data_dir: Path | None) -> None:
+    """Revoke a token that could not be shown: otherwise it would allow what it allows, and nobody
+    would have it. Only a write says whether there is room for it, so nothing is known before."""
+    from dodona.errors import DodonaError
+
+    about = f"dodona: token {token.id} of {token.name} could not be shown"
+    try:
+        _with_store(url, data_dir, lambda store: store.revoke(token.id))
+    except DodonaError as error:
+        again = f"revoke it: dodona tokens revoke {token.id}"
+        warn(f"{about}, and not be revoked, so it may be valid: {again} ({error})")
+    else:
+        warn(f"{about}, so it is revoked: make another")
 
 
 @commands.command("list")

@@ -4,18 +4,27 @@ import fcntl
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import termios
 from array import array
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from typer.testing import CliRunner
 
+from dodona.errors import Unavailable
+from dodona_gateway.core.access.tokens import parse_token
+from dodona_gateway.shell.tokens import TokenStore
+from dodona_local.cli import application
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.cli.commands import ACCOUNTS, TABLE, Commands, account, lines_of
 
+CREATE = "tokens create ada --grant read:/"
+JSON = ("--format", "json")
 COMMAND = (sys.executable, "-m", "dodona_local.cli")
 PIPE_BYTES = 1 << 16
 FULL = "dodona: not all output is written: standard output: No space left on device\n"
@@ -138,6 +147,82 @@ def test_an_answer_that_finds_no_room_says_so(
     bank.said("insert", TABLE, "-", "--input-format", "json", stdin=lines_of([account(1)]))
     done = in_shell(bank.folder, command, streams, unbuffered)
     assert (done.returncode, done.stdout, done.stderr.decode()) == (5, b"", words)
+
+
+def states_of_tokens(bank: Commands) -> list[tuple[str, str]]:
+    return [(it["name"], it["state"]) for it in json.loads(bank.said("tokens", "list", *JSON))]
+
+
+@BUFFERING
+@pytest.mark.parametrize("form", ["", " --format json"])
+@pytest.mark.parametrize(("streams", "words"), [("> /dev/full", FULL), (">&-", CLOSED)])
+def test_a_token_that_can_not_be_shown_allows_nothing(
+    bank: Commands, streams: str, words: str, form: str, unbuffered: str
+) -> None:
+    done = in_shell(bank.folder, CREATE + form, streams, unbuffered)
+    assert (done.returncode, done.stdout) == (1, b"")
+    told = done.stderr.decode()
+    (token,) = json.loads(bank.said("tokens", "list", *JSON))
+    assert f"dodona: token {token['id']} of ada could not be shown, so it is revoked" in told
+    assert told.endswith(words)
+    assert states_of_tokens(bank) == [("ada", "revoked")]
+
+
+@BUFFERING
+def test_a_token_whose_reader_has_gone_allows_nothing(bank: Commands, unbuffered: str) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    environment = environment_of(PYTHONUNBUFFERED=unbuffered)
+    pipe = subprocess.PIPE
+    words = shlex.split(CREATE)
+    with started(bank.folder, *words, env=environment, stdout=theirs, stderr=pipe) as running:
+        os.close(theirs)
+        assert running.stderr is not None
+        assert b" of ada could not be shown, so it is revoked" in running.stderr.read()
+        assert running.wait(WAIT_S_MAX) == 141
+    assert states_of_tokens(bank) == [("ada", "revoked")]
+
+
+def test_a_token_that_is_interrupted_before_it_is_shown_allows_nothing(bank: Commands) -> None:
+    """Standard output is a pipe that is full, and nobody reads."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(theirs, b"x" * 512)
+    os.set_blocking(theirs, True)
+    pipe = subprocess.PIPE
+    with started(bank.folder, *shlex.split(CREATE), stdout=theirs, stderr=pipe) as running:
+        os.close(theirs)
+        assert running.stderr is not None
+        about = running.stderr.readline()  # its text is written next
+        assert b"it is not shown again" in about
+        running.send_signal(signal.SIGINT)
+        assert b" of ada could not be shown, so it is revoked" in running.stderr.read()
+        assert running.wait(WAIT_S_MAX) == 130
+    os.close(ours)
+    assert states_of_tokens(bank) == [("ada", "revoked")]
+
+
+def test_a_token_that_can_be_neither_shown_nor_revoked_is_named(
+    bank: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def planted(self: TokenStore, id: str) -> None:
+        raise Unavailable("the master is away")
+
+    monkeypatch.setattr(TokenStore, "revoke", planted)
+    monkeypatch.setattr("dodona_local.cli.tokens.output_failure", lambda: OSError("planted"))
+    done = CliRunner().invoke(application, [*shlex.split(CREATE), "--data-dir", str(bank.folder)])
+    (token,) = json.loads(bank.said("tokens", "list", *JSON))
+    assert (done.exit_code, token["state"]) == (1, "valid")
+    assert f"revoke it: dodona tokens revoke {token['id']} (the master is away)" in done.stderr
+
+
+def test_a_token_is_shown_where_standard_error_is_not(bank: Commands) -> None:
+    done = in_shell(bank.folder, CREATE, "2> /dev/full")
+    assert done.returncode == 0
+    assert parse_token(done.stdout.decode().strip())
+    assert states_of_tokens(bank) == [("ada", "valid")]
 
 
 def test_a_mistake_keeps_its_code_when_it_can_not_be_told(bank: Commands) -> None:
