@@ -27,15 +27,20 @@ def is_no_address_space(error: BaseException) -> bool:
 
 
 @contextmanager
-def address_space_needed(path: Path, size_bytes: int | None = None) -> Iterator[None]:
+def address_space_needed(
+    path: Path, size_bytes: int | None = None, *, may_ask_for_more: bool = False
+) -> Iterator[None]:
     """Map a file in the block: `size_bytes` of it, by default all. Raises InvalidRequest, which
-    names the limit, if the process may not have so much address space."""
+    names the limit, if the process may not have so much address space. A file that is damaged
+    `may_ask_for_more`: then the error is passed on where there is as much as it should take."""
     try:
         yield
     except Exception as error:
         if not is_no_address_space(error):
             raise
         needed = path.stat().st_size if size_bytes is None else size_bytes
+        if may_ask_for_more and _is_given(needed):
+            raise
         raise _refusal(path, needed) from error
 
 
@@ -43,6 +48,15 @@ def map_to_read(file: BinaryIO, path: Path) -> mmap.mmap:
     """All of an open file, which is not empty. Raises InvalidRequest, OSError."""
     with address_space_needed(path):
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _is_given(size_bytes: int) -> bool:
+    """Whether there is so much. Nothing is counted against memory, since nothing can be written."""
+    try:
+        mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ).close()
+    except OSError:
+        return False
+    return True
 
 
 def _refusal(path: Path, needed_bytes: int) -> InvalidRequest:

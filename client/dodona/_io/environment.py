@@ -75,7 +75,8 @@ def open_environment(
 
 def _open(path: Path, **options: Any) -> lmdb.Environment:
     """Without LMDB's own lock: shared memory, with survivors of killed processes."""
-    with address_space_needed(path, options.get("map_size", _MAP_BYTES_DEFAULT)):
+    size_bytes = options.get("map_size", _MAP_BYTES_DEFAULT)
+    with address_space_needed(path, size_bytes, may_ask_for_more=True):
         return lmdb.open(
             str(path),
             subdir=False,
