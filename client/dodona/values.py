@@ -11,6 +11,7 @@ Imports no clock and no I/O.
 """
 
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -64,13 +65,19 @@ def double_of(number: int, column: str) -> float:
     except OverflowError:
         text = "value does not fit in double"
         raise SchemaViolation(text, column=column, value=shown(number)) from None
-    if found != number:
+    if not is_same(found, number):
         text = (
             f"column {column!r} is double, and no double is {number}: give a float to have it "
             f"rounded, such as {found!r}"
         )
         raise SchemaViolation(text, column=column, value=shown(number))
     return found
+
+
+def is_same(double: float, number: int) -> bool:
+    """Whether a whole number is this double, or how it is written: JavaScript writes 2^60 as
+    1152921504606847000, which is not its value, but tells it from all other doubles."""
+    return double == number or int(Decimal(repr(double))) == number
 
 
 def check_key_double(value: Any, column: str) -> float:

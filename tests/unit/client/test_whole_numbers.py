@@ -30,6 +30,7 @@ from dodona_local.progress import Progress
 FIRST: Final = (1 << 53) + 1
 HELD: Final = [0, -7, 1 << 53, (1 << 53) + 2, -(1 << 53) - 4, 1 << 63, 3 << 61]
 ROUNDED: Final = [FIRST, -FIRST, (1 << 63) - 1, (1 << 64) - 1]
+AS_WRITTEN: Final = [(1152921504606847000, 2.0**60), (-1152921504606847000, -(2.0**60))]
 DOUBLE: Final = Column("d", "double")
 COLUMNS: Final = [Column("k", "int64", "ascending"), DOUBLE, Column("e", "double", aggregate="max")]
 SCHEMA: Final = TableSchema.parse(COLUMNS)
@@ -55,6 +56,17 @@ VALUES: Final[dict[str, Callable[[int], Any]]] = {
 def test_what_a_double_holds_is_taken(way: str, number: int) -> None:
     found = VALUES[way](number)
     assert (type(found), found) == (float, number)
+
+
+@pytest.mark.parametrize("way", VALUES)
+@pytest.mark.parametrize(("number", "double"), AS_WRITTEN)
+def test_a_double_that_is_written_without_an_exponent_is_taken(
+    way: str, number: int, double: float
+) -> None:
+    """As JavaScript writes them: no client in it could send a large one."""
+    assert VALUES[way](number) == double != number
+    spelt = b'{"$type": "double", "$value": %d}' % number
+    assert loads_json(spelt) == double
 
 
 @pytest.mark.parametrize("way", VALUES)

@@ -11,6 +11,7 @@ import msgspec
 from dodona._core.json_text import decode_json, without_mark
 from dodona.errors import InvalidRequest, LimitExceeded
 from dodona.shown import shown
+from dodona.values import is_same
 from dodona_gateway.core.yson.limits import DEFAULT_LIMITS, YsonLimits
 from dodona_gateway.core.yson.reader import text_of
 from dodona_gateway.core.yson.values import (
@@ -270,7 +271,7 @@ def _as_double(value: Any) -> float:
     if isinstance(value, str) and not value.lstrip("+-").isdecimal():
         return float(value)
     number = float(value)
-    if type(value) is not float and number != int(value):
+    if type(value) is not float and not is_same(number, int(value)):
         raise OverflowError(value)  # no double holds it: it would be rounded
     return number
 
