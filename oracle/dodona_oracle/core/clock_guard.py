@@ -53,7 +53,8 @@ class ClockGuard:
         elif self._base_us is None:
             days = (now.unix_us - self._newest_us) // DAY_US
             what = f"is {days:,} days ahead of the last timestamp, more than {setting}: "
-            what += f"set it right, or raise the limit if it is right ({START_VARIABLE}={days + 1})"
+            enough = days + 2  # with a day to do it in
+            what += f"set it right, or raise the limit if it is right ({START_VARIABLE}={enough})"
         else:
             hours = (now.unix_us - now.instant_us - self._base_us) / HOUR_US
             what = f"jumped {hours:,.1f} hours ahead, more than {setting}: "
