@@ -36,7 +36,7 @@ def main(words: Sequence[str]) -> int:
         if chosen.beside is not None:
             beside = Running(shlex.split(chosen.beside), folder / "beside.txt")
             stack.enter_context(beside)
-        phases = run_phases(["--level", chosen.level, *others], folder)
+        phases = run_phases(chosen.level, others, folder)
         run_again(phases, folder)
         is_beside_right = beside is None or ended(chosen.beside, beside)
     cases = [case for phase in phases for case in phase.cases]

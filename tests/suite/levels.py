@@ -3,9 +3,8 @@ release.
 
 Owns: the meaning of the markers that decide it, and how many examples a property gets.
 
-- A test that starts processes, measures, or needs all cores is part of `test` only if it is marked
-  `part`: it shows one real part, or one door, of the system. The others are in `all`.
-- A test that computes for long is marked `slow`, and is in `all`.
+- A test that starts processes, measures, needs all cores, or computes for long (`slow`) is in
+  `all`. It is in `test`, too, if it is marked `part`: it shows one part, or one door.
 - All others are in `test`; those of them that lie in `tests/unit` are in `check`.
 
 Both markers give a reason. Without a level, as with a bare `pytest`, everything runs.
@@ -19,7 +18,7 @@ import pytest
 Level = Literal["check", "test", "all"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
-COSTLY: Final = ("integration", "spark", "alone", "pooled")
+COSTLY: Final = ("integration", "spark", "alone", "pooled", "slow")
 """Markers of tests that are in `all` only, unless they are marked `part`."""
 REAL: Final = ("integration", "spark")
 """Markers of tests with real processes."""
@@ -55,7 +54,8 @@ def examples(count: int) -> int:
 
 
 def share(values: Iterable[Any], *, one_in: int) -> list[Any]:
-    """Of a test's parameters: `test` has one in so many, `all` has all."""
+    """Of a test's parameters: `test` has one in so many, `all` has all. (Not for one that is marked
+    `part`: that says that all of it is in `test`.)"""
     why = pytest.mark.slow(f"one in {one_in} shows the kind")
     return [
         value if at % one_in == 0 else pytest.param(value, marks=why)
@@ -75,6 +75,11 @@ def has(item: Marked, names: tuple[str, ...]) -> bool:
     return any(item.get_closest_marker(it) for it in names)
 
 
+def phases_of(level: Level) -> tuple[str, ...]:
+    """Those that can have tests of a level: `check` has none that need the machine alone."""
+    return ("shared",) if level == "check" else ("shared", *dict.fromkeys(PHASES.values()))
+
+
 def phase_of(item: Marked) -> str:
     """In which phase a test runs."""
     return next((PHASES[it] for it in PHASES if has(item, (it,))), "shared")
@@ -84,7 +89,7 @@ def is_in(item: Marked, level: Level) -> bool:
     """Whether a test is part of this level."""
     if level == "all":
         return True
-    is_light = not has(item, ("slow",)) and (not has(item, COSTLY) or has(item, ("part",)))
+    is_costly = has(item, COSTLY)
     if level == "test":
-        return is_light
-    return is_light and not has(item, COSTLY) and item.nodeid.startswith(CHECK_FOLDERS)
+        return not is_costly or has(item, ("part",))
+    return not is_costly and item.nodeid.startswith(CHECK_FOLDERS)

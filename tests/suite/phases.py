@@ -18,6 +18,7 @@ from typing import Final
 
 import pytest
 
+from suite.levels import Level, phases_of
 from suite.reports import Case, read_cases
 
 WORKERS_PER_CORE: Final = 2
@@ -80,11 +81,13 @@ def shown_s(seconds: float) -> str:
     return f"{minutes} min {rest} s"
 
 
-def run_phases(words: Sequence[str], folder: Path) -> list[Phase]:
-    """All phases, whatever the first ones come to. `words` are for pytest and go to each."""
+def run_phases(level: Level, words: Sequence[str], folder: Path) -> list[Phase]:
+    """All phases of a level, whatever the first ones come to. `words` are for pytest and go to
+    each."""
     phases: list[Phase] = []
-    for names in TOGETHER:
-        phases += _run_together(names, words, folder)
+    possible = phases_of(level)
+    for names in (it for it in TOGETHER if it[0] in possible):
+        phases += _run_together(names, ["--level", level, *words], folder)
         if any(it.status not in COMPLETE for it in phases):
             break
     return phases

@@ -98,6 +98,8 @@ def test_every_point_of_mischief_is_hit(batch: Summary) -> None:
     assert batch.points_never_hit == []
 
 
+@pytest.mark.slow("simulates many clusters")
+@pytest.mark.part("a share of the seeds")
 @pytest.mark.parametrize("workload", NAMES)
 def test_a_short_run_of_each_workload_has_no_violation(workload: str) -> None:
     result = simulate(NAMES.index(workload), SHORT_SECONDS, workload)

@@ -120,6 +120,8 @@ def test_locks_have_all_that_the_extras_ask_for() -> None:
         assert asked <= locked, "run make lock"
 
 
+@pytest.mark.integration
+@pytest.mark.part("an image starts")
 @pytest.mark.parametrize("role", IMAGES)
 def test_an_entry_point_starts_and_says_what_it_takes(role: str, tmp_path: Path) -> None:
     """Where nothing of the environment or of the folder is in its way, as in the image."""

@@ -23,6 +23,8 @@ def objects(needed: str) -> tuple[Object, ...]:
     return render(json.loads(needed)).objects
 
 
+@pytest.mark.slow("renders the chart for each value")
+@pytest.mark.part("values of the chart")
 @pytest.mark.parametrize("name", [it for it in LEAVES if it not in UNMINDED])
 def test_a_value_is_minded(name: str) -> None:
     values = merged(EVERYTHING, NEEDS.get(name, {}))

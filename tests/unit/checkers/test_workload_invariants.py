@@ -364,6 +364,8 @@ def test_a_counter_that_lost_a_raise(tale: Tale) -> None:
     assert workload.problem(rows[1:]) is not None
 
 
+@pytest.mark.slow("simulates many clusters")
+@pytest.mark.part("rows that expire")
 def test_rows_that_expire_come_by_transactions_and_by_loads_beside_locks() -> None:
     """Seeds differ a hundredfold: so several together have to show so many times as much."""
     seeds = range(1, 5)

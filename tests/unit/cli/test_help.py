@@ -62,6 +62,8 @@ MODULES: Final = (
 )
 
 
+@pytest.mark.integration
+@pytest.mark.part("help of every program")
 @pytest.mark.parametrize("module", MODULES)
 def test_programs_beside_the_command_line_have_help_too(module: str) -> None:
     done = subprocess.run(

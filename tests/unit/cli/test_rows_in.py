@@ -246,6 +246,8 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow("many small files")
+@pytest.mark.part("wrong rows at the command line")
 @pytest.mark.parametrize(("form", "text", "words", "row", "line", "count_before"), WRONG)
 @pytest.mark.parametrize("how", ["whole", "atomic", "batches", "none"])
 def test_a_row_that_is_wrong_is_named(

@@ -184,6 +184,8 @@ def process(folder: Path, *words: object, **streams: Any) -> "Iterator[subproces
             running.kill()
 
 
+@pytest.mark.integration
+@pytest.mark.part("a command and its signals")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_says_what_was_written(bank: Commands, number: int, code: int) -> None:
     """Batches that were committed stay; what had been read of the next is gone."""
@@ -208,6 +210,8 @@ QUERY_CPU_S = 4.0
 LONG_QUERY = "select count(*) from range(100000000) a, range(100000000) b where a.range != 1"
 
 
+@pytest.mark.integration
+@pytest.mark.part("a command and its signals")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_query_needs_no_words(bank: Commands, number: int, code: int) -> None:
     """DuckDB has an error of its own for that, which is nobody's business."""
@@ -244,6 +248,8 @@ def feed(pipe: IO[bytes], rows: list[dict[str, Any]]) -> None:
     wait_until(is_taken)
 
 
+@pytest.mark.integration
+@pytest.mark.part("a command and its signals")
 def test_an_interrupted_load_leaves_nothing(bank: Commands) -> None:
     pipe = subprocess.PIPE
     words = ("insert", TABLE, "-", "--input-format", "json", "--atomic")
@@ -261,6 +267,8 @@ def test_an_interrupted_load_leaves_nothing(bank: Commands) -> None:
     assert [it["state"] for it in bank.value("loads", "list")] == ["aborted"]
 
 
+@pytest.mark.integration
+@pytest.mark.part("a command and its signals")
 def test_a_bar_is_for_terminals(bank: Commands, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text(lines_of([account(it) for it in range(10)]))

@@ -23,6 +23,8 @@ from dodona_local.cli import application
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.cli.commands import ACCOUNTS, TABLE, Commands, account, lines_of
 
+pytestmark = [pytest.mark.integration, pytest.mark.part("standard streams of a command")]
+
 CREATE = "tokens create ada --grant read:/"
 JSON = ("--format", "json")
 COMMAND = (sys.executable, "-m", "dodona_local.cli")

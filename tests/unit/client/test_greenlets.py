@@ -12,6 +12,8 @@ import pytest
 
 from unit.client.cluster import FakeCluster
 
+pytestmark = [pytest.mark.integration, pytest.mark.part("programs under gevent")]
+
 PROGRAM = """
     import sys
     {imports}

@@ -144,11 +144,15 @@ def light(
         yield client
 
 
+@pytest.mark.slow("a call for each place")
+@pytest.mark.part("interrupts of a call")
 @pytest.mark.parametrize("name", EMBEDDED)
 def test_an_embedded_call_may_be_interrupted_anywhere(embedded: dodona.Client, name: str) -> None:
     check(embedded, EMBEDDED[name])
 
 
+@pytest.mark.slow("a call for each place")
+@pytest.mark.part("interrupts of a call")
 @pytest.mark.parametrize("name", [*WRITES, *READS])
 def test_a_light_client_s_call_may_be_interrupted_anywhere(light: dodona.Client, name: str) -> None:
     check(light, {**WRITES, **READS}[name])
@@ -286,10 +290,14 @@ class Dying:
             self.said.append(error)
 
 
+@pytest.mark.slow("a call for each place")
+@pytest.mark.part("interrupts of a call")
 def test_finalizers_may_use_the_light_client(light: dodona.Client) -> None:
     check_finalizers(light)
 
 
+@pytest.mark.slow("a call for each place")
+@pytest.mark.part("interrupts of a call")
 def test_finalizers_may_use_an_embedded_database(embedded: dodona.Client) -> None:
     check_finalizers(embedded)
 

@@ -83,6 +83,8 @@ Network.close = close_late
 """
 
 
+@pytest.mark.integration
+@pytest.mark.part("a client at the end of a process")
 def test_a_client_that_is_open_at_the_end_of_the_process_says_goodbye(cluster: FakeCluster) -> None:
     program = AT_THE_END.format(url=cluster.url)
     run = subprocess.run(
@@ -123,6 +125,8 @@ WORKS = {
 }
 
 
+@pytest.mark.integration
+@pytest.mark.part("a client at the end of a process")
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("work", WORKS)
 def test_a_handler_that_was_there_before_the_import_can_use_a_client(

@@ -114,6 +114,8 @@ def check_usable(db: Any) -> None:
     assert db.query("select 41 + 1 as v").to_pydict() == {"v": [42]}
 
 
+@pytest.mark.slow("a query for each place")
+@pytest.mark.part("interrupts of a query")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("timeout_ms", [None, 60_000])
 def test_the_handlers_own_error_reaches_the_caller(

@@ -60,6 +60,8 @@ def printed(zone: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.integration
+@pytest.mark.part("queries in other time zones")
 @pytest.mark.parametrize("zone", ZONES)
 def test_the_zone_of_the_process_changes_no_answer(zone: str) -> None:
     *answers, filtered = printed(zone)

@@ -135,6 +135,8 @@ print(told, it.wait_time())
 """
 
 
+@pytest.mark.integration
+@pytest.mark.part("locust runs")
 def test_neither_pauses_between_tries_nor_questions_are_latency() -> None:
     done = subprocess.run(
         [sys.executable, "-c", USES], capture_output=True, text=True, timeout=60, check=False
@@ -224,6 +226,8 @@ except AssertionError:
 """
 
 
+@pytest.mark.integration
+@pytest.mark.part("locust runs")
 def test_a_verdict_that_could_not_be_reached_is_no_success() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LISTENS], capture_output=True, text=True, timeout=60, check=True
@@ -252,6 +256,8 @@ print("status", environment.process_exit_code)
 """
 
 
+@pytest.mark.integration
+@pytest.mark.part("locust runs")
 def test_a_test_that_ends_for_two_reasons_waits_for_its_verdict() -> None:
     done = subprocess.run(
         [sys.executable, "-c", TOLD_TWICE], capture_output=True, text=True, timeout=60, check=True
@@ -312,6 +318,8 @@ print(pause_of("s1") == pause_of("s1") != pause_of("s2"))
 """
 
 
+@pytest.mark.integration
+@pytest.mark.part("locust runs")
 def test_the_seed_says_how_long_a_session_pauses() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PAUSES], capture_output=True, text=True, timeout=60, check=False
@@ -349,6 +357,8 @@ def test_every_option_is_in_the_help_and_on_the_page() -> None:
         assert f"| `{name}` | {scenario.summary} |" in page
 
 
+@pytest.mark.integration
+@pytest.mark.part("locust runs")
 def test_a_user_may_be_told_twice_to_stop() -> None:
     """By the end of the time, and by a history that is full."""
     code = """

@@ -130,6 +130,8 @@ def is_written(db: dodona.Client) -> bool:
     return True
 
 
+@pytest.mark.integration
+@pytest.mark.part("a full disk")
 @pytest.mark.parametrize("what", WRITES)
 def test_writes_are_refused_reads_go_on_and_so_does_all_with_room(
     disk: Disk, db: dodona.Client, what: str
@@ -169,6 +171,8 @@ def test_a_database_on_a_full_disk_is_opened_to_be_read(disk: Disk, db: dodona.C
         assert ids(again, "//full") == [*range(10), *range(20, 30)]
 
 
+@pytest.mark.integration
+@pytest.mark.part("a full disk")
 def test_a_command_says_it_in_one_sentence(disk: Disk, db: dodona.Client) -> None:
     db.close()
     file = disk.path.parent / "rows.csv"

@@ -35,6 +35,8 @@ def anyio_backend() -> str:
 # ---- off, unless asked for
 
 
+@pytest.mark.integration
+@pytest.mark.part("a program that traces")
 @pytest.mark.parametrize(
     ("modules", "forbidden"),
     [
@@ -186,6 +188,8 @@ async def test_an_exporter_that_fails_hurts_nobody(
     assert exporter.count > 0
 
 
+@pytest.mark.integration
+@pytest.mark.part("a program that traces")
 def test_a_program_ends_soon_though_its_collector_does_not_answer() -> None:
     code = """
 from opentelemetry.trace import SpanKind

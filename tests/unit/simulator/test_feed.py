@@ -28,6 +28,8 @@ def run(seed: int, workload: str) -> Result:
     return simulate(seed, SECONDS, workload, NodeCore, alter=followed)
 
 
+@pytest.mark.slow("simulates many clusters")
+@pytest.mark.part("a feed of changes")
 @pytest.mark.parametrize("workload", sorted(WORKLOADS))
 def test_every_version_comes_once(workload: str) -> None:
     results = [run(seed, workload) for seed in SEEDS]

@@ -63,6 +63,8 @@ def test_tables_are_altered_and_copied_beside_transactions() -> None:
     assert counts["copied"] >= 3
 
 
+@pytest.mark.slow("simulates many clusters")
+@pytest.mark.part("an operator of a simulated cluster")
 def test_tables_are_made_anew_and_what_nobody_needs_is_dropped() -> None:
     counts = counts_of(6, "bank")
     assert counts["tried out"] >= 6

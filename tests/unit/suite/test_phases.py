@@ -13,6 +13,8 @@ from suite import __main__ as command
 from suite import phases
 from suite.phases import Phase, verdict
 
+pytestmark = [pytest.mark.integration, pytest.mark.part("a run of tests in phases")]
+
 TESTS = Path(suite.__file__).parent.parent
 MARKERS = ("alone", "spark", "pooled", "integration", "slow", "part")
 SETTINGS = f"""
@@ -139,6 +141,11 @@ def test_all_phases_run_and_all_that_failed_is_said_at_the_end(project: Path) ->
         "FAILED tests/test_spark.py::test_spark_fails[a.b] (alone)",
         "FAILED tests/test_pooled.py::test_pooled_fails[a.b] (pooled)",
     ]
+
+
+def test_a_level_without_tests_for_a_phase_does_not_begin_it(project: Path) -> None:
+    _, lines = run(project, level="check", phase_count=1)
+    assert lines[0].startswith("shared: 2 tests, 1 failed, ")
 
 
 def test_tests_that_share_a_cluster_run_in_one_worker(project: Path) -> None:

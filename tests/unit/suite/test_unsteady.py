@@ -9,6 +9,8 @@ from unit.suite.test_phases import project, run, run_module
 
 __all__ = ["project"]
 
+pytestmark = [pytest.mark.integration, pytest.mark.part("a run of tests that have failed")]
+
 ONCE = """
 import pathlib
 import pytest

@@ -39,6 +39,8 @@ def described(number: int, *, has_own_columns: bool = False) -> TabletAssignment
     return msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=TabletAssignment)
 
 
+@pytest.mark.slow("thousands of tablets")
+@pytest.mark.part("memory of tablets")
 @pytest.mark.parametrize("has_own_columns", [False, True])
 def test_an_empty_tablet_is_cheap_and_what_it_costs_is_counted(has_own_columns: bool) -> None:
     count = 200
