@@ -7,9 +7,13 @@ import pytest
 from dodona_loadtest import bench
 from dodona_loadtest.harness.row import Row
 from dodona_loadtest.profile import FOLDER
+from dodona_loadtest.studies import idle
 
 RESULTS = Path(__file__).parents[3] / "loadtest" / "RESULTS.md"
 TITLES = [line[3:] for line in RESULTS.read_text("utf-8").splitlines() if line.startswith("## ")]
+
+AT_REST = "Busy for less than"
+"""Servers that nobody uses have no flame graphs: there is next to nothing to see."""
 
 
 def page_of(title: str) -> Path:
@@ -23,4 +27,4 @@ def page_of(title: str) -> Path:
 def test_each_part_of_the_results_has_a_profile(title: str) -> None:
     text = page_of(title).read_text("utf-8")
     assert title in text
-    assert "[Flame graph](" in text
+    assert "[Flame graph](" in text or (title == idle.STUDY.title and AT_REST in text)
