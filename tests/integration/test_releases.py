@@ -1,4 +1,5 @@
-"""Releases side by side: servers are upgraded one by one under clients of both releases."""
+"""Releases side by side: servers are upgraded one by one under clients of both releases, and under
+callers over REST."""
 
 import json
 import os
@@ -16,14 +17,15 @@ import dodona
 from dodona.errors import InvalidRequest
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan
+from integration.gateway.rest import Rest
 from integration.other_release import RELEASES, paths_of, unpack
-from integration.release_work import create, expected, work
+from integration.release_work import FIRST_KEYS, create, expected, work
 
 pytestmark = pytest.mark.integration
 
 ORDERS = {
-    "the master first": ["master", "proxy", "node 0", "node 1"],
-    "the nodes first": ["node 1", "node 0", "proxy", "master"],
+    "the master first": ["master", "proxy", "node 0", "node 1", "gateway"],
+    "the gateway first": ["gateway", "node 1", "node 0", "proxy", "master"],
 }
 
 
@@ -43,7 +45,13 @@ class Upgrade:
         self._root = root
         self._switch = folder / "old"
         self._switch.write_text("\n".join(ORDERS["the master first"]))
-        self.cluster = LocalCluster(folder / "data", arrange=self._arrange, back_off_s_max=0.1)
+        self.cluster = LocalCluster(
+            folder / "data",
+            arrange=self._arrange,
+            back_off_s_max=0.1,
+            gateway_count=1,
+            is_insecure=True,
+        )
 
     def _arrange(self, plans: list[Plan]) -> list[Plan]:
         return [
@@ -101,6 +109,30 @@ def old_client(root: Path, url: str, path: str) -> Iterator[OldClient]:
         running.communicate()
 
 
+def takes_mark(url: str) -> bool:
+    """Whether a gateway reads a body with a byte order mark: an old one does not."""
+    with Rest(url) as rest:
+        body = b'\xef\xbb\xbf{"table": "//probe"}'
+        types = {"content-type": "application/json"}
+        return rest.http.post("/v1/rows/select", content=body, headers=types).is_success
+
+
+def work_over_rest(url: str, path: str, number: int) -> None:
+    """A round that adds rows to both cells and looks at all that there are."""
+    with Rest(url) as rest:
+        rest("insert_rows", table=path, rows=[{"id": it + number, "n": 1} for it in FIRST_KEYS])
+        its_id = rest("begin_transaction")["transaction"]
+        rows = [{"id": it + 500 + number, "n": 1} for it in FIRST_KEYS]
+        rest("insert_rows_in_transaction", its_id, table=path, rows=rows)
+        rest("commit_transaction", its_id)
+        found = rest("lookup_rows", table=path, keys=[{"id": it["id"]} for it in rows])
+        assert [it["n"] for it in found["rows"]] == [1, 1]
+        ids = [it["id"] for it in rest("select_rows", table=path)["rows"]]
+        assert len(ids) == 4 * number
+        counted = rest("query_rows", sql=f"select cast(sum(n) as bigint) as n from [{path}]")
+        assert counted["rows"] == [[4 * number]]
+
+
 @pytest.mark.parametrize("order", ORDERS.values(), ids=list(ORDERS))
 def test_servers_are_upgraded_one_by_one_under_clients_of_both_releases(
     old: Path, tmp_path: Path, order: list[str]
@@ -108,19 +140,23 @@ def test_servers_are_upgraded_one_by_one_under_clients_of_both_releases(
     upgrade = Upgrade(old, tmp_path)
     with upgrade.cluster as cluster, dodona.connect(cluster.master_url) as db:
         create(db, "//new")
+        create(db, "//rest")
         create(db, "//probe")
         db.insert_rows("//probe", [{"id": 0, "n": 1}])
         with pytest.raises(InvalidRequest, match="upgrade the nodes"):  # they are old indeed
             db.lookup_versions("//probe", [{"id": 0}], limit=1)
+        assert not takes_mark(cluster.gateway_urls[0])
         with old_client(old, cluster.master_url, "//old") as its:
             for number, name in enumerate(["", *order], 1):
                 if name:
                     upgrade.upgrade(name)
                 for path, seen in (
-                    ("//new", work(db, "//new", number)),
+                    ("//new", work(db, cluster.master_url, "//new", number)),
                     ("//old", its.work(number)),
                 ):
                     assert seen == expected(number), (
                         f"{path} after an upgrade of {name or 'nothing'}"
                     )
+                work_over_rest(cluster.gateway_urls[0], "//rest", number)
         assert db.lookup_versions("//probe", [{"id": 0}], limit=1)[0].values["n"][0].value == 1
+        assert takes_mark(cluster.gateway_urls[0])

@@ -1,4 +1,7 @@
-"""Standard streams as programs and shells give them: full, closed, unbuffered, impatient, ASCII."""
+"""Standard streams as programs and shells give them: full, closed, unbuffered, impatient, ASCII.
+
+Reports of the same kind elsewhere: aws/aws-cli #6461, iterative/dvc #5591.
+"""
 
 import fcntl
 import json

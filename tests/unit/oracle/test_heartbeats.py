@@ -1,4 +1,7 @@
-"""Heartbeats whose answer waits for news: until when, and who else brings it."""
+"""Heartbeats whose answer waits for news: until when, and who else brings it.
+
+A report of the same kind elsewhere: GreptimeTeam/greptimedb #8568.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""A cell where nothing happens: how seldom it ticks, asks and tells, and what ends that."""
+"""A cell where nothing happens: how seldom it ticks, asks and tells, and what ends that.
+
+Reports of the same kind elsewhere: tikv/tikv #5854, cockroachdb/cockroach #122528.
+"""
 
 from typing import Any
 
