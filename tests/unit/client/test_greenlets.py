@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from unit.client.cluster import FakeCluster
+import dodona
+from unit.client.cluster import SCHEMA, FakeCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.part("programs under gevent")]
 
@@ -59,6 +60,20 @@ USED = """
     except dodona.Unavailable:
         pass
 """
+ASYNC = """
+    async def main():
+        async with await dodona.aio.connect(url) as db:
+            await db.insert_rows("//bank/accounts", [{"id": 1, "balance": 2}])
+            assert len(await db.lookup_rows("//bank/accounts", [{"id": 1}])) == 1
+            assert (await db.query("select 42 as v")).to_pydict() == {"v": [42]}
+        try:
+            await dodona.aio.open(folder)
+        except dodona.InvalidRequest as error:
+            assert error.attributes["patched_by"] == "gevent", error
+        else:
+            raise AssertionError("it was not refused")
+    asyncio.run(main())
+"""
 
 
 def run(program: str, words: str, imports: str, cluster: FakeCluster, folder: Path) -> None:
@@ -85,3 +100,12 @@ def test_where_only_threads_are_real_all_works(
     imports: str, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     run(USED, "thread=False", imports, cluster, tmp_path / "data")
+
+
+@pytest.mark.parametrize("imports", ["", "import dodona, dodona.aio"])
+def test_asyncio_s_client_of_a_cluster_needs_no_threads(
+    imports: str, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    with dodona.connect(cluster.url) as db:
+        db.create_table("//bank/accounts", SCHEMA, mount=True)
+    run(ASYNC, "", imports, cluster, tmp_path / "data")
