@@ -4,10 +4,11 @@ Owns: its public names and arguments; `dodona.catalog` is its twin, name by name
 method does. Every method is one line over the same protocols.
 """
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from dodona._core import steps
 from dodona._core.attribute_names import names_set, warn_about
@@ -19,12 +20,16 @@ from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.tree import MasterTransactionSession, Names, TreeSession
 from dodona._io.aio_pinger import AsyncPinger
+from dodona._io.aio_writes import TreeWrites
 from dodona._io.beginning import Beginning
 from dodona._io.bounds import async_within
+from dodona.errors import DodonaError
 from dodona.schema import Column, TableSchema
 from dodona.types import Atomicity, Timestamp, TreeTransactionId
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Its = TypeVar("Its", bound="AsyncTree")
 
 
 class AsyncDriver(Protocol):
@@ -37,6 +42,20 @@ class AsyncDriver(Protocol):
     def generate_timestamp(self) -> Awaitable[Timestamp]: ...
 
     async def close(self) -> None: ...
+
+
+def _changes(
+    method: Callable[Concatenate[Its, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Its, Arguments], Coroutine[Any, Any, Result]]:
+    """Of what changes the tree: a master transaction begins it when it is called."""
+
+    @wraps(method)
+    def call(
+        self: Its, /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Coroutine[Any, Any, Result]:
+        return self._change(method(self, *arguments, **named))
+
+    return call
 
 
 class AsyncTree(ProcessBound):
@@ -57,6 +76,7 @@ class AsyncTree(ProcessBound):
         self._pinger = pinger
         self._catalog = catalog
 
+    @_changes
     async def create_table(
         self,
         path: str,
@@ -76,14 +96,16 @@ class AsyncTree(ProcessBound):
             create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes), timeout_ms
         )
 
+    @_changes
     async def remove_table(self, path: str, *, timeout_ms: int | None = None) -> None:
         """As `dodona.Client.remove_table`."""
         await self._run(self._catalog.remove_table(path), timeout_ms)
 
     async def get_table(self, path: str, *, timeout_ms: int | None = None) -> TableInfo:
         """As `dodona.Client.get_table`."""
-        return await self._run(self._catalog.get_table(path), timeout_ms)
+        return await self._read(self._catalog.get_table(path), timeout_ms)
 
+    @_changes
     async def create_directory(
         self,
         path: str,
@@ -98,6 +120,7 @@ class AsyncTree(ProcessBound):
         create = self._catalog.create_directory
         await self._run(create(path, attributes, recursive, ignore_existing), timeout_ms)
 
+    @_changes
     async def remove(
         self,
         path: str,
@@ -109,6 +132,7 @@ class AsyncTree(ProcessBound):
         """As `dodona.Client.remove`."""
         await self._run(self._catalog.remove(path, recursive, force), timeout_ms)
 
+    @_changes
     async def move(
         self,
         source: str,
@@ -120,6 +144,7 @@ class AsyncTree(ProcessBound):
         """As `dodona.Client.move`."""
         await self._run(self._catalog.move(source, destination, recursive), timeout_ms)
 
+    @_changes
     async def copy(
         self,
         source: str,
@@ -133,26 +158,34 @@ class AsyncTree(ProcessBound):
 
     async def list(self, path: str, *, timeout_ms: int | None = None) -> Names:
         """As `dodona.Client.list`."""
-        return await self._run(self._catalog.list(path), timeout_ms)
+        return await self._read(self._catalog.list(path), timeout_ms)
 
     async def exists(self, path: str, *, timeout_ms: int | None = None) -> bool:
         """As `dodona.Client.exists`."""
-        return await self._run(self._catalog.exists(path), timeout_ms)
+        return await self._read(self._catalog.exists(path), timeout_ms)
 
     async def get(self, path: str, *, timeout_ms: int | None = None) -> Any:
         """As `dodona.Client.get`."""
-        return await self._run(self._catalog.get(path), timeout_ms)
+        return await self._read(self._catalog.get(path), timeout_ms)
 
+    @_changes
     async def set(self, path: str, value: Any, *, timeout_ms: int | None = None) -> None:
         """As `dodona.Client.set`."""
         await self._run(self._catalog.set(path, value), timeout_ms)
         warn_about(names_set(path, value))
 
+    def _change(self, change: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
+        """A call that changes the tree, as its caller gets it."""
+        return change
+
+    async def _read(self, read: steps.Protocol[Result], timeout_ms: int | None) -> Result:
+        return await self._run(read, timeout_ms)
+
     async def _begin(
         self, timeout_ms: int, title: str, call_timeout_ms: int | None
     ) -> "AsyncMasterTransaction":
         limit_ms = self._bound_ms(call_timeout_ms)
-        begun = await self._run(self._catalog.begin(timeout_ms, title), limit_ms)
+        begun = await self._read(self._catalog.begin(timeout_ms, title), limit_ms)
         self._pinger.watch(begun.lease)
         return AsyncMasterTransaction(self._driver, self._pinger, begun, limit_ms)
 
@@ -287,6 +320,16 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
 
     _catalog: MasterTransactionSession
 
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        pinger: AsyncPinger[Lease],
+        catalog: MasterTransactionSession,
+        call_timeout_ms: int | None,
+    ) -> None:
+        super().__init__(driver, pinger, catalog, call_timeout_ms)
+        self._writes = TreeWrites()
+
     @property
     def id(self) -> TreeTransactionId:
         """As `dodona.MasterTransaction.id`."""
@@ -309,8 +352,29 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._run(self._catalog.leave(error is not None))
+        if error is not None or self.state is not TransactionState.ACTIVE:
+            self._writes.drop()
+        await self._end(self._catalog.leave(error is not None))
 
+    def _change(self, change: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
+        """It begins now, behind those before it; what nobody awaits is committed all the same."""
+        return self._writes.begin(change)
+
+    async def _read(self, read: steps.Protocol[Result], timeout_ms: int | None) -> Result:
+        await self._writes.settle(timeout_ms)
+        return await self._run(read, timeout_ms)
+
+    async def _end(self, end: steps.Protocol[None], timeout_ms: int | None = None) -> None:
+        """Behind all changes. Aborts if one of them failed that nobody has awaited."""
+        try:
+            await self._writes.settle(timeout_ms)
+        except BaseException:
+            with suppress(DodonaError):
+                await self.abort()
+            raise
+        await self._run(end, timeout_ms)
+
+    @_changes
     async def lock(
         self,
         path: str,
@@ -335,8 +399,9 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
 
     async def commit(self, *, timeout_ms: int | None = None) -> None:
         """As `dodona.MasterTransaction.commit`."""
-        await self._run(self._catalog.commit(), timeout_ms)
+        await self._end(self._catalog.commit(), timeout_ms)
 
     async def abort(self, *, timeout_ms: int | None = None) -> None:
         """As `dodona.MasterTransaction.abort`."""
+        self._writes.drop()
         await self._run(self._catalog.abort(), timeout_ms)

@@ -5,8 +5,8 @@ not leave it out without a word. Of a transaction nearly always the table is kno
 call itself buffers. Where the master has to be asked about the table first, that goes on in a task,
 later writes wait for it, and so does whatever needs the buffer: reads, and the commit, which raises
 what such a write could not do. Writes of a load are tasks beside each other, and the publication
-waits for all of them.
-Invariant: writes of a transaction are buffered in the order of their calls.
+waits for all of them. What a master transaction changes are tasks one after the other.
+Invariant: writes of a transaction take place in the order of their calls.
 """
 
 import asyncio
@@ -118,6 +118,28 @@ class LoadWrites(_Begun):
             return writing
         self._left.append(task)
         return Write(task, self._left, goes_on=False)
+
+
+class TreeWrites(_Begun):
+    """Of one master transaction: one after the other."""
+
+    def begin(self, writing: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
+        """As a load's."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return writing
+        task = loop.create_task(_behind(self._left[-1:], writing))
+        task.add_done_callback(lambda _: writing.close())  # it may have been cancelled before
+        self._left.append(task)
+        return Write(task, self._left, goes_on=False)
+
+
+async def _behind(earlier: Tasks, writing: Coroutine[Any, Any, Result]) -> Result:
+    if earlier:
+        await asyncio.wait(earlier)
+    earlier.clear()
+    return await writing
 
 
 class Writes(_Begun):

@@ -1,9 +1,11 @@
 """Tables' life, the tree and master transactions through both clients of an embedded database."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +311,80 @@ async def test_an_exception_aborts_the_twin_too(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError):
             await fail()
         assert not await db.exists("//new")
+
+
+# ---- calls of a master transaction that nobody awaits
+
+
+def forgotten(call: Any) -> None:
+    """As by somebody who forgets to await it."""
+    assert call is not None
+
+
+@pytest.mark.anyio
+async def test_changes_that_nobody_awaits_are_committed_in_their_order(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        async with db.begin_master() as tx:
+            forgotten(tx.create_directory("//a"))
+            forgotten(tx.set("//a/@x", 1))
+            forgotten(tx.copy("//a", "//b"))
+            forgotten(tx.move("//b", "//c"))
+            forgotten(tx.lock("//a", "shared", attribute="x"))
+            assert await tx.get("//c/@x") == 1
+            forgotten(tx.create_table(TABLE, SCHEMA, attributes={"owner": "me"}))
+            inner = await tx.begin()
+            assert await inner.exists(TABLE)
+            forgotten(inner.remove("//c"))
+            await inner.commit()
+            forgotten(tx.set("//a/@x", 2))
+        assert await db.list("//") == ["a", "bank"]
+        assert await db.get("//a/@x") == 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_left", [True, False], ids=["left", "committed"])
+async def test_a_change_that_nobody_awaits_and_that_fails_ends_its_transaction(
+    tmp_path: Path, is_left: bool
+) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        begun = []
+
+        async def change() -> None:
+            async with db.begin_master() as tx:
+                begun.append(tx)
+                await tx.create_directory("//a")
+                forgotten(tx.remove("//b"))
+                if not is_left:
+                    await tx.commit()
+
+        with pytest.raises(NodeNotFound, match="//b"):
+            await change()
+        assert begun[0].state is dodona.TransactionState.ABORTED
+        assert await db.list("//") == []
+
+
+@pytest.mark.anyio
+async def test_a_change_whose_error_was_caught_is_of_no_account(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        async with db.begin_master() as tx:
+            with pytest.raises(NodeNotFound):
+                await tx.remove("//b")
+            task = asyncio.create_task(tx.create_directory("//a"))
+            await asyncio.gather(task, tx.create_directory("//b"))
+        assert await db.list("//") == ["a", "b"]
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("error")
+async def test_an_abort_takes_back_what_nobody_awaits(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        tx = await db.begin_master()
+        for name in "abc":
+            forgotten(tx.create_directory(f"//{name}"))
+        await tx.abort()
+        with suppress(ZeroDivisionError):
+            async with db.begin_master() as tx:
+                forgotten(tx.create_directory("//d"))
+                raise ZeroDivisionError
+        gc.collect()
+        assert await db.list("//") == []
