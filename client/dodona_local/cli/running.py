@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from dodona_local.cli.streams import drop_output
+from dodona_local.cli.streams import drop_output, hurry_output
 
 if TYPE_CHECKING:
     import dodona
@@ -76,6 +76,7 @@ class Group(TyperGroup):
                 sys.stdout.flush()
                 return result
         except KeyboardInterrupt as error:
+            hurry_output()
             if str(error):
                 warn(f"dodona: {error}")
             code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED

@@ -5,7 +5,8 @@ Owns: what stands in for a stream that is closed, and what happens to output tha
 A write to standard output is whole, or its failure is kept until the command has ended: nothing
 that a command changes is left half done because of what it says. (Of an unbuffered interpreter,
 `PYTHONUNBUFFERED`, Python's own stream writes a part and says nothing.) Standard error fails
-nothing. A file that is opened later never gets the number of a closed stream. Text that a stream's
+nothing. Who interrupts a command waits for no reader: what finds no room then is dropped. A file
+that is opened later never gets the number of a closed stream. Text that a stream's
 encoding does not have is shown by escapes; rows and JSON are UTF-8.
 """
 
@@ -55,6 +56,8 @@ class Output(io.FileIO):
     other failure, which is kept, it takes everything and writes nothing."""
 
     failure: OSError | None = None
+    waits = True
+    """For whoever reads, when there is no room."""
 
     def write(self, content: Any) -> int:
         if self.failure is None:
@@ -67,6 +70,10 @@ class Output(io.FileIO):
         return memoryview(content).nbytes
 
     def _write_some(self, content: Any) -> int:
+        if not self.waits:
+            if not select.select((), (self,), (), 0)[1]:
+                return memoryview(content).nbytes
+            content = memoryview(content).cast("B")[: select.PIPE_BUF]  # for which there is room
         # Whoever shares the stream may have made it one that does not wait.
         while (count := super().write(content)) is None:
             select.select((), (self,), ())
@@ -86,8 +93,20 @@ class _Error(io.FileIO):
 
 def output_failure() -> OSError | None:
     """Why standard output takes no more, once it does not."""
+    raw = _output()
+    return None if raw is None else raw.failure
+
+
+def hurry_output() -> None:
+    """From now on nobody waits for whoever reads: the command is to end."""
+    raw = _output()
+    if raw is not None:
+        raw.waits = False
+
+
+def _output() -> Output | None:
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    return raw.failure if isinstance(raw, Output) else None
+    return raw if isinstance(raw, Output) else None
 
 
 def write_output(content: bytes) -> None:

@@ -96,6 +96,47 @@ def test_a_closed_pipe_is_quiet(bank: Commands, unbuffered: str) -> None:
 
 
 @BUFFERING
+@pytest.mark.parametrize("words", [("select", TABLE), ("query", f"select * from [{TABLE}]")])
+def test_an_interrupt_waits_for_no_reader(
+    bank: Commands, words: tuple[str, ...], unbuffered: str
+) -> None:
+    fill(bank)
+    environment = environment_of(PYTHONUNBUFFERED=unbuffered)
+    pipe = subprocess.PIPE
+    with started(bank.folder, *words, env=environment, stdout=pipe, stderr=pipe) as running:
+        assert running.stdout is not None
+        written = running.stdout
+        wait_until(lambda: count_in(written) >= PIPE_BYTES // 2)  # it stands amid a write
+        running.send_signal(signal.SIGINT)
+        assert running.wait(WAIT_S_MAX) == 130
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
+        assert written.read().startswith(b"  id  name")
+
+
+def test_nor_does_one_in_the_last_words(bank: Commands) -> None:
+    """Of a command that says little: all of it is written at the end."""
+    ours, theirs = full_pipe()
+    with started(bank.folder, "list", "//", stdout=theirs) as running:
+        os.close(theirs)
+        wait_until(lambda: b"pipe" in Path(f"/proc/{running.pid}/wchan").read_bytes())
+        running.send_signal(signal.SIGINT)
+        assert running.wait(WAIT_S_MAX) == 130
+    os.close(ours)
+
+
+def full_pipe() -> tuple[int, int]:
+    """What reads and what writes it."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(theirs, b"x" * 512)
+    os.set_blocking(theirs, True)
+    return ours, theirs
+
+
+@BUFFERING
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_a_pipe_that_does_not_wait_gets_everything(
     bank: Commands, form: str, unbuffered: str
@@ -190,12 +231,7 @@ def test_a_token_whose_reader_has_gone_allows_nothing(bank: Commands, unbuffered
 
 def test_a_token_that_is_interrupted_before_it_is_shown_allows_nothing(bank: Commands) -> None:
     """Standard output is a pipe that is full, and nobody reads."""
-    ours, theirs = os.pipe()
-    os.set_blocking(theirs, False)
-    with suppress(BlockingIOError):
-        while True:
-            os.write(theirs, b"x" * 512)
-    os.set_blocking(theirs, True)
+    ours, theirs = full_pipe()
     pipe = subprocess.PIPE
     with started(bank.folder, *shlex.split(CREATE), stdout=theirs, stderr=pipe) as running:
         os.close(theirs)
