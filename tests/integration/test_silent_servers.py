@@ -4,10 +4,11 @@ A node that was dead was reported as a conflict with the client's own first atte
 coordinator was named.
 """
 
+import asyncio
 import gc
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dodona
+import dodona.aio
 from dodona.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, Unavailable
 from dodona.types import Timestamp
 from dodona_gateway.shell.service import SELECTS_MAX
@@ -185,6 +187,59 @@ def test_a_silent_node_is_named_soon(
     error = soon_failure(CALLS[name], db, FIRST_S[0])
     assert error.attributes.get("cell") == 1, error
     assert error.attributes["address"] == silent_node.node_urls[1], error
+
+
+async def commit_async(db: dodona.aio.AsyncClient) -> None:
+    async with db.begin() as transaction:
+        await transaction.insert_rows(PATH, [row(HERE, 2), row(THERE, 2)])
+
+
+async def load_async(db: dodona.aio.AsyncClient) -> None:
+    async with await db.loads.begin([PATH]) as loading:
+        await loading.write(PATH, pa.Table.from_pylist([row(THERE, 4)]))
+
+
+async def changes_async(db: dodona.aio.AsyncClient) -> None:
+    async for _ in await db.read_changes(PATH, Timestamp(LOADS[0].id)):
+        pass
+
+
+ASYNC_CALLS: dict[str, Callable[[dodona.aio.AsyncClient], Awaitable[Any]]] = {
+    "insert in two cells": lambda db: db.insert_rows(PATH, [row(HERE, 1), row(THERE, 1)]),
+    "insert without atomicity": lambda db: db.insert_rows(LOOSE, [row(LOOSE_THERE, 1)]),
+    "commit in two cells": commit_async,
+    "lookup": lambda db: db.lookup_rows(PATH, [{"id": KEYS[THERE]}]),
+    "select": lambda db: db.select(PATH),
+    "query": lambda db: db.query(f"select * from [{PATH}]"),
+    "held snapshot": lambda db: db.hold_snapshot([PATH]),
+    "load": load_async,
+    "changes": changes_async,
+    "versions": lambda db: db.lookup_versions(PATH, [{"id": KEYS[THERE]}]),
+    "arrow": lambda db: db.read_arrow(PATH),
+}
+
+
+async def _asked(
+    call: Callable[[dodona.aio.AsyncClient], Awaitable[Any]], db: dodona.aio.AsyncClient
+) -> Any:
+    return await call(db)
+
+
+def test_a_client_of_asyncio_is_told_as_soon(silent_node: LocalCluster) -> None:
+    """All calls at once: each names the node, and none holds up another."""
+
+    async def ask_all() -> list[Any]:
+        async with await dodona.aio.connect(silent_node.master_url) as db:
+            asked = [_asked(call, db) for call in ASYNC_CALLS.values()]
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    began = time.monotonic()
+    errors = dict(zip(ASYNC_CALLS, asyncio.run(ask_all()), strict=True))
+    assert time.monotonic() - began < FIRST_SECONDS_MAX
+    for name, error in errors.items():
+        assert isinstance(error, Unavailable | CommitOutcomeUnknown), (name, error)
+        assert error.attributes.get("cell") == 1, (name, error)
+        assert error.attributes["address"] == silent_node.node_urls[1], (name, error)
 
 
 def test_rows_of_the_other_cell_are_free(silent_node: LocalCluster, db: dodona.Client) -> None:
