@@ -178,6 +178,15 @@ def names_what_it_catches(module: Module) -> Iterator[str]:
             yield f"{module.path}:{node.lineno}: bare except"
 
 
+def waits_for_no_program_that_failed(module: Module) -> Iterator[str]:
+    """`with Popen` waits for it, whatever happened: tests have `suite.programs`."""
+    if module.path.parts[0] != "tests" or module.path.name == "programs.py":
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.With) and any("Popen" in ast.dump(it) for it in node.items):
+            yield f"{module.path}:{node.lineno}: with Popen"
+
+
 def prints_only_where_allowed(module: Module) -> Iterator[str]:
     is_allowed = any(module.path.is_relative_to(folder) for folder in PRINTING_FOLDERS)
     if is_allowed or module.path.name == "__main__.py":
@@ -273,6 +282,7 @@ MODULE_RULES: list[ModuleRule] = [
     keeps_sets_out_of_loops,
     asserts_no_tuples,
     names_what_it_catches,
+    waits_for_no_program_that_failed,
     prints_only_where_allowed,
 ]
 
@@ -338,6 +348,8 @@ PLANTED: list[tuple[ModuleRule, str, str]] = [
     (keeps_sets_out_of_loops, "client/dodona/keys.py", "for x in {1, 2}: pass"),
     (asserts_no_tuples, SHELL, "assert (x, 'always true')"),
     (names_what_it_catches, SHELL, "try:\n    pass\nexcept:\n    pass"),
+    (waits_for_no_program_that_failed, "tests/x.py", "with Popen([]) as x: pass"),
+    (waits_for_no_program_that_failed, "tests/x.py", "with subprocess.Popen([]): pass"),
     (prints_only_where_allowed, SHELL, "print(1)"),
     (prints_only_where_allowed, "client/dodona/client.py", "def f():\n    print(1)"),
 ]
@@ -352,6 +364,8 @@ INNOCENT: list[tuple[ModuleRule, str, str]] = [
     (keeps_sets_out_of_loops, SHELL, "for x in {1, 2}: pass"),
     (asserts_no_tuples, SHELL, "assert x, 'a message'"),
     (names_what_it_catches, SHELL, "try:\n    pass\nexcept OSError:\n    pass"),
+    (waits_for_no_program_that_failed, "tests/x.py", "with program([]) as x: pass"),
+    (waits_for_no_program_that_failed, "tests/x.py", "x = Popen([])"),
     (prints_only_where_allowed, "client/dodona_local/cli/saving.py", "print(1)"),
     (prints_only_where_allowed, "oracle/dodona_oracle/__main__.py", "print(1)"),
 ]

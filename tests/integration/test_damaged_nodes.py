@@ -14,6 +14,7 @@ import pytest
 import dodona
 from dodona.errors import Unavailable
 from dodona_local.launcher import LocalCluster
+from suite.programs import program
 
 pytestmark = pytest.mark.integration
 
@@ -77,7 +78,7 @@ def up(folder: Path) -> Iterator[tuple[str, str, Path]]:
     warnings = folder.parent / "warnings"
     with (
         warnings.open("wb") as said,
-        subprocess.Popen(
+        program(
             [*command, "--port-base", "0"], stdout=subprocess.PIPE, stderr=said, text=True
         ) as process,
     ):

@@ -25,6 +25,7 @@ from dodona_local.folder import DataFolder
 from dodona_local.launcher import LocalCluster
 from dodona_local.ports import HOST, reserve_ports
 from dodona_local.supervisor import Plan
+from suite.programs import program
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +40,7 @@ SCHEMA: Final = (
 @contextmanager
 def up(data_dir: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
     """`dodona up`, killed at the end if it still runs."""
-    with subprocess.Popen(
+    with program(
         [*COMMAND, "up", "--data-dir", str(data_dir), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

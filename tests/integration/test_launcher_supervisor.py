@@ -31,6 +31,7 @@ from dodona_local.restart import (
     RestartRules,
 )
 from dodona_local.supervisor import Plan, ProcessStatus, Supervisor
+from suite.programs import program
 from suite.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.integration
@@ -227,7 +228,7 @@ def test_a_killed_supervisor_leaves_no_orphan_and_frees_its_folder(
             print("ready", child, flush=True)
         asyncio.run(supervisor.run(ready, asyncio.Event()))
     """
-    with subprocess.Popen(
+    with program(
         [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
     ) as launcher:
         assert launcher.stdout is not None

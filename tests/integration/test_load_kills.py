@@ -13,6 +13,7 @@ import pytest
 
 import dodona
 from dodona_local.launcher import LocalCluster
+from suite.programs import program
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -65,9 +66,7 @@ def test_a_load_whose_owner_is_killed_is_recovered_by_another(
     path = "//loads/recovered"
     db.create_table(path, COLUMNS, pivot_keys=HALVES, mount=True)
     command = [sys.executable, "-c", OWNER, cluster.master_url, path, str(LEASE_MS)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as owner:
+    with program(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         load = int(owner.stdout.readline())
         time.sleep(2 * LEASE_MS / 1000)

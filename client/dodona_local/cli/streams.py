@@ -13,7 +13,12 @@ encoding does not have is shown by escapes; rows and JSON are UTF-8.
 import io
 import os
 import select
+import signal
+import stat
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
 INPUT: Final = 0
@@ -70,14 +75,44 @@ class Output(io.FileIO):
         return memoryview(content).nbytes
 
     def _write_some(self, content: Any) -> int:
-        if not self.waits:
-            if not select.select((), (self,), (), 0)[1]:
-                return memoryview(content).nbytes
-            content = memoryview(content).cast("B")[: select.PIPE_BUF]  # for which there is room
-        # Whoever shares the stream may have made it one that does not wait.
-        while (count := super().write(content)) is None:
-            select.select((), (self,), ())
+        piece = memoryview(content).cast("B")
+        if not stat.S_ISREG(os.fstat(self.fileno()).st_mode):
+            if not self._has_room():
+                return piece.nbytes
+            piece = piece[: select.PIPE_BUF]  # for which there is room: it does not block
+        # Whoever shares the stream may have made it one that does not wait, and have filled it.
+        while (count := super().write(piece)) is None:
+            if not self._has_room():
+                return piece.nbytes
         return count
+
+    def _has_room(self) -> bool:
+        """Wait for it, if that is allowed. A signal that comes just before the system is asked to
+        wait ends that, too: it is a byte in a pipe."""
+        has_room = bool(select.select((), (self,), (), 0)[1])
+        if has_room or not self.waits:
+            return has_room
+        if threading.current_thread() is not threading.main_thread():
+            return bool(select.select((), (self,), ())[1])
+        with _signals() as signals:
+            while not (found := select.select((signals,), (self,), ()))[1]:
+                os.read(found[0][0], select.PIPE_BUF)  # by now its handler has run
+        return True
+
+
+@contextmanager
+def _signals() -> Iterator[int]:
+    """What can be read when a signal has come."""
+    ours, theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        before = signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+        try:
+            yield ours
+        finally:
+            signal.set_wakeup_fd(before)
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 class _Error(io.FileIO):

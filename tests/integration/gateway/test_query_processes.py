@@ -26,6 +26,7 @@ from dodona_gateway.shell.settings import GatewaySettings
 from dodona_local.launcher import LocalCluster
 from integration.gateway.rest import Rest, problem_of
 from integration.ytsaurus.plain import ask as ask_yt
+from suite.programs import program
 from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.anyio]
@@ -217,7 +218,7 @@ asyncio.run(main())
 
 
 async def test_a_process_dies_with_its_gateway() -> None:
-    with subprocess.Popen(
+    with program(
         [sys.executable, "-c", _ORPHAN, ENDLESS], stdout=subprocess.PIPE, text=True
     ) as gateway:
         assert gateway.stdout is not None

@@ -23,6 +23,7 @@ import dodona as dodona_client
 from dodona.errors import ERRORS_BY_KIND, Action, CommitOutcomeUnknown, TransactionConflict
 from dodona_local.cli import application
 from dodona_local.cli.running import CODES_BY_ACTION, EXIT_CODES, Group
+from suite.programs import program
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.cli.commands import ACCOUNTS, TABLE, Commands, account, lines_of
 
@@ -176,7 +177,7 @@ def process(folder: Path, *words: object, **streams: Any) -> "Iterator[subproces
     command = [*COMMAND, *map(str, words), "--data-dir", str(folder)]
     # What is started in the background of a shell ignores interrupts, and so do its children.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with subprocess.Popen(command, env=environment_of(), **streams) as running:
+    with program(command, env=environment_of(), **streams) as running:
         signal.signal(signal.SIGINT, before)
         try:
             yield running

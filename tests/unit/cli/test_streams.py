@@ -11,8 +11,11 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
+import time
 from array import array
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from io import BufferedWriter
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +26,8 @@ from dodona.errors import Unavailable
 from dodona_gateway.core.access.tokens import parse_token
 from dodona_gateway.shell.tokens import TokenStore
 from dodona_local.cli import application
+from dodona_local.cli.streams import Output
+from suite.programs import program
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.cli.commands import ACCOUNTS, TABLE, Commands, account, lines_of
 
@@ -43,9 +48,11 @@ def environment_of(**others: str) -> dict[str, str]:
     return {**os.environ, "TERM": "xterm", **others}
 
 
-def started(folder: Path, *words: object, **others: Any) -> "subprocess.Popen[bytes]":
+def started(
+    folder: Path, *words: object, **others: Any
+) -> AbstractContextManager["subprocess.Popen[bytes]"]:
     command = [*COMMAND, *map(str, words), "--data-dir", str(folder)]
-    return subprocess.Popen(command, **others)
+    return program(command, **others)
 
 
 def in_shell(
@@ -119,10 +126,43 @@ def test_nor_does_one_in_the_last_words(bank: Commands) -> None:
     ours, theirs = full_pipe()
     with started(bank.folder, "list", "//", stdout=theirs) as running:
         os.close(theirs)
-        wait_until(lambda: b"pipe" in Path(f"/proc/{running.pid}/wchan").read_bytes())
+        wait_until(lambda: waits_for_a_stream(running.pid))
         running.send_signal(signal.SIGINT)
         assert running.wait(WAIT_S_MAX) == 130
     os.close(ours)
+
+
+def waits_for_a_stream(pid: int) -> bool:
+    """Its main thread, in select: nothing else that it does waits there."""
+    where = Path(f"/proc/{pid}/wchan").read_text()
+    return "select" in where or "poll" in where
+
+
+def test_a_signal_that_ends_nothing_loses_nothing() -> None:
+    """It comes again and again while the command waits for its reader, who comes late."""
+    ours, theirs = full_pipe()
+    content = bytes(range(256)) * 1000
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    read: list[bytes] = []
+
+    def disturb_and_read() -> None:
+        for _ in range(100):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(0.001)
+        while piece := os.read(ours, PIPE_BYTES):
+            read.append(piece)
+
+    reader = threading.Thread(target=disturb_and_read)
+    reader.start()
+    try:
+        with BufferedWriter(Output(theirs, "wb")) as output:
+            output.write(content)
+    finally:
+        reader.join()
+        signal.signal(signal.SIGUSR1, before)
+        os.close(ours)
+    assert b"".join(read).lstrip(b"x") == content
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def full_pipe() -> tuple[int, int]:

@@ -5,7 +5,6 @@ import itertools
 import math
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from dodona_loadtest.harness.report import Report
 from dodona_loadtest.harness.rounds import Plan, run_row
 from dodona_loadtest.harness.row import Contender, Goal, Line, Observation, Row, RowResult, Running
 from dodona_loadtest.harness.servers import ServerProcess, cpu_seconds, families
+from suite.programs import program
 from suite.waiting import WAIT_S_MAX, wait_until
 
 
@@ -349,7 +349,7 @@ def test_a_server_ends_with_the_benchmark_whoever_ends_that(
     if number == signal.SIGKILL and bound(["true"]) == ["true"]:
         pytest.skip("no setpriv here")
     command = [sys.executable, "-c", STARTS_A_SERVER, str(tmp_path / "log")]
-    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as benchmark:
+    with program(command, stdout=PIPE, stderr=PIPE, text=True) as benchmark:
         assert benchmark.stdout is not None
         server = Path(f"/proc/{int(benchmark.stdout.readline())}")
         assert server.exists()

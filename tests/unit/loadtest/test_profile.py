@@ -27,6 +27,7 @@ from dodona_loadtest.harness.stacks import (
 from dodona_loadtest.peers.dodona import TimestampLoad
 from dodona_loadtest.profile import FORMS, Look, Seen, write
 from dodona_loadtest.rows import ROWS
+from suite.programs import program
 from suite.waiting import WAIT_S_MAX, wait_until
 
 SVG_BYTES_MAX = 300_000
@@ -97,7 +98,7 @@ def test_who_did_nothing_has_no_graph(tmp_path: Path) -> None:
     """As the node of a row of timestamps: py-spy has an error for that."""
     if not may_look():
         pytest.skip("py-spy may not look into processes here")
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=PIPE, stdout=PIPE) as idle:
+    with program([sys.executable, "-c", "input()"], stdin=PIPE, stdout=PIPE) as idle:
         wait_until(lambda: "R" not in Path(f"/proc/{idle.pid}/stat").read_text().split()[2])
         for form in FORMS:
             seen = Onlooker(idle.pid, Manner(50), form, tmp_path, 1).read()
@@ -111,7 +112,7 @@ def test_who_did_nothing_has_no_graph(tmp_path: Path) -> None:
 
 def test_a_server_is_known_by_the_name_that_it_gave_itself() -> None:
     code = "from setproctitle import *; setproctitle('python -m dodona_oracle master'); input()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE) as server:
+    with program([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE) as server:
         wait_until(lambda: process_name(command_of(server.pid)) == "master")
     assert command_of(server.pid) == [""]
 

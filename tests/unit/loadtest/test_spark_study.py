@@ -14,6 +14,7 @@ from dodona_loadtest import bench
 from dodona_loadtest.harness.peak_memory import PERIOD_S, peak_memory
 from dodona_loadtest.harness.servers import private_memory_bytes
 from dodona_loadtest.peers.spark import CODE_BYTES, NOTE_BYTES, ROW_BYTES, SCHEMA, copy_data
+from suite.programs import program
 
 HELD_BYTES = 64 << 20
 SEEN_BYTES_MIN = 48 << 20
@@ -82,7 +83,7 @@ def test_the_most_memory_of_a_while_is_seen() -> None:
     """Of a small process of its own: of one that is large, like this one, the kernel may take
     back as much meanwhile as is added."""
     words = [sys.executable, "-S", "-c", HOLD_FOR_A_WHILE]
-    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True) as holder:
+    with program(words, stdin=PIPE, stdout=PIPE, text=True) as holder:
         assert holder.stdin is not None
         assert holder.stdout is not None
         said = [holder.stdout.readline()]

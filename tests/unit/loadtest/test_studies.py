@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE
 
 import pytest
 
@@ -49,6 +49,7 @@ from dodona_loadtest.studies import (
     pauses,
     ytsaurus,
 )
+from suite.programs import program
 from suite.waiting import wait_until
 
 LOAD = Measure("load", "rows/s")
@@ -364,10 +365,10 @@ def _is_running(pid: int) -> bool:
 
 def test_private_memory_is_what_a_process_has_for_itself() -> None:
     """Of a process that has done nothing else: what others here free and touch would be in it."""
-    program = "import os; ballast = os.urandom(int(input()) << 20); print(len(ballast)); input()"
+    code = "import os; ballast = os.urandom(int(input()) << 20); print(len(ballast)); input()"
 
     def measure(ballast_mib: int) -> int:
-        with Popen([sys.executable, "-c", program], stdin=PIPE, stdout=PIPE, text=True) as process:
+        with program([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, text=True) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             print(ballast_mib, file=process.stdin, flush=True)

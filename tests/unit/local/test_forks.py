@@ -27,6 +27,7 @@ from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_oracle.shell.store import MasterStore
 from dodona_tablets.shell.log import CellLog
+from suite.programs import program
 
 WAIT_S_MAX = 60.0
 
@@ -194,11 +195,9 @@ KILLED = """
 def test_a_killed_process_leaves_the_folder_to_others_than_its_forks(
     how: str, tmp_path: Path
 ) -> None:
-    program = textwrap.dedent(KILLED).format(how=how, place=str(tmp_path / "data"))
-    imports = "import dodona._io.folder\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", imports + program], stdout=subprocess.PIPE, text=True
-    ) as killed:
+    code = textwrap.dedent(KILLED).format(how=how, place=str(tmp_path / "data"))
+    words = [sys.executable, "-c", "import dodona._io.folder\n" + code]
+    with program(words, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None
         child = int(killed.stdout.readline())
         try:
