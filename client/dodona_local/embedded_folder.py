@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from dodona._io.disk_space import no_space_told
 from dodona._io.folder import LockedFolder, lock_folder
 from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
 from dodona_local.completeness import lacks_master
@@ -48,7 +49,8 @@ class OpenFolder:
                 self._lock = lock_folder(self.path)
             except FolderInUse as error:
                 raise in_use(self.path, error) from error
-            _check_master(self.path)
+            with no_space_told(self.path):
+                _check_master(self.path)
         return Cores.open(self.path)
 
     def close(self) -> None:
@@ -61,9 +63,10 @@ def admit(folder: OpenFolder, combiner: Combiner) -> None:
     """Have it listed that this combiner is about to open the folder.
 
     Raises FolderInUse if a client of this process has it, InvalidRequest if it is no folder of one
-    cell.
+    cell, Overloaded if this process may open no more files.
     """
-    _check_single_node(folder.path)
+    with no_space_told(folder.path):
+        _check_single_node(folder.path)
     path = Path(os.path.realpath(folder.path))
     known = _by_path.get(path)
     if known is not None and not known.is_closed:

@@ -12,7 +12,8 @@ from dodona._core.session import Session
 from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer
 from dodona._io.bounds import AsyncRun, AsyncUntil
-from dodona._io.computing import INTERRUPT_SECONDS
+from dodona._io.computing import DESCRIPTORS, INTERRUPT_SECONDS
+from dodona._io.descriptors import need_descriptors
 from dodona._io.running import too_long
 
 Result = TypeVar("Result")
@@ -39,7 +40,9 @@ async def async_answer(
 async def _in_time(
     function: Callable[[], Result], query: Query, until: AsyncUntil | None
 ) -> Result:
-    """What a query computes. Raises Unavailable if that takes too long."""
+    """What a query computes. Raises Unavailable if that takes too long, Overloaded if this process
+    may open no more files."""
+    need_descriptors(DESCRIPTORS)
     if until is None:
         return await _compute(function, query.interrupt)
     bound = asyncio.timeout(until.left_ms() / 1000)

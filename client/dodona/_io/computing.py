@@ -26,6 +26,8 @@ from dodona._io.threads import begin_bare_thread
 from dodona.errors import DodonaError
 
 Result = TypeVar("Result")
+DESCRIPTORS: Final = 8
+"""Of what may be opened, so many are to be left: DuckDB ends the process where it finds none."""
 INTERRUPT_SECONDS: Final = 0.05
 """How often: an interruption before anything is computed is lost."""
 END_SECONDS_MAX: Final = 5.0

@@ -19,8 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from dodona._io.descriptors import is_out_of_descriptors, out_of_descriptors
 from dodona._io.folder import NO_SPACE, private_file
-from dodona.errors import DiskFull, InvalidRequest
+from dodona.errors import DiskFull, DodonaError, InvalidRequest
 
 BALLAST_NAME: Final = "ballast"
 SPARE_BYTES: Final = 32 << 20
@@ -47,14 +48,17 @@ def disk_full(folder: Path | str) -> DiskFull:
 
 @contextmanager
 def no_space_told(folder: Path | str) -> Iterator[None]:
-    """Raises DiskFull, which names the folder, in place of any error for want of space."""
+    """In place of any error for want of something that is limited: raises DiskFull, which names the
+    folder, and Overloaded, which names the limit of open files."""
     try:
         yield
-    except DiskFull:
+    except DodonaError:
         raise
     except Exception as error:
         if is_no_space(error):
             raise disk_full(folder) from error
+        if is_out_of_descriptors(error):
+            raise out_of_descriptors(getattr(error, "filename", None) or folder) from error
         raise
 
 
@@ -72,8 +76,8 @@ class DiskSpace:
         self._is_full = False
 
     def make_way(self) -> None:
-        """Before a start: if there is no space for it, remove the ballast. Raises InvalidRequest:
-        the disk says something else than that it is full."""
+        """Before a start: if there is no space for it, remove the ballast. Raises Overloaded, and
+        InvalidRequest: the disk says something else than that it is full."""
         if not self._folder.exists():
             return
         try:
@@ -81,6 +85,8 @@ class DiskSpace:
                 _remove(self._ballast)
                 self._make_at_s = time.monotonic() + BALLAST_SECONDS
         except OSError as error:
+            if is_out_of_descriptors(error):
+                raise out_of_descriptors(self._folder) from error
             text = f"can't write into {self._folder}: {error.strerror}"
             raise InvalidRequest(text, path=str(self._folder)) from error
 
@@ -109,7 +115,7 @@ class DiskSpace:
         return not (self._ballast.exists() or self._make(now_s, total_bytes))
 
     def _make(self, now_s: float, total_bytes: int) -> bool:
-        """Have a ballast. → whether there is one."""
+        """Have a ballast. → whether there is one, as far as the disk has a say in it."""
         if now_s < self._make_at_s:
             return False
         self._make_at_s = now_s + BALLAST_SECONDS
@@ -119,6 +125,8 @@ class DiskSpace:
             unfinished.rename(self._ballast)
         except OSError as error:
             _remove(unfinished)
+            if is_out_of_descriptors(error):
+                return True
             if not is_no_space(error):
                 raise
             return False

@@ -19,6 +19,7 @@ import lmdb
 from lmdb.verify import VerifyError, verify
 
 from dodona._io.address_space import address_space_needed
+from dodona._io.descriptors import is_out_of_descriptors, out_of_descriptors
 from dodona._io.disk_space import disk_full, is_no_space
 from dodona._io.folder import FILE_MODE, make_whole
 from dodona.errors import DataCorrupted, InvalidRequest
@@ -32,7 +33,7 @@ _MAP_BYTES_DEFAULT: Final = 10 << 20
 """Of a file that is only made."""
 _DISK_ERRORS: Final = (
     errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM,
-    errno.ENOENT, errno.EMFILE, errno.ENFILE,
+    errno.ENOENT,
 )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def open_environment(
     owner has to find the last ones without (see `log_tail` of the tablets).
 
     Raises DataCorrupted, DiskFull, InvalidRequest (the disk does not let it be used, or the process
-    may not have so much address space).
+    may not have so much address space), Overloaded (this process may open no more files).
     """
     try:
         make_whole(path, lambda unfinished: _open(unfinished).close())
@@ -63,10 +64,14 @@ def open_environment(
     except OSError as error:
         if is_no_space(error):
             raise disk_full(path.parent) from error
+        if is_out_of_descriptors(error):
+            raise out_of_descriptors(path) from error
         raise InvalidRequest(f"{path} can't be opened: {error}", path=str(path)) from error
     except lmdb.Error as error:
         if is_no_space(error):
             raise disk_full(path.parent) from error
+        if is_out_of_descriptors(error):
+            raise out_of_descriptors(path) from error
         is_disks = getattr(error, "code", None) in _DISK_ERRORS
         kind = InvalidRequest if is_disks else DataCorrupted
         raise kind(f"{path} can't be opened: {error}", path=str(path)) from error

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from dodona._io.descriptors import is_out_of_descriptors, out_of_descriptors
 from dodona._io.forks import close_kept, keep_from_forks
 from dodona._io.paths import place_of
 from dodona.errors import DiskFull, FolderInUse, InvalidRequest
@@ -92,7 +93,8 @@ class LockedFolder:
 
 
 def lock_folder(path: str | Path) -> LockedFolder:
-    """Make the folder if need be and take it. Raises FolderInUse, InvalidRequest."""
+    """Make the folder if need be and take it. Raises FolderInUse, InvalidRequest, DiskFull, and
+    Overloaded if this process may open no more files."""
     folder = place_of(path)
     try:
         _make(folder)
@@ -101,6 +103,8 @@ def lock_folder(path: str | Path) -> LockedFolder:
         if error.errno in NO_SPACE:
             text = f"the disk of {folder} is full: make room"
             raise DiskFull(text, path=str(folder)) from error
+        if is_out_of_descriptors(error):
+            raise out_of_descriptors(folder) from error
         raise _unusable(folder, error) from error
     try:
         if not lock.take():

@@ -9,11 +9,18 @@ end of the process as well, when Python's executors have ended.
 import asyncio
 import ipaddress
 import socket
-from typing import Any
+from typing import Any, Final
+
+from dodona._io.descriptors import need_descriptors
+
+DESCRIPTORS: Final = 12
+"""More than a loop takes."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed: it halves the time of a round trip."""
+    """uvloop's where it is installed: it halves the time of a round trip. Raises Overloaded if this
+    process may open no more files."""
+    need_descriptors(DESCRIPTORS)
     try:
         import uvloop
     except ImportError:

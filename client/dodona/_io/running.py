@@ -13,7 +13,8 @@ from dodona._core.session import Session
 from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer
 from dodona._io.bounds import Run, Until
-from dodona._io.computing import TooLong, compute
+from dodona._io.computing import DESCRIPTORS, TooLong, compute
+from dodona._io.descriptors import need_descriptors
 from dodona.errors import InvalidRequest, Unavailable
 from dodona.shown import shown
 
@@ -86,7 +87,9 @@ def answer(
 
 
 def _in_time(function: Callable[[], Result], query: Query, until: Until | None) -> Result:
-    """What a query computes. Raises Unavailable if that takes too long."""
+    """What a query computes. Raises Unavailable if that takes too long, Overloaded if this process
+    may open no more files."""
+    need_descriptors(DESCRIPTORS)
     wait_s = None if until is None else until.left_ms() / 1000
     try:
         return compute(function, query.interrupt, wait_s)

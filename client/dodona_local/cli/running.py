@@ -108,6 +108,7 @@ def errors_in_one_sentence(code: int | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        from dodona._io.descriptors import is_out_of_descriptors, out_of_descriptors
         from dodona._io.disk_space import is_no_space
         from dodona.errors import DodonaError
 
@@ -115,6 +116,8 @@ def errors_in_one_sentence(code: int | None = None) -> Iterator[None]:
             place = f"the disk of {error.filename}" if error.filename else "the disk"
             warn(f"dodona: {place} is full: make room, then run the command again")
             raise typer.Exit(RUN_AGAIN if code is None else code) from None
+        if is_out_of_descriptors(error):
+            error = out_of_descriptors(getattr(error, "filename", None))
         if not isinstance(error, DodonaError):
             raise
         warn(f"dodona: {error}")

@@ -9,7 +9,6 @@ part of it is left, unless the disk failed. Numbers are used once. Threads may w
 chunks of different numbers at the same time, while others read.
 """
 
-import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from dodona._io.address_space import map_to_read
+from dodona._io.descriptors import is_out_of_descriptors, out_of_descriptors
 from dodona._io.disk_space import is_no_space
 from dodona._io.folder import FOLDER_MODE, private_file, sync_folder
 from dodona.errors import DataCorrupted, DiskFull
@@ -29,6 +28,7 @@ from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.index import decode_index
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.writing import write_chunk
+from dodona_tablets.shell.maps import map_file
 
 CHUNKS_NAME: Final = "chunks"
 SYNC_BYTES: Final = 2 << 20
@@ -51,7 +51,8 @@ class ChunkFiles:
     ) -> ChunkInfo | None:
         """Write a chunk, durably; None if there are no rows. See `write_chunk`.
 
-        Raises DiskFull if there is no space for it, OSError if the disk fails.
+        Raises DiskFull if there is no space for it, Overloaded if this process may open no more
+        files, OSError if the disk fails.
         """
         data_path, index_path = self._paths(number)
         assert not data_path.exists(), f"chunk {number} was written before"
@@ -71,7 +72,7 @@ class ChunkFiles:
         """Open a chunk: over its files, or over copies of them in memory.
 
         Raises DataCorrupted if a file is missing, or not what the description says; InvalidRequest
-        if the process may not have so much address space.
+        if the process may not have so much address space; Overloaded if it may open no more files.
         """
         data_path, index_path = self._paths(info.number)
         read = _read if in_memory else _mapped
@@ -130,14 +131,12 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
 
 
-def _mapped(path: Path) -> mmap.mmap | bytes:
+def _mapped(path: Path) -> memoryview:
     """A file as memory. It stays there when the file is removed."""
-    with _missing_told(path), path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:  # can't be mapped
-            return b""
-        # The kernel's usual reading ahead is left on: with MADV_RANDOM lookups in a file that is
-        # not in memory took twice as long as with it, and walks four times.
-        return map_to_read(file, path)
+    # The kernel's usual reading ahead is left on: with MADV_RANDOM lookups in a file that is not in
+    # memory took twice as long as with it, and walks four times.
+    with _missing_told(path):
+        return map_file(path)
 
 
 @contextmanager
@@ -146,6 +145,10 @@ def _missing_told(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataCorrupted("a file of a chunk is missing", path=str(path)) from error
+    except OSError as error:
+        if is_out_of_descriptors(error):
+            raise out_of_descriptors(path) from error
+        raise
 
 
 # Writing
@@ -196,6 +199,8 @@ def _told_if_full(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if is_out_of_descriptors(error):
+            raise out_of_descriptors(path) from error
         if not is_no_space(error):
             raise
         raise DiskFull(f"no space for a chunk: {error.strerror}", path=str(path)) from error

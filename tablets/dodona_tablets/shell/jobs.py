@@ -21,7 +21,8 @@ from typing import Any, Final
 from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
 from dodona._core.messages import Failure
 from dodona._io.logs import tell
-from dodona.errors import DataCorrupted, DiskFull, DodonaError
+from dodona.errors import DataCorrupted, DodonaError, Overloaded
+from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.jobs import (
     Batches,
     BatchJob,
@@ -133,16 +134,24 @@ class Jobs:
     def _built(self, job: Job, make: Make) -> Result:
         try:
             batches = self._courteous(batches_of(job, make), job)
-            info = self._files.write(job.number, job.schema, batches)
+            result = self._made(job.number, self._files.write(job.number, job.schema, batches))
         except DodonaError as error:
             self._tell(job, error)
             return Failure(error.kind, error.message, error.attributes)
-        return None if info is None else Built(info, self._files.open(info))
+        return result
+
+    def _made(self, number: int, info: ChunkInfo | None) -> Built | None:
+        """A chunk that is there, and open. Nobody hears of one that can't be opened."""
+        try:
+            return None if info is None else Built(info, self._files.open(info))
+        except DodonaError:
+            self._files.remove(number)
+            raise
 
     def _tell(self, job: Job, error: DodonaError) -> None:
         """What is wrong with the disk; what is wrong with bulk data is told to whoever sent them,
         and to nobody else."""
-        if not isinstance(error, DiskFull | DataCorrupted):
+        if not isinstance(error, Overloaded | DataCorrupted):
             return
         now_s, kind = time.monotonic(), type(job)
         if now_s - self._told_at_s.get(kind, -TOLD_SECONDS_MIN) < TOLD_SECONDS_MIN:

@@ -1,0 +1,58 @@
+"""Files as memory, without a descriptor that stays.
+
+Owns: `map_file`. A process has few descriptors, and a cell may have thousands of chunks. Python's
+`mmap` keeps a copy of the descriptor for as long as the map lives, and Arrow's `memory_map` has the
+kernel read up to 8 MiB of each file at once, which a start with many chunks can't afford. So this
+asks the system itself.
+
+Invariant: a map lives as long as anything that refers to its bytes: the buffer, slices, arrays and
+views of them. What is read is the file, also when it was removed.
+"""
+
+import ctypes
+import mmap
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from dodona._io.address_space import address_space_needed
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = (
+    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+    ctypes.c_long,
+)
+_LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_FAILED: Final = ctypes.c_void_p(-1).value
+
+
+class _Map:
+    """Of memory that Arrow's buffers refer to; with the last of them it goes."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self._address = address
+        self._size_bytes = size_bytes
+
+    def __del__(self, unmap: Any = _LIBC.munmap) -> None:
+        unmap(self._address, self._size_bytes)
+
+
+def map_file(path: Path) -> memoryview:
+    """All bytes of a file, to be read. Raises InvalidRequest if this process may not have so much
+    address space, OSError."""
+    with path.open("rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        if size_bytes == 0:  # can't be mapped
+            return memoryview(b"")
+        with address_space_needed(path):
+            address = _LIBC.mmap(
+                None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0
+            )
+            if address == _FAILED:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(path))
+    buffer = pa.foreign_buffer(address, size_bytes, _Map(address, size_bytes))
+    return memoryview(buffer).cast("B")  # of Arrow's own views, bytes have signs
