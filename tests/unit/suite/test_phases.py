@@ -11,7 +11,8 @@ import pytest
 import suite
 from suite import __main__ as command
 from suite import phases
-from suite.phases import Phase, verdict
+from suite.phases import LOWEST_PRIORITY, Phase, Running, verdict
+from suite.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.part("a run of tests in phases")]
 
@@ -146,6 +147,22 @@ def test_all_phases_run_and_all_that_failed_is_said_at_the_end(project: Path) ->
 def test_a_level_without_tests_for_a_phase_does_not_begin_it(project: Path) -> None:
     _, lines = run(project, level="check", phase_count=1)
     assert lines[0].startswith("shared: 2 tests, 1 failed, ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
+def test_what_ran_behind_another_is_hurried_when_that_is_over(tmp_path: Path) -> None:
+    end, child = tmp_path / "end", tmp_path / "child"
+    loop = f"while [ ! -e {end} ]; do sleep 0.05; done"
+    words = ["sh", "-c", f"({loop}) & echo $! > {child}; wait"]
+    with Running(words, tmp_path / "output") as running:
+        try:
+            wait_until(lambda: child.exists() and child.read_text().endswith("\n"))
+            pids = (running.pid, int(child.read_text()))
+            assert {os.getpriority(os.PRIO_PROCESS, it) for it in pids} == {LOWEST_PRIORITY}
+            running.hurry()
+            assert {os.getpriority(os.PRIO_PROCESS, it) for it in pids} == {0}
+        finally:
+            end.touch()
 
 
 def test_tests_that_share_a_cluster_run_in_one_worker(project: Path) -> None:
