@@ -11,7 +11,6 @@ import asyncio
 import os
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from dodona._io.drivers import check_loop
 from dodona._io.native_threads import check_threads
 from dodona._io.network import CLOSED
 from dodona._io.paths import place_of
+from dodona._io.pools import Pool
 from dodona._io.sessions import instant_us
 from dodona._io.tracebacks import forget_locals
 from dodona.errors import DodonaError, InvalidRequest
@@ -48,15 +48,13 @@ def open_blocking(path: str, routing: Routing, made: list[Any]) -> "EmbeddedDriv
 async def open_async(path: str, routing: Routing) -> "AsyncEmbeddedDriver":
     """Open the folder for asyncio callers."""
     del routing
-    threads = ThreadPoolExecutor(THREADS_MAX, "dodona-embedded")
+    threads = Pool(THREADS_MAX, "dodona-embedded")
     driver = EmbeddedDriver(path)
     try:
-        await asyncio.get_running_loop().run_in_executor(
-            threads, partial(_open, weakref.ref(driver))
-        )
+        await threads.ask(partial(_open, weakref.ref(driver)))
     except BaseException:
         driver.begin_closing()
-        threads.shutdown(wait=False)
+        threads.close(wait=False)
         raise
     return AsyncEmbeddedDriver(driver, threads)
 
@@ -136,7 +134,7 @@ def _close(combiner: Combiner, process_id: int) -> None:
 class AsyncEmbeddedDriver:
     """Runs each protocol in a thread, since a flush would hold up the event loop."""
 
-    def __init__(self, driver: EmbeddedDriver, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, driver: EmbeddedDriver, threads: Pool) -> None:
         self._driver = driver
         self._threads = threads
         self._loop = asyncio.get_running_loop()
@@ -146,13 +144,13 @@ class AsyncEmbeddedDriver:
         """The protocol's result, or its error, in about `timeout_ms` at most."""
         self._check_usable()
         ask = partial(_run, weakref.ref(self._driver), protocol, timeout_ms)
-        return await self._loop.run_in_executor(self._threads, ask)
+        return await self._threads.ask(ask)
 
     def generate_timestamp(self) -> "asyncio.Future[Timestamp]":
         """Raises InvalidRequest; the future fails with Unavailable."""
         self._check_usable()
         ask = partial(_generate_timestamp, weakref.ref(self._driver))
-        return self._loop.run_in_executor(self._threads, ask)
+        return self._threads.ask(ask)
 
     async def close(self) -> None:
         """Close the stores and let go of the folder. Repeating it is harmless."""
@@ -160,9 +158,9 @@ class AsyncEmbeddedDriver:
             self._check_usable()
             self._is_closed = True
             try:
-                await self._loop.run_in_executor(self._threads, self._driver.close)
+                await self._threads.ask(self._driver.close)
             finally:
-                self._threads.shutdown(wait=False)
+                self._threads.close(wait=False)
 
     def _check_usable(self) -> None:
         """Before anything is asked of the database: whoever can't hear of it must not change it."""

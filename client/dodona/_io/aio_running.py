@@ -5,6 +5,8 @@ Owns: the order of its movements, and that what DuckDB computes, in a thread, en
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 from dodona._core import steps
@@ -14,6 +16,7 @@ from dodona._core.transaction import TransactionBuffer
 from dodona._io.bounds import AsyncRun, AsyncUntil
 from dodona._io.computing import DESCRIPTORS, INTERRUPT_SECONDS
 from dodona._io.descriptors import need_descriptors
+from dodona._io.pools import asked
 from dodona._io.running import too_long
 
 Result = TypeVar("Result")
@@ -58,7 +61,7 @@ async def _in_time(
 async def _compute(function: Callable[[], Result], interrupt: Callable[[], None]) -> Result:
     """Its result, computed in a thread, which does not outlive this call: a cancelled one
     interrupts it until it ends, since an interruption before it has begun is lost."""
-    computing = asyncio.ensure_future(asyncio.to_thread(function))
+    computing = asked(partial(copy_context().run, function))
     try:
         return await asyncio.shield(computing)
     except asyncio.CancelledError:

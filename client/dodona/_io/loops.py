@@ -9,9 +9,11 @@ end of the process as well, when Python's executors have ended.
 import asyncio
 import ipaddress
 import socket
+from functools import partial
 from typing import Any, Final
 
 from dodona._io.descriptors import need_descriptors
+from dodona._io.pools import asked
 
 DESCRIPTORS: Final = 12
 """More than a loop takes."""
@@ -23,14 +25,14 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     need_descriptors(DESCRIPTORS)
     try:
         import uvloop
-    except ImportError:
+    except (ImportError, RuntimeError):  # it can't be imported once the main thread has ended
         return _Loop()
 
     class Loop(uvloop.Loop):
         """uvloop's, but for looking up names."""
 
         async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-            return await _look_up(self, host, port, options)
+            return await asked(partial(socket.getaddrinfo, host, port, **options))
 
         async def create_connection(
             self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
@@ -55,22 +57,7 @@ class _Loop(asyncio.SelectorEventLoop):
     """asyncio's, but for looking up names."""
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        return await _look_up(self, host, port, options)
-
-
-async def _look_up(
-    loop: asyncio.AbstractEventLoop, host: Any, port: Any, options: dict[str, Any]
-) -> Any:
-    """In a thread of an executor. These end before the handlers of `atexit` run: then it is done
-    here, and all else waits for it."""
-
-    def find() -> Any:
-        return socket.getaddrinfo(host, port, **options)
-
-    try:
-        return await loop.run_in_executor(None, find)
-    except RuntimeError:
-        return find()
+        return await asked(partial(socket.getaddrinfo, host, port, **options))
 
 
 def _is_address(host: Any) -> bool:

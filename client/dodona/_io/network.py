@@ -211,8 +211,8 @@ class Network:
         asked_at = self._loop.time()
         try:
             response = await self._send_to_master(call)
-        except httpx.HTTPError as error:
-            self._silence.begin(asked_at)
+        except (httpx.HTTPError, RuntimeError) as error:  # the latter: names are not looked up
+            self._silence.begin(asked_at)  # any more once the main thread has ended
             return self._unreachable(error)
         except TimeoutError:
             text = f"no answer from {self._silence.name} in {BRIEF_SECONDS:g} s"

@@ -14,13 +14,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
 from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
 from dodona._core.messages import Failure
 from dodona._io.logs import tell
+from dodona._io.pools import Pool
 from dodona.errors import DataCorrupted, DodonaError, Overloaded
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.jobs import (
@@ -75,11 +75,11 @@ class Jobs:
         self._bytes_per_s = compaction_bytes_per_s
         self._deliver = deliver
         self._fail = fail
-        self._threads: dict[type[Job], ThreadPoolExecutor] = {
-            FlushJob: ThreadPoolExecutor(1, "dodona-flush"),
-            BatchJob: ThreadPoolExecutor(BATCH_THREADS, "dodona-batch"),
-            CompactionJob: ThreadPoolExecutor(1, "dodona-compaction"),
-            SealJob: ThreadPoolExecutor(1, "dodona-seal"),
+        self._threads: dict[type[Job], Pool] = {
+            FlushJob: Pool(1, "dodona-flush"),
+            BatchJob: Pool(BATCH_THREADS, "dodona-batch"),
+            CompactionJob: Pool(1, "dodona-compaction"),
+            SealJob: Pool(1, "dodona-seal"),
         }
         self._told_at_s: dict[type[Job], float] = {}
         self._shares_loop = shares_loop
@@ -109,7 +109,7 @@ class Jobs:
         if self._turns is not None:
             self._turns.give_up()
         for threads in self._threads.values():
-            threads.shutdown(wait=True, cancel_futures=True)
+            threads.close(wait=True)
         if self._failure is not None:
             raise self._failure
 

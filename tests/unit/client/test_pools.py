@@ -1,0 +1,111 @@
+"""Pools of threads, and what is done where there can be none any more."""
+
+import _thread
+import asyncio
+import concurrent.futures.thread
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from dodona._io import threads
+from dodona._io.pools import Pool, asked
+from dodona.errors import Unavailable
+
+pytestmark = pytest.mark.anyio
+
+
+def no_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As once the main thread has ended."""
+    monkeypatch.setattr(concurrent.futures.thread, "_shutdown", True)
+
+
+def no_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a program that has not imported it by then."""
+
+    class Refusing:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "concurrent.futures.thread":
+                raise RuntimeError("can't register atexit after shutdown")
+
+    monkeypatch.delitem(sys.modules, "concurrent.futures.thread")
+    monkeypatch.delattr(concurrent.futures, "thread")
+    monkeypatch.setattr(sys, "meta_path", [Refusing, *sys.meta_path])
+
+
+def fail() -> int:
+    raise ZeroDivisionError
+
+
+async def test_work_is_done_in_threads() -> None:
+    pool = Pool(2, "some-name")
+    names: list[str] = []
+    pool.submit(lambda name: names.append(threading.current_thread().name + name), "!")
+    assert (await pool.ask(lambda: threading.current_thread().name)).startswith("some-name")
+    with pytest.raises(ZeroDivisionError):
+        await pool.ask(fail)
+    pool.close(wait=True)
+    assert [it[-1] for it in names] == ["!"]
+
+
+@pytest.mark.parametrize("end", [no_more_work, no_import])
+async def test_work_is_done_here_where_there_are_none(
+    end: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        end(patch)
+        pool, done = Pool(1, "none"), list[threading.Thread]()
+        pool.submit(lambda it: it.append(threading.current_thread()), done)
+        done.append(await pool.ask(threading.current_thread))
+        assert done == [threading.current_thread()] * 2
+        with pytest.raises(ZeroDivisionError):
+            await pool.ask(fail)
+        pool.close(wait=True)
+
+
+async def test_so_is_what_the_loop_s_own_threads_do_not_take() -> None:
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert await asked(threading.current_thread) is threading.current_thread()
+
+
+async def test_a_closed_pool_takes_none() -> None:
+    pool = Pool(1, "closed")
+    pool.close(wait=False)
+    for give in (pool.submit, pool.ask):
+        with pytest.raises(RuntimeError, match="closed"):
+            give(fail)
+
+
+@pytest.mark.parametrize("begin", [threads.begin_thread, threads.begin_thread_soon])
+async def test_a_thread_that_can_not_begin_is_an_error(
+    begin: Callable[[Callable[[], None], str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller waited for it, for ever."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_thread, "start_new_thread", refuse)
+    with pytest.raises(Unavailable, match="can't start new thread"):
+        begin(fail_quietly, "none")
+
+
+async def test_one_that_begins_only_half_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    class Thread:
+        def __init__(self, **_: object) -> None: ...
+
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, "Thread", Thread)
+    with pytest.raises(Unavailable, match="can't start new thread"):
+        threads.begin_thread(fail_quietly, "none")
+    threads.begin_thread_soon(begun.set, "soon")
+    assert begun.wait(60)
+
+
+def fail_quietly() -> None: ...
