@@ -142,7 +142,7 @@ def test_a_signal_that_ends_nothing_loses_nothing() -> None:
     """It comes again and again while the command waits for its reader, who comes late."""
     ours, theirs = full_pipe()
     content = bytes(range(256)) * 1000
-    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    before, told = signal.signal(signal.SIGUSR1, lambda *_: None), wakeup_fd()
     read: list[bytes] = []
 
     def disturb_and_read() -> None:
@@ -162,7 +162,13 @@ def test_a_signal_that_ends_nothing_loses_nothing() -> None:
         signal.signal(signal.SIGUSR1, before)
         os.close(ours)
     assert b"".join(read).lstrip(b"x") == content
-    assert signal.set_wakeup_fd(-1) == -1
+    assert wakeup_fd() == told
+
+
+def wakeup_fd() -> int:
+    number = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(number)
+    return number
 
 
 def full_pipe() -> tuple[int, int]:
