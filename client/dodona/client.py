@@ -233,8 +233,9 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Any:
-        """As `select`, as a `pyarrow.Table`. Columns of type any hold MessagePack. Its own `to_pandas`
-        makes floats of integers beside nulls: give it a `types_mapper`, or use `select(...)`'s."""
+        """As `select`, as a `pyarrow.Table`. Columns of type any hold MessagePack. Its own
+        `to_pandas` makes floats of integers beside nulls: give it a `types_mapper`, or use
+        `select(...)`'s."""
         read = self._session.read_arrow
         return self._run(
             read(path, lower, upper, columns, timestamp, retention_timestamp), timeout_ms

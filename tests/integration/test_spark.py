@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -245,3 +246,15 @@ def test_no_mode_but_append_is_possible(spark: SparkSession, db: dodona.Client, 
 def test_a_cluster_that_is_not_there_is_named(spark: SparkSession) -> None:
     nowhere = "http://127.0.0.1:9"
     assert "Unavailable: " in complaint(lambda: read(spark, nowhere, "//spark/pairs"))
+
+
+def test_a_table_of_spark_s_own_catalog_is_no_way_in(
+    spark: SparkSession, db: dodona.Client, url: str
+) -> None:
+    """A temporary view is. With a path, Spark's own error comes before Dodona is asked."""
+    create_once(db)
+    options = f"options (path '//spark/pairs', url '{url}')"
+    with pytest.raises(Py4JJavaError, match="No FileSystem for scheme"):
+        spark.sql(f"create table pairs using dodona {options}")
+    spark.sql(f"create or replace temporary view pairs using dodona {options}")
+    assert spark.sql("select count(*) from pairs").first() is not None
