@@ -29,7 +29,6 @@ from dodona.types import Atomicity, Timestamp, TreeTransactionId
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-Its = TypeVar("Its", bound="AsyncTree")
 
 
 class AsyncDriver(Protocol):
@@ -42,20 +41,6 @@ class AsyncDriver(Protocol):
     def generate_timestamp(self) -> Awaitable[Timestamp]: ...
 
     async def close(self) -> None: ...
-
-
-def _changes(
-    method: Callable[Concatenate[Its, Arguments], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate[Its, Arguments], Coroutine[Any, Any, Result]]:
-    """Of what changes the tree: a master transaction begins it when it is called."""
-
-    @wraps(method)
-    def call(
-        self: Its, /, *arguments: Arguments.args, **named: Arguments.kwargs
-    ) -> Coroutine[Any, Any, Result]:
-        return self._change(method(self, *arguments, **named))
-
-    return call
 
 
 class AsyncTree(ProcessBound):
@@ -76,7 +61,6 @@ class AsyncTree(ProcessBound):
         self._pinger = pinger
         self._catalog = catalog
 
-    @_changes
     async def create_table(
         self,
         path: str,
@@ -96,7 +80,6 @@ class AsyncTree(ProcessBound):
             create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes), timeout_ms
         )
 
-    @_changes
     async def remove_table(self, path: str, *, timeout_ms: int | None = None) -> None:
         """As `dodona.Client.remove_table`."""
         await self._run(self._catalog.remove_table(path), timeout_ms)
@@ -105,7 +88,6 @@ class AsyncTree(ProcessBound):
         """As `dodona.Client.get_table`."""
         return await self._read(self._catalog.get_table(path), timeout_ms)
 
-    @_changes
     async def create_directory(
         self,
         path: str,
@@ -120,7 +102,6 @@ class AsyncTree(ProcessBound):
         create = self._catalog.create_directory
         await self._run(create(path, attributes, recursive, ignore_existing), timeout_ms)
 
-    @_changes
     async def remove(
         self,
         path: str,
@@ -132,7 +113,6 @@ class AsyncTree(ProcessBound):
         """As `dodona.Client.remove`."""
         await self._run(self._catalog.remove(path, recursive, force), timeout_ms)
 
-    @_changes
     async def move(
         self,
         source: str,
@@ -144,7 +124,6 @@ class AsyncTree(ProcessBound):
         """As `dodona.Client.move`."""
         await self._run(self._catalog.move(source, destination, recursive), timeout_ms)
 
-    @_changes
     async def copy(
         self,
         source: str,
@@ -168,18 +147,17 @@ class AsyncTree(ProcessBound):
         """As `dodona.Client.get`."""
         return await self._read(self._catalog.get(path), timeout_ms)
 
-    @_changes
     async def set(self, path: str, value: Any, *, timeout_ms: int | None = None) -> None:
         """As `dodona.Client.set`."""
         await self._run(self._catalog.set(path, value), timeout_ms)
         warn_about(names_set(path, value))
 
-    def _change(self, change: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
-        """A call that changes the tree, as its caller gets it."""
-        return change
-
     async def _read(self, read: steps.Protocol[Result], timeout_ms: int | None) -> Result:
         return await self._run(read, timeout_ms)
+
+    def _around(self) -> TreeWrites | None:
+        """For a master transaction in this one."""
+        return None
 
     async def _begin(
         self, timeout_ms: int, title: str, call_timeout_ms: int | None
@@ -187,7 +165,7 @@ class AsyncTree(ProcessBound):
         limit_ms = self._bound_ms(call_timeout_ms)
         begun = await self._read(self._catalog.begin(timeout_ms, title), limit_ms)
         self._pinger.watch(begun.lease)
-        return AsyncMasterTransaction(self._driver, self._pinger, begun, limit_ms)
+        return AsyncMasterTransaction(self._driver, self._pinger, begun, limit_ms, self._around())
 
     def _bound_ms(self, timeout_ms: int | None) -> int | None:
         """Of a call that was given this."""
@@ -326,9 +304,10 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
         pinger: AsyncPinger[Lease],
         catalog: MasterTransactionSession,
         call_timeout_ms: int | None,
+        around: TreeWrites | None = None,
     ) -> None:
         super().__init__(driver, pinger, catalog, call_timeout_ms)
-        self._writes = TreeWrites()
+        self._writes = TreeWrites(around)
 
     @property
     def id(self) -> TreeTransactionId:
@@ -356,25 +335,24 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
             self._writes.drop()
         await self._end(self._catalog.leave(error is not None))
 
-    def _change(self, change: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
-        """It begins now, behind those before it; what nobody awaits is committed all the same."""
-        return self._writes.begin(change)
-
     async def _read(self, read: steps.Protocol[Result], timeout_ms: int | None) -> Result:
-        await self._writes.settle(timeout_ms)
+        await self._writes.wait(timeout_ms)
         return await self._run(read, timeout_ms)
+
+    def _around(self) -> TreeWrites | None:
+        return self._writes
 
     async def _end(self, end: steps.Protocol[None], timeout_ms: int | None = None) -> None:
         """Behind all changes. Aborts if one of them failed that nobody has awaited."""
         try:
+            await self._writes.wait(timeout_ms)
             await self._writes.settle(timeout_ms)
         except BaseException:
             with suppress(DodonaError):
-                await self.abort()
+                await self.abort(timeout_ms=timeout_ms)
             raise
         await self._run(end, timeout_ms)
 
-    @_changes
     async def lock(
         self,
         path: str,
@@ -405,3 +383,24 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
         """As `dodona.MasterTransaction.abort`."""
         self._writes.drop()
         await self._run(self._catalog.abort(), timeout_ms)
+
+
+def _begun_at_call(
+    method: Callable[Concatenate[AsyncMasterTransaction, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[AsyncMasterTransaction, Arguments], Coroutine[Any, Any, Result]]:
+    """It begins when it is called, behind those before it: what nobody awaits is committed, too."""
+
+    @wraps(method)
+    def call(
+        self: AsyncMasterTransaction, /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Coroutine[Any, Any, Result]:
+        return self._writes.begin(method(self, *arguments, **named))
+
+    return call
+
+
+for _name in (
+    *("create_table", "remove_table", "create_directory", "remove", "move", "copy", "set"),
+    "lock",
+):
+    setattr(AsyncMasterTransaction, _name, _begun_at_call(getattr(AsyncMasterTransaction, _name)))

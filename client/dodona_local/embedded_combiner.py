@@ -21,6 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from dodona._core.messages import Failure, Reply, Request
@@ -232,9 +233,11 @@ class Combiner:
             pause_s = min(2 * pause_s, MENDING_STEP_S * 4)
 
     def _start_mending(self) -> None:
-        """Unless it is being done."""
+        """Unless it is being done, or there can be no thread just now: whoever waits looks again,
+        and must not take that for the outcome of his call."""
         if not self._mending.locked():
-            begin_thread_soon(self._mend, "dodona-embedded")
+            with suppress(Unavailable):
+                begin_thread_soon(self._mend, "dodona-embedded")
 
     def _mend(self) -> None:
         if self._mending.acquire(blocking=False):

@@ -105,7 +105,8 @@ def _run_together(names: Sequence[str], words: Sequence[str], folder: Path) -> l
         ]
         for name, process in zip(names, reversed(running), strict=True):
             print(f"\nphase: {name}", flush=True)
-            process.hurry()
+            if name != names[0]:
+                process.hurry()
             status = process.end()
             cases = read_cases(folder / f"{name}.xml", name)
             phases.append(Phase(name, status, time.monotonic() - began, cases))
@@ -151,9 +152,10 @@ class Running:
     def hurry(self) -> None:
         """Nothing is in front of it any more. Where it may not be hurried, it takes longer beside
         other programs."""
-        with suppress(OSError):  # the system does not let everybody, and what runs may end
-            for task in _tasks_of(self.pid):
-                os.setpriority(os.PRIO_PROCESS, task, 0)
+        priority = os.getpriority(os.PRIO_PROCESS, 0)
+        for task in _tasks_of(self.pid):
+            with suppress(OSError):  # the system does not let everybody, and what runs may end
+                os.setpriority(os.PRIO_PROCESS, task, priority)
 
     def __enter__(self) -> "Running":
         return self
@@ -178,10 +180,11 @@ class Running:
 def _tasks_of(pid: int) -> list[int]:
     """The threads of a process and of all that it has started."""
     tasks = []
-    for folder in Path(f"/proc/{pid}/task").iterdir():
-        tasks.append(int(folder.name))
-        for child in (folder / "children").read_text().split():
-            tasks += _tasks_of(int(child))
+    with suppress(OSError):  # it has ended
+        for folder in Path(f"/proc/{pid}/task").iterdir():
+            tasks.append(int(folder.name))
+            for child in (folder / "children").read_text().split():
+                tasks += _tasks_of(int(child))
     return tasks
 
 

@@ -11,7 +11,8 @@ Invariant: writes of a transaction take place in the order of their calls.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from dodona._core import steps
 from dodona._core.steps import Step
@@ -21,6 +22,9 @@ from dodona.errors import Unavailable
 Result = TypeVar("Result")
 Make = Callable[[Iterable[Any]], steps.Protocol[None]]
 Tasks = list["asyncio.Task[Any]"]
+
+_awaited: Final[set["asyncio.Task[Any]"]] = set()
+"""Those of which somebody hears at this moment."""
 
 
 class Write(Coroutine[Any, Any, Result]):
@@ -39,10 +43,12 @@ class Write(Coroutine[Any, Any, Result]):
         task = self._task
         if task is None:
             return None
+        _awaited.add(task)
         try:
             awaited = asyncio.shield(task) if self._goes_on else task
             return (yield from awaited.__await__())
         finally:
+            _awaited.discard(task)
             if task.done() and task in self._left:
                 self._left.remove(task)  # its caller knows what became of it
             del self, task, awaited  # which has an error, whose traceback has this frame
@@ -81,8 +87,7 @@ class _Begun:
                 while self._left:
                     await self._settle(self._left[0])
         except TimeoutError as error:
-            text = f"an earlier write has waited for an answer for {timeout_ms} ms"
-            raise Unavailable(text, timeout_ms=timeout_ms) from error
+            raise _too_long(timeout_ms) from error
 
     async def _settle(self, task: "asyncio.Task[Any]") -> None:
         await asyncio.wait([task])
@@ -95,11 +100,17 @@ class _Begun:
             del task  # which has an error, whose traceback has this frame
 
     def drop(self) -> None:
-        """Nobody needs them any more."""
+        """Nobody needs them any more. What somebody awaits goes on: he hears that it is closed."""
         for task in self._left:
-            task.cancel()
-            task.add_done_callback(_retrieve)
+            if task not in _awaited:
+                task.cancel()
+                task.add_done_callback(_retrieve)
         self._left.clear()
+
+
+def _too_long(timeout_ms: int | None) -> Unavailable:
+    text = f"an earlier write has waited for an answer for {timeout_ms} ms"
+    return Unavailable(text, timeout_ms=timeout_ms)
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:
@@ -121,7 +132,24 @@ class LoadWrites(_Begun):
 
 
 class TreeWrites(_Begun):
-    """Of one master transaction: one after the other."""
+    """Of one master transaction: one after the other, and after those of the transactions around
+    it and in it."""
+
+    def __init__(self, around: "TreeWrites | None" = None) -> None:
+        super().__init__()
+        self._family: WeakSet[TreeWrites] = WeakSet() if around is None else around._family
+        self._family.add(self)
+
+    async def wait(self, timeout_ms: int | None) -> None:
+        """Until all are done that were begun before, whatever came of them. Raises Unavailable
+        after `timeout_ms`."""
+        if earlier := self._earlier():
+            timeout_s = None if timeout_ms is None else timeout_ms / 1000
+            if (await asyncio.wait(earlier, timeout=timeout_s))[1]:
+                raise _too_long(timeout_ms)
+
+    def _earlier(self) -> Tasks:
+        return [task for it in self._family for task in it._left]
 
     def begin(self, writing: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
         """As a load's."""
@@ -129,7 +157,7 @@ class TreeWrites(_Begun):
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return writing
-        task = loop.create_task(_behind(self._left[-1:], writing))
+        task = loop.create_task(_behind(self._earlier(), writing))
         task.add_done_callback(lambda _: writing.close())  # it may have been cancelled before
         self._left.append(task)
         return Write(task, self._left, goes_on=False)

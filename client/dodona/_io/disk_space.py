@@ -74,6 +74,8 @@ class DiskSpace:
         self._ballast = folder / BALLAST_NAME
         self._look_at_s = self._make_at_s = 0.0
         self._is_full = False
+        self._is_put_off = False
+        """The ballast, for want of a descriptor: that says nothing of the disk."""
 
     def make_way(self) -> None:
         """Before a start: if there is no space for it, remove the ballast. Raises Overloaded, and
@@ -117,15 +119,16 @@ class DiskSpace:
     def _make(self, now_s: float, total_bytes: int) -> bool:
         """Have a ballast. → whether there is one, as far as the disk has a say in it."""
         if now_s < self._make_at_s:
-            return False
-        self._make_at_s = now_s + BALLAST_SECONDS
+            return self._is_put_off
+        self._make_at_s, self._is_put_off = now_s + BALLAST_SECONDS, False
         unfinished = self._ballast.with_name(f"{BALLAST_NAME}.unfinished")
         try:
             _write_zeros(unfinished, min(BALLAST_BYTES, total_bytes // 64))
             unfinished.rename(self._ballast)
         except OSError as error:
             _remove(unfinished)
-            if is_out_of_descriptors(error):
+            self._is_put_off = is_out_of_descriptors(error)
+            if self._is_put_off:
                 return True
             if not is_no_space(error):
                 raise

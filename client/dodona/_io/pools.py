@@ -9,7 +9,10 @@ loop is better than that it never happens.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from dodona.errors import Unavailable
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +21,14 @@ with suppress(RuntimeError):  # while it can be: uvloop and pyarrow do so on fir
     import concurrent.futures.thread  # noqa: F401
 
 Result = TypeVar("Result")
+
+_OVER: Final = (
+    "cannot schedule new futures after",
+    "Executor shutdown has been called",
+    "can't register atexit after shutdown",
+)
+"""What Python says of pools that have ended, or can't be imported any more. Of threads that can't
+begin it says something else: then the work is in the pool's queue all the same."""
 
 
 class Pool:
@@ -28,26 +39,65 @@ class Pool:
         self._threads = _threads(count_max, name)
 
     def submit(self, work: Callable[..., object], *arguments: Any) -> None:
-        """Have it done. It is to handle its own errors. Raises RuntimeError after the close."""
-        if self._is_closed:
-            raise RuntimeError("the pool is closed")
-        if self._threads is not None:
-            with suppress(RuntimeError):
-                self._threads.submit(work, *arguments)
-                return
-        work(*arguments)
+        """Have it done. It is to handle its own errors. Raises Unavailable if there is no thread
+        and none can begin, RuntimeError after the close."""
+        self._check_open()
+        once = _Once(partial(work, *arguments))
+        if self._threads is None or _taken(self._threads.submit, once) is None:
+            once()
 
     def ask(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """What comes of it, for the running event loop. Raises RuntimeError after the close."""
-        if self._is_closed:
-            raise RuntimeError("the pool is closed")
-        return asked(work, self._threads)
+        """What comes of it, for the running event loop. Raises as `submit`."""
+        self._check_open()
+        once, loop, taken = _Once(work), asyncio.get_running_loop(), None
+        if self._threads is not None:
+            taken = _taken(partial(loop.run_in_executor, self._threads), once)
+        return _done_here(once) if taken is None else taken
 
     def close(self, *, wait: bool) -> None:
         """Take no more. With `wait`, what has not begun is dropped, and what has is waited for."""
         self._is_closed = True
         if self._threads is not None:
             self._threads.shutdown(wait=wait, cancel_futures=wait)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("the pool is closed")
+
+
+class _Once:
+    """Work that may be in a queue although its giver was told that it is not."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = [work]
+
+    def __call__(self) -> Any:
+        try:
+            work = self._work.pop()
+        except IndexError:
+            return None
+        return work()
+
+    def take_back(self) -> bool:
+        """Whether nobody has begun it, and nobody will."""
+        try:
+            self._work.pop()
+        except IndexError:
+            return False
+        return True
+
+
+def _taken(give: Callable[[_Once], Any], once: _Once) -> Any:
+    """What a pool says to it; None if it takes no more. Raises Unavailable if there is no thread
+    and none can begin."""
+    try:
+        return give(once)
+    except RuntimeError as error:
+        if _is_over(error):
+            return None
+        if once.take_back():
+            raise Unavailable(f"Python begins no thread for the client: {error}") from error
+        raise  # another thread has taken it, and nobody hears what comes of it
 
 
 def _threads(count_max: int, name: str) -> "ThreadPoolExecutor | None":
@@ -58,14 +108,20 @@ def _threads(count_max: int, name: str) -> "ThreadPoolExecutor | None":
     return module.ThreadPoolExecutor(count_max, name)
 
 
-def asked(
-    work: Callable[[], Result], threads: "ThreadPoolExecutor | None" = None
-) -> "asyncio.Future[Result]":
-    """What comes of it, for the running event loop, in one of these threads or of the loop's."""
-    loop = asyncio.get_running_loop()
-    with suppress(RuntimeError):
-        return loop.run_in_executor(threads, work)
-    future: asyncio.Future[Result] = loop.create_future()
+def _is_over(error: RuntimeError) -> bool:
+    return str(error).startswith(_OVER)
+
+
+def asked(work: Callable[[], Result]) -> "asyncio.Future[Result]":
+    """What comes of it, for the running event loop, in a thread of the loop's. Raises Unavailable
+    if there is no thread and none can begin."""
+    once = _Once(work)
+    taken = _taken(partial(asyncio.get_running_loop().run_in_executor, None), once)
+    return _done_here(once) if taken is None else taken
+
+
+def _done_here(work: Callable[[], Result]) -> "asyncio.Future[Result]":
+    future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
     try:
         future.set_result(work())
     except Exception as error:  # noqa: BLE001 - it is the asker's

@@ -26,8 +26,8 @@ from dodona_local.cli import (
     tree,
 )
 from dodona_local.cli.options import CALL_TIMEOUT_MS_MAX
-from dodona_local.cli.running import EXIT_CODES, OUTPUT_LOST, Group, bound_calls, warn
-from dodona_local.cli.streams import output_failure, prepare_streams
+from dodona_local.cli.running import EXIT_CODES, OUTPUT_LOST, Group, bound_calls, code_of, warn
+from dodona_local.cli.streams import hurry_output, output_failure, prepare_streams
 
 application = typer.Typer(
     cls=Group,
@@ -51,8 +51,12 @@ def main() -> None:
 def _tell_lost_output() -> None:
     """Raises SystemExit if not all of it was written, unless worse has happened."""
     ended = sys.exc_info()[1]
-    with suppress(BrokenPipeError):
-        sys.stdout.flush()
+    try:
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()
+    except KeyboardInterrupt as error:
+        hurry_output()
+        raise SystemExit(code_of(error)) from None
     if (failure := output_failure()) is not None:
         warn(f"dodona: not all output is written: standard output: {failure.strerror}")
         if isinstance(ended, SystemExit) and not ended.code:

@@ -60,6 +60,11 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM came. It ends things in order as Ctrl-C does."""
 
 
+def code_of(interrupt: KeyboardInterrupt) -> int:
+    """The exit code of a command that it ended."""
+    return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
+
+
 class Group(TyperGroup):
     """Commands whose errors are one sentence, and whose help is shown as it is written. Ctrl-C and
     a closed pipe need no words."""
@@ -79,8 +84,7 @@ class Group(TyperGroup):
             hurry_output()
             if str(error):
                 warn(f"dodona: {error}")
-            code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-            raise typer.Exit(code) from None
+            raise typer.Exit(code_of(error)) from None
         except BrokenPipeError:
             drop_output()
             raise typer.Exit(PIPE_CLOSED) from None

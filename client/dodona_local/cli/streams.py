@@ -17,9 +17,8 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final, TextIO
+from contextlib import suppress
+from typing import Any, Final, Self, TextIO
 
 INPUT: Final = 0
 OUTPUT: Final = 1
@@ -63,9 +62,11 @@ class Output(io.FileIO):
     failure: OSError | None = None
     waits = True
     """For whoever reads, when there is no room."""
+    _is_dropped = False
+    """What found no room, and so all that comes after it."""
 
     def write(self, content: Any) -> int:
-        if self.failure is None:
+        if self.failure is None and not self._is_dropped:
             try:
                 return self._write_some(content)
             except BrokenPipeError:
@@ -78,11 +79,13 @@ class Output(io.FileIO):
         piece = memoryview(content).cast("B")
         if not stat.S_ISREG(os.fstat(self.fileno()).st_mode):
             if not self._has_room():
+                self._is_dropped = True
                 return piece.nbytes
             piece = piece[: select.PIPE_BUF]  # for which there is room: it does not block
         # Whoever shares the stream may have made it one that does not wait, and have filled it.
         while (count := super().write(piece)) is None:
             if not self._has_room():
+                self._is_dropped = True
                 return piece.nbytes
         return count
 
@@ -94,25 +97,35 @@ class Output(io.FileIO):
             return has_room
         if threading.current_thread() is not threading.main_thread():
             return bool(select.select((), (self,), ())[1])
-        with _signals() as signals:
-            while not (found := select.select((signals,), (self,), ()))[1]:
-                os.read(found[0][0], select.PIPE_BUF)  # by now its handler has run
+        with _Signals() as signals:
+            while not select.select((signals,), (self,), ())[1]:
+                signals.pass_on()  # by now its handler has run
         return True
 
 
-@contextmanager
-def _signals() -> Iterator[int]:
-    """What can be read when a signal has come."""
-    ours, theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        before = signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
-        try:
-            yield ours
-        finally:
-            signal.set_wakeup_fd(before)
-    finally:
-        os.close(ours)
-        os.close(theirs)
+class _Signals:
+    """Can be read when a signal has come. An event loop that hears of signals hears of it, too."""
+
+    def __enter__(self) -> Self:
+        self._ours, self._theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._before = signal.set_wakeup_fd(self._theirs, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._before)
+        with suppress(BlockingIOError):
+            self.pass_on()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+    def fileno(self) -> int:
+        return self._ours
+
+    def pass_on(self) -> None:
+        numbers = os.read(self._ours, select.PIPE_BUF)
+        if self._before != -1:
+            with suppress(BlockingIOError):  # then it has others to hear of
+                os.write(self._before, numbers)
 
 
 class _Error(io.FileIO):

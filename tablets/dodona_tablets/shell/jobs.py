@@ -126,6 +126,8 @@ class Jobs:
             self._deliver(effect.token, result)
 
     def _by_turns(self, loop: asyncio.AbstractEventLoop, items: Batches) -> Batches:
+        if _runs(loop):  # in this thread, which can't wait for itself
+            return items
         self._turns = Turns(loop, items)
         if self._is_closing:  # which it may have missed
             self._turns.give_up()
@@ -189,3 +191,11 @@ class Jobs:
             time.sleep(max(ahead_s, 0))
             if self._is_closing:
                 raise GivenUp
+
+
+def _runs(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is its thread."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

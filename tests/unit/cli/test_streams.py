@@ -3,6 +3,7 @@
 Reports of the same kind elsewhere: aws/aws-cli #6461, iterative/dvc #5591.
 """
 
+import asyncio
 import fcntl
 import json
 import os
@@ -163,6 +164,56 @@ def test_a_signal_that_ends_nothing_loses_nothing() -> None:
         os.close(ours)
     assert b"".join(read).lstrip(b"x") == content
     assert wakeup_fd() == told
+
+
+def test_an_event_loop_hears_of_a_signal_that_came_meanwhile() -> None:
+    """As `dodona up`, whose words find no room: Ctrl-C is its loop's to handle."""
+    ours, theirs = full_pipe()
+
+    def disturb_and_read() -> None:
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.05)
+        while os.read(ours, PIPE_BYTES):
+            pass
+
+    async def run() -> None:
+        heard = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, heard.set)
+        reader = threading.Thread(target=disturb_and_read)
+        reader.start()
+        with BufferedWriter(Output(theirs, "wb")) as output:
+            output.write(b"words")
+        reader.join()
+        await asyncio.wait_for(heard.wait(), WAIT_S_MAX)
+
+    asyncio.run(run())
+    os.close(ours)
+
+
+def test_what_comes_behind_dropped_output_is_dropped() -> None:
+    ours, theirs = full_pipe()
+    with Output(theirs, "wb") as output:
+        output.waits = False
+        assert output.write(b"first") == 5
+        os.read(ours, PIPE_BYTES)
+        assert output.write(b"second") == 6
+    assert os.read(ours, PIPE_BYTES).strip(b"x") == b""
+    os.close(ours)
+
+
+def test_an_interrupt_in_the_very_last_words_needs_none() -> None:
+    """Those that Python writes when the command has ended already."""
+    ours, theirs = full_pipe()
+    pipe = subprocess.PIPE
+    with program([*COMMAND, "--version"], stdout=theirs, stderr=pipe) as running:
+        os.close(theirs)
+        wait_until(lambda: waits_for_a_stream(running.pid))
+        running.send_signal(signal.SIGINT)
+        assert running.wait(WAIT_S_MAX) == 130
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
+    os.close(ours)
 
 
 def wakeup_fd() -> int:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from dodona._core.messages import AskOutcome, Committed, Failure, Reply, Request
-from dodona.errors import DataCorrupted
+from dodona._io import threads
+from dodona.errors import DataCorrupted, Unavailable
 from dodona.types import Timestamp, TransactionId
+from dodona_local import embedded_combiner
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_cores import Asked
 from suite.waiting import WAIT_S_MAX, wait_until
@@ -250,6 +252,26 @@ def test_a_failure_ends_those_being_served_and_the_next_one_recovers(error: Exce
     assert broken.is_closed
     assert it.exchange(question(2)) == [answer_to(2)]
     assert fresh.groups == [[2]]
+
+
+def test_a_recovery_that_finds_no_thread_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was an error of the caller's, who took it for the outcome of what is done already."""
+    begin, refused = threads.begin_thread_soon, [Unavailable("no thread")]
+
+    def begin_late(work: Callable[[], None], name: str) -> None:
+        if refused:
+            raise refused.pop()
+        begin(work, name)
+
+    def fail(_: list[int]) -> None:
+        raise OSError("planted")
+
+    monkeypatch.setattr(embedded_combiner, "begin_thread_soon", begin_late)
+    it = combiner(FakeCores(fail), FakeCores())
+    (reply,) = it.exchange(question(1))
+    assert isinstance(reply, Failure)
+    assert not refused
+    assert it.exchange(question(2)) == [answer_to(2)]
 
 
 def test_an_interrupt_goes_on_to_its_caller_and_ends_the_others() -> None:

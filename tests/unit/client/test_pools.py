@@ -78,6 +78,39 @@ async def test_a_closed_pool_takes_none() -> None:
             give(fail)
 
 
+async def test_work_that_finds_no_thread_is_done_once_or_never(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python has put it into its queue by then."""
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool, done = Pool(1, "scarce"), list[str]()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(Unavailable, match="can't start new thread"):
+            pool.submit(done.append, "refused")
+        with pytest.raises(Unavailable, match="can't start new thread"):
+            pool.ask(lambda: done.append("refused, too"))
+    pool.submit(done.append, "done")
+    await pool.ask(lambda: None)
+    pool.close(wait=True)
+    assert done == ["done"]
+
+
+async def test_what_is_cancelled_before_it_began_is_not_done() -> None:
+    pool, done, may_end = Pool(1, "busy"), list[str](), threading.Event()
+    pool.submit(may_end.wait, 60)
+    asked_for = pool.ask(lambda: done.append("never"))
+    asked_for.cancel()
+    await asyncio.sleep(0)  # it is passed on by the loop
+    may_end.set()
+    await pool.ask(lambda: None)
+    pool.close(wait=True)
+    assert done == []
+
+
 @pytest.mark.parametrize("begin", [threads.begin_thread, threads.begin_thread_soon])
 async def test_a_thread_that_can_not_begin_is_an_error(
     begin: Callable[[Callable[[], None], str], object], monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import inspect
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 import dodona
 import dodona.aio
+from dodona._io.aio_writes import TreeWrites
 from dodona.errors import (
     InvalidRequest,
     InvalidTabletState,
@@ -388,3 +390,63 @@ async def test_an_abort_takes_back_what_nobody_awaits(tmp_path: Path) -> None:
                 raise ZeroDivisionError
         gc.collect()
         assert await db.list("//") == []
+
+
+@pytest.mark.anyio
+async def test_changes_keep_their_order_across_transactions_in_one_another(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        async with db.begin_master() as tx:
+            inner = await tx.begin()
+            forgotten(tx.create_directory("//a"))
+            assert await inner.exists("//a")
+            forgotten(inner.create_directory("//a/b"))
+            assert await inner.exists("//a/b")
+            await inner.commit()
+        assert await db.list("//a") == ["b"]
+
+
+@pytest.mark.anyio
+async def test_a_change_that_is_cancelled_leaves_the_order_of_others(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    async def change(name: str) -> None:
+        order.append(f"begin {name}")
+        await asyncio.sleep(0.05)
+        order.append(f"end {name}")
+
+    writes = TreeWrites()
+    first, second = writes.begin(change("1")), writes.begin(change("2"))
+    waiting = asyncio.create_task(second)
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await writes.begin(change("3"))
+    await first
+    assert order == ["begin 1", "end 1", "begin 3", "end 3"]
+
+
+@pytest.mark.anyio
+async def test_an_error_is_its_caller_s_and_no_one_else_s(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db, db.begin_master() as tx:
+        calls = (tx.remove("//none"), tx.exists("//"))
+        refused, found = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(refused, NodeNotFound)
+        assert found is True
+
+
+@pytest.mark.anyio
+async def test_an_abort_cancels_nobody_who_waits(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        tx = await db.begin_master()
+        waiting = [asyncio.create_task(tx.create_directory(f"//{it}")) for it in "ab"]
+        await asyncio.sleep(0)
+        await tx.abort()
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert not any(isinstance(it, asyncio.CancelledError) for it in outcomes)
+        assert await db.list("//") == []
+
+
+def test_methods_of_asyncio_s_client_are_coroutine_functions() -> None:
+    """So that stand-ins that are made of it can be awaited."""
+    for name in ("create_table", "set", "move", "get"):
+        assert inspect.iscoroutinefunction(getattr(dodona.aio.AsyncClient, name))

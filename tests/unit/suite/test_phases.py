@@ -149,6 +149,10 @@ def test_a_level_without_tests_for_a_phase_does_not_begin_it(project: Path) -> N
     assert lines[0].startswith("shared: 2 tests, 1 failed, ")
 
 
+def priority_of(pid: int) -> int:
+    return os.getpriority(os.PRIO_PROCESS, pid)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
 def test_what_ran_behind_another_is_hurried_when_that_is_over(tmp_path: Path) -> None:
     end, child = tmp_path / "end", tmp_path / "child"
@@ -158,9 +162,9 @@ def test_what_ran_behind_another_is_hurried_when_that_is_over(tmp_path: Path) ->
         try:
             wait_until(lambda: child.exists() and child.read_text().endswith("\n"))
             pids = (running.pid, int(child.read_text()))
-            assert {os.getpriority(os.PRIO_PROCESS, it) for it in pids} == {LOWEST_PRIORITY}
+            assert {priority_of(it) for it in pids} == {LOWEST_PRIORITY}
             running.hurry()
-            assert {os.getpriority(os.PRIO_PROCESS, it) for it in pids} == {0}
+            assert {priority_of(it) for it in pids} == {priority_of(0)}
         finally:
             end.touch()
 
