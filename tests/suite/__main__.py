@@ -57,6 +57,7 @@ def main(words: Sequence[str]) -> int:
 def ended(command: str, beside: Running) -> bool:
     """Wait for what ran beside the tests. → whether it has passed."""
     print(f"\nbeside the tests: {command}", flush=True)
+    beside.hurry()
     return beside.end() == OK
 
 
