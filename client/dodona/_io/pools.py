@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from dodona.errors import Unavailable
+from dodona._io.threads import no_thread
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -96,7 +96,7 @@ def _taken(give: Callable[[_Once], Any], once: _Once) -> Any:
         if _is_over(error):
             return None
         if once.take_back():
-            raise Unavailable(f"Python begins no thread for the client: {error}") from error
+            raise no_thread(error) from error
         raise  # another thread has taken it, and nobody hears what comes of it
 
 

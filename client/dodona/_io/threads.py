@@ -26,7 +26,7 @@ def begin_thread(work: Callable[[], None], name: str) -> threading.Thread:
     _start(_begin, work, name, begun)
     thread = begun.get()
     if isinstance(thread, RuntimeError):
-        raise _no_thread(thread) from thread
+        raise no_thread(thread) from thread
     return thread
 
 
@@ -45,7 +45,7 @@ def _start(function: Callable[..., None], *arguments: object) -> None:
     try:
         _thread.start_new_thread(function, arguments)
     except RuntimeError as error:
-        raise _no_thread(error) from error
+        raise no_thread(error) from error
 
 
 def _begin(
@@ -68,6 +68,6 @@ def _begin_soon(work: Callable[[], None], name: str) -> None:
         work()  # here is a thread already
 
 
-def _no_thread(error: RuntimeError) -> Unavailable:
-    """There are too many, or the process is about to end."""
+def no_thread(error: RuntimeError) -> Unavailable:
+    """The error to raise: there are too many, or the process is about to end."""
     return Unavailable(f"Python begins no thread for the client: {error}")
