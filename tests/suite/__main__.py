@@ -40,8 +40,8 @@ def main(words: Sequence[str]) -> int:
         run_again(phases, folder)
         is_beside_right = beside is None or ended(chosen.beside, beside)
     cases = [case for phase in phases for case in phase.cases]
+    print("\n".join(summary(phases, cases)), flush=True)
     reports.write_report(REPORT, cases)
-    print("\n".join(summary(phases, cases)))
     if not is_beside_right:
         print(f"FAILED {chosen.beside}")
     print(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from suite.phases import COMPLETE, OK, Phase, Running, pytest_command
-from suite.reports import read_cases
+from suite.reports import BrokenReport, read_cases
 
 AGAIN_MAX: Final = 20
 
@@ -37,5 +37,9 @@ def _passed(names: list[str], folder: Path) -> set[str]:
     report = folder / "again.xml"
     words = ("-p", "no:xdist", "-o", "junit_family=xunit1", f"--junitxml={report}")
     Running(pytest_command(*words, *names)).end()
-    cases = read_cases(report, "again")
+    try:
+        cases = read_cases(report, "again")
+    except BrokenReport as error:
+        print(f"\n{error}", flush=True)
+        return set()
     return {it.name for it in cases} - {it.name for it in cases if not it.has_passed}

@@ -19,7 +19,7 @@ from typing import Final
 import pytest
 
 from suite.levels import Level, phases_of
-from suite.reports import Case, read_cases
+from suite.reports import BrokenReport, Case, read_cases
 
 WORKERS_PER_CORE: Final = 2
 """Most of a test's time goes by while it waits: for servers to start, to stop, to time out."""
@@ -52,6 +52,7 @@ NOT_INHERITED: Final = (NO_BYTECODE, "MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 OK: Final = int(pytest.ExitCode.OK)
 FAILED: Final = int(pytest.ExitCode.TESTS_FAILED)
 NO_TESTS: Final = int(pytest.ExitCode.NO_TESTS_COLLECTED)
+BROKEN: Final = int(pytest.ExitCode.INTERNAL_ERROR)
 COMPLETE: Final = (OK, FAILED, NO_TESTS)
 """After anything else there is no sense in another phase: it was interrupted, or misunderstood."""
 
@@ -108,9 +109,17 @@ def _run_together(names: Sequence[str], words: Sequence[str], folder: Path) -> l
             if name != names[0]:
                 process.hurry()
             status = process.end()
-            cases = read_cases(folder / f"{name}.xml", name)
-            phases.append(Phase(name, status, time.monotonic() - began, cases))
+            phases.append(come_to(name, status, time.monotonic() - began, folder))
     return phases
+
+
+def come_to(name: str, status: int, seconds: float, folder: Path) -> Phase:
+    """What a phase came to. Without a whole report nobody knows, whatever its status says."""
+    try:
+        return Phase(name, status, seconds, read_cases(folder / f"{name}.xml", name))
+    except BrokenReport as error:
+        print(f"\n{error}", flush=True)
+        return Phase(name, BROKEN if status in COMPLETE else status, seconds)
 
 
 def _command(name: str, words: Sequence[str], folder: Path) -> list[str]:

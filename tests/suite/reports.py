@@ -9,12 +9,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
 from typing import Final
 from xml.etree import ElementTree
 
 SLOWEST_COUNT: Final = 20
 ERROR_CHARACTERS_MAX: Final = 300
 """Of an error, in the summary."""
+
+
+class BrokenReport(Exception):
+    """What pytest wrote can't be read."""
 
 
 @dataclass(slots=True)
@@ -43,10 +48,21 @@ class Case:
 
 def read_cases(report: Path, phase: str) -> list[Case]:
     """What pytest wrote of its tests, if it came to that. (A test that was interrupted has no
-    name.)"""
+    name.)
+
+    Raises:
+        BrokenReport: it is cut off, as on a full disk.
+    """
     if not report.exists():
         return []
-    elements = ElementTree.parse(report).iter("testcase")
+    try:
+        elements = ElementTree.parse(report).iter("testcase")
+    except ElementTree.ParseError as error:
+        free = shown_gib(disk_usage(report.parent).free)
+        raise BrokenReport(
+            f"the report of the phase {phase} is cut off ({error}): {free} are free on the disk of"
+            f" {report.parent}"
+        ) from error
     return [_case(it, phase) for it in elements if it.get("file")]
 
 
@@ -78,6 +94,11 @@ def _file_of(names: str) -> str:
     parts = names.split(".")
     files = ("/".join(parts[:end]) + ".py" for end in range(len(parts), 0, -1))
     return next((it for it in files if Path(it).is_file()), "")
+
+
+def shown_gib(count: int) -> str:
+    """Bytes, for people."""
+    return f"{count / 2**30:.1f} GiB"
 
 
 def slowest(cases: Iterable[Case]) -> list[str]:

@@ -5,13 +5,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
 import pytest
 
 import suite
 from suite import __main__ as command
-from suite import phases
-from suite.phases import LOWEST_PRIORITY, Phase, Running, verdict
+from suite import again, phases
+from suite.phases import BROKEN, FAILED, LOWEST_PRIORITY, OK, Phase, Running, come_to, verdict
+from suite.reports import Case
 from suite.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.part("a run of tests in phases")]
@@ -241,3 +243,29 @@ def test_a_phase_that_ends_without_a_report_is_counted_by_its_status() -> None:
     assert command.summary([Phase("alone", -9, 1.0)], [])[-1:] == [
         "alone: 0 tests, 0 failed, 0 min 1 s (exit status -9)"
     ]
+
+
+def test_a_phase_whose_report_is_cut_off_has_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a full disk."""
+    (tmp_path / "alone.xml").write_text("<testsuites><testsuite>")
+    assert come_to("alone", OK, 1.0, tmp_path).status == BROKEN
+    assert come_to("alone", -9, 1.0, tmp_path).status == -9
+    said = capsys.readouterr().out
+    assert "the report of the phase alone is cut off (no element found: " in said
+    assert f" GiB are free on the disk of {tmp_path}\n" in said
+
+
+def test_a_test_whose_second_report_is_cut_off_has_not_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(command: list[str]) -> Running:
+        (tmp_path / "again.xml").write_text("")
+        return Running([sys.executable, "-c", ""])
+
+    monkeypatch.setattr(again, "Running", full)
+    case = Case("tests/test_a.py::test_a", "shared", 1.0, "why", True, Element("testcase"))
+    phase = Phase("shared", FAILED, 1.0, [case])
+    again.run_again([phase], tmp_path)
+    assert (phase.status, case.is_unsteady) == (FAILED, False)
