@@ -6,12 +6,14 @@ The cluster is the one of `peers.dodona`. What the loads read is written before,
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
+import dodona
 import dodona.aio
 from dodona.errors import TransactionConflict
 from dodona_loadtest.harness.errors import ContenderFailed
-from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation
+from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation, ThreadLoad, ThreadOperation
 from dodona_loadtest.harness.payload import RowSource
 from dodona_loadtest.harness.row import Running
 from dodona_loadtest.peers.dodona import SCHEMA, TABLE, open_cluster, pids_of, version
@@ -56,6 +58,19 @@ def serve_hot_rows(folder: Path) -> Iterator[Running]:
     """Increments of few rows, each in a transaction that reads before it writes."""
     with open_cluster(folder) as cluster:
         yield Running(HotRowLoad(cluster.master_url), version(), pids_of(cluster))
+
+
+@contextmanager
+def serve_one_row(folder: Path) -> Iterator[Running]:
+    """Increments of one row, each run again until it commits."""
+    with open_cluster(folder) as cluster:
+        yield Running(OneRowLoad(cluster.master_url), version(), pids_of(cluster))
+
+
+@contextmanager
+def open_one_row(folder: Path) -> Iterator[Running]:
+    """As `serve_one_row`, by threads of one process."""
+    yield Running(EmbeddedOneRowLoad(folder / "dodona"), version())
 
 
 class AsyncWriteLoad(AsyncLoad):
@@ -159,3 +174,78 @@ class HotRowLoad(AsyncLoad):
 
     async def close(self) -> None:
         await self._db.close()
+
+
+class OneRowLoad(AsyncLoad):
+    """`run_in_transaction` with a function that reads the row and writes it. An operation takes as
+    long as all its attempts; one that gives up has failed."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._done_count = 0
+
+    def tolerated(self) -> tuple[type[Exception], ...]:
+        return (TransactionConflict,)
+
+    async def open(self, callers_max: int) -> None:
+        del callers_max
+        self._db = await dodona.aio.connect(self._url)
+        await self._db.create_table(TABLE, schema=COUNTERS, mount=True)
+        await self._db.insert_rows(TABLE, [{"id": 0, "count": 0}])
+
+    def operation(self, caller: int) -> AsyncOperation:
+        db = self._db
+
+        async def attempt(tx: dodona.aio.AsyncTransaction) -> None:
+            (row,) = await tx.lookup_rows(TABLE, [{"id": 0}])
+            await tx.insert_rows(TABLE, [{"id": 0, "count": row["count"] + 1}])
+
+        async def increment() -> None:
+            await db.run_in_transaction(attempt)
+            self._done_count += 1
+
+        return increment
+
+    async def check(self) -> None:
+        rows = await self._db.lookup_rows(TABLE, [{"id": 0}])
+        check_sum([row["count"] for row in rows], self._done_count)
+
+    async def close(self) -> None:
+        await self._db.close()
+
+
+class EmbeddedOneRowLoad(ThreadLoad):
+    """What `OneRowLoad` does, inside the process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._done_count = count()
+
+    def tolerated(self) -> tuple[type[Exception], ...]:
+        return (TransactionConflict,)
+
+    def open(self, callers_max: int) -> None:
+        del callers_max
+        self._db = dodona.open(str(self._folder))
+        self._db.create_table(TABLE, schema=COUNTERS, mount=True)
+        self._db.insert_rows(TABLE, [{"id": 0, "count": 0}])
+
+    def operation(self, caller: int) -> ThreadOperation:
+        db = self._db
+
+        def attempt(tx: dodona.Transaction) -> None:
+            (row,) = tx.lookup_rows(TABLE, [{"id": 0}])
+            tx.insert_rows(TABLE, [{"id": 0, "count": row["count"] + 1}])
+
+        def increment() -> None:
+            db.run_in_transaction(attempt)
+            next(self._done_count)
+
+        return increment
+
+    def check(self) -> None:
+        rows = self._db.lookup_rows(TABLE, [{"id": 0}])
+        check_sum([row["count"] for row in rows], next(self._done_count))
+
+    def close(self) -> None:
+        self._db.close()

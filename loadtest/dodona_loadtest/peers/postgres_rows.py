@@ -67,6 +67,13 @@ def serve_hot_rows(folder: Path) -> Iterator[Running]:
         yield Running(HotRowLoad(served.port), version(), (served.pid,))
 
 
+@contextmanager
+def serve_one_row(folder: Path) -> Iterator[Running]:
+    """Increments of one row, which each locks before it reads."""
+    with server(folder) as served:
+        yield Running(OneRowLoad(served.port), version(), (served.pid,))
+
+
 class AsyncUpsertLoad(UpsertLoad):
     """The same upserts as elsewhere, without waiting for the disk."""
 
@@ -172,6 +179,43 @@ class HotRowLoad(AsyncLoad):
             key = int(draw() * HOT_ROWS)
             async with connection.transaction():  # at the level that is the connection's default
                 await write(key, await read(key) + 1)
+            self._done_count += 1
+
+        return increment
+
+    async def check(self) -> None:
+        rows = await self._connections[0].fetch("SELECT count FROM bench")
+        check_sum([row["count"] for row in rows], self._done_count)
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            await connection.close()
+
+
+class OneRowLoad(AsyncLoad):
+    """BEGIN, a prepared SELECT FOR UPDATE, a prepared UPDATE, COMMIT, at READ COMMITTED: callers
+    wait in line for the row, and none fails."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._done_count = 0
+
+    async def open(self, callers_max: int) -> None:
+        self._connections = await connect_all(self._port, callers_max)
+        await self._connections[0].execute(CREATE_COUNTERS)
+        await self._connections[0].execute("INSERT INTO bench VALUES (0, 0)")
+        read = "SELECT count FROM bench WHERE id = 0 FOR UPDATE"
+        self._reads = [await it.prepare(read) for it in self._connections]
+        write = "UPDATE bench SET count = $1 WHERE id = 0"
+        self._writes = [await it.prepare(write) for it in self._connections]
+
+    def operation(self, caller: int) -> AsyncOperation:
+        connection = self._connections[caller]
+        read, write = self._reads[caller].fetchval, self._writes[caller].fetchval
+
+        async def increment() -> None:
+            async with connection.transaction():
+                await write(await read() + 1)
             self._done_count += 1
 
         return increment

@@ -1,4 +1,4 @@
-"""Increments of ten rows by many callers: what gets through."""
+"""Increments of ten rows, and of one, by many callers: what gets through, and how late."""
 
 from typing import Final
 
@@ -22,4 +22,22 @@ ROW: Final = Row(
     callers=(1, 32),
     callers_quick=(32,),
     goals=(Goal(32, not_below="PostgreSQL, REPEATABLE READ"),),
+)
+
+ONE_ROW: Final = Row(
+    name="one-row",
+    title="Increments of one row, each run again until it commits: one client process",
+    fairness=(
+        "All synced to disk before the answer; the time of an operation is that of all its "
+        "attempts. Dodona calls `run_in_transaction`, with its defaults: an attempt that loses is "
+        "followed by a pause and a new one. PostgreSQL is at READ COMMITTED and reads FOR UPDATE: "
+        "all wait in line for the row's lock. The increments are added up at the end."
+    ),
+    contenders=(
+        Contender("Dodona", dodona_rows.serve_one_row),
+        Contender("Dodona embedded", dodona_rows.open_one_row),
+        Contender("PostgreSQL, FOR UPDATE", postgres_rows.serve_one_row),
+    ),
+    callers=(1, 64),
+    callers_quick=(64,),
 )
