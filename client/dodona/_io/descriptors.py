@@ -17,8 +17,7 @@ _NUMBERS: Final = (errno.EMFILE, errno.ENFILE)
 
 def is_out_of_descriptors(error: BaseException) -> bool:
     """Whether something could not be opened for want of descriptors: by us, or by LMDB."""
-    number = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
-    return number in _NUMBERS
+    return _number(error) in _NUMBERS
 
 
 def need_descriptors(count: int) -> None:
@@ -30,18 +29,28 @@ def need_descriptors(count: int) -> None:
                 stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         except OSError as error:
             if is_out_of_descriptors(error):
-                raise out_of_descriptors() from error
+                raise out_of_descriptors(error) from error
             raise
 
 
-def out_of_descriptors(path: object = None) -> Overloaded:
-    """The error to raise about it; `path` is what could not be opened."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+def out_of_descriptors(error: BaseException, path: object = None) -> Overloaded:
+    """The error to raise in place of this one; `path` is what could not be opened."""
     what = "nothing more can be opened" if path is None else f"{path} can't be opened"
+    about = {} if path is None else {"path": str(path)}
+    if _number(error) == errno.ENFILE:
+        text = (
+            f"{what}: all processes of this machine together have as many files and connections "
+            "open as they may (`sysctl fs.file-max`). End some, or raise that limit"
+        )
+        return Overloaded(text, **about)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     text = (
         f"{what}: this process has as many files and connections open as it may, which are {limit} "
         "(`ulimit -n`). Close some, or start it with a higher limit: `ulimit -n 65536`, or "
         "LimitNOFILE= in a unit of systemd"
     )
-    about = {} if path is None else {"path": str(path)}
     return Overloaded(text, open_files_max=limit, **about)
+
+
+def _number(error: BaseException) -> object:
+    return error.errno if isinstance(error, OSError) else getattr(error, "code", None)

@@ -58,7 +58,7 @@ def no_space_told(folder: Path | str) -> Iterator[None]:
         if is_no_space(error):
             raise disk_full(folder) from error
         if is_out_of_descriptors(error):
-            raise out_of_descriptors(getattr(error, "filename", None) or folder) from error
+            raise out_of_descriptors(error, getattr(error, "filename", None) or folder) from error
         raise
 
 
@@ -88,7 +88,7 @@ class DiskSpace:
                 self._make_at_s = time.monotonic() + BALLAST_SECONDS
         except OSError as error:
             if is_out_of_descriptors(error):
-                raise out_of_descriptors(self._folder) from error
+                raise out_of_descriptors(error, self._folder) from error
             text = f"can't write into {self._folder}: {error.strerror}"
             raise InvalidRequest(text, path=str(self._folder)) from error
 

@@ -65,13 +65,13 @@ def open_environment(
         if is_no_space(error):
             raise disk_full(path.parent) from error
         if is_out_of_descriptors(error):
-            raise out_of_descriptors(path) from error
+            raise out_of_descriptors(error, path) from error
         raise InvalidRequest(f"{path} can't be opened: {error}", path=str(path)) from error
     except lmdb.Error as error:
         if is_no_space(error):
             raise disk_full(path.parent) from error
         if is_out_of_descriptors(error):
-            raise out_of_descriptors(path) from error
+            raise out_of_descriptors(error, path) from error
         is_disks = getattr(error, "code", None) in _DISK_ERRORS
         kind = InvalidRequest if is_disks else DataCorrupted
         raise kind(f"{path} can't be opened: {error}", path=str(path)) from error

@@ -104,7 +104,7 @@ def lock_folder(path: str | Path) -> LockedFolder:
             text = f"the disk of {folder} is full: make room"
             raise DiskFull(text, path=str(folder)) from error
         if is_out_of_descriptors(error):
-            raise out_of_descriptors(folder) from error
+            raise out_of_descriptors(error, folder) from error
         raise _unusable(folder, error) from error
     try:
         if not lock.take():

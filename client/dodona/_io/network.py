@@ -31,6 +31,7 @@ from dodona._core.steps import MASTER, ORACLE, Calls, Post, Target
 from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.oracle import OracleClient
 from dodona._io.peer import Peer, rpc_url
+from dodona._io.pools import is_over
 from dodona._io.roles import wrong_server
 from dodona._io.sessions import hide_password
 from dodona._io.silence import BRIEF_SECONDS, Silence
@@ -262,8 +263,8 @@ class Network:
     def _unreachable(self, error: Exception) -> Failure:
         reason = str(error) or type(error).__name__
         text = f"{self._silence.name} can't be reached: {reason}"
-        was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-        return self._silence.failure(text, self._loop.time(), is_sent=was_sent)
+        never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) or is_over(error)
+        return self._silence.failure(text, self._loop.time(), is_sent=not never_left)
 
     def _start_oracle(self) -> OracleClient:
         self._oracle = OracleClient(

@@ -93,7 +93,7 @@ def _taken(give: Callable[[_Once], Any], once: _Once) -> Any:
     try:
         return give(once)
     except RuntimeError as error:
-        if _is_over(error):
+        if is_over(error):
             return None
         if once.take_back():
             raise no_thread(error) from error
@@ -108,8 +108,9 @@ def _threads(count_max: int, name: str) -> "ThreadPoolExecutor | None":
     return module.ThreadPoolExecutor(count_max, name)
 
 
-def _is_over(error: RuntimeError) -> bool:
-    return str(error).startswith(_OVER)
+def is_over(error: Exception) -> bool:
+    """Whether it says that Python's pools take no work any more."""
+    return isinstance(error, RuntimeError) and str(error).startswith(_OVER)
 
 
 def asked(work: Callable[[], Result]) -> "asyncio.Future[Result]":

@@ -121,7 +121,7 @@ def errors_in_one_sentence(code: int | None = None) -> Iterator[None]:
             warn(f"dodona: {place} is full: make room, then run the command again")
             raise typer.Exit(RUN_AGAIN if code is None else code) from None
         if is_out_of_descriptors(error):
-            error = out_of_descriptors(getattr(error, "filename", None))
+            error = out_of_descriptors(error, getattr(error, "filename", None))
         if not isinstance(error, DodonaError):
             raise
         warn(f"dodona: {error}")

@@ -97,7 +97,11 @@ class Output(io.FileIO):
             return has_room
         if threading.current_thread() is not threading.main_thread():
             return bool(select.select((), (self,), ())[1])
-        with _Signals() as signals:
+        try:
+            signals = _Signals()
+        except OSError:  # there is no descriptor for it: a signal may wait for the reader
+            return bool(select.select((), (self,), ())[1])
+        with signals:
             while not select.select((signals,), (self,), ())[1]:
                 signals.pass_on()  # by now its handler has run
         return True
@@ -106,8 +110,11 @@ class Output(io.FileIO):
 class _Signals:
     """Can be read when a signal has come. An event loop that hears of signals hears of it, too."""
 
-    def __enter__(self) -> Self:
+    def __init__(self) -> None:
+        """Raises OSError."""
         self._ours, self._theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
         self._before = signal.set_wakeup_fd(self._theirs, warn_on_full_buffer=False)
         return self
 

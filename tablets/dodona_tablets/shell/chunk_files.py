@@ -147,7 +147,7 @@ def _missing_told(path: Path) -> Iterator[None]:
         raise DataCorrupted("a file of a chunk is missing", path=str(path)) from error
     except OSError as error:
         if is_out_of_descriptors(error):
-            raise out_of_descriptors(path) from error
+            raise out_of_descriptors(error, path) from error
         raise
 
 
@@ -200,7 +200,7 @@ def _told_if_full(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if is_out_of_descriptors(error):
-            raise out_of_descriptors(path) from error
+            raise out_of_descriptors(error, path) from error
         if not is_no_space(error):
             raise
         raise DiskFull(f"no space for a chunk: {error.strerror}", path=str(path)) from error

@@ -10,7 +10,8 @@ Invariants:
   after the bounds say that it may be missing (see `log_bounds`).
 - A log that lacks a file is refused before anything is made or removed.
 - Nobody reads while something is appended.
-- Whatever goes wrong in an append is fatal: nobody knows then what is on the disk.
+- Whatever goes wrong in an append is fatal: nobody knows then what is on the disk. A file that can
+  not be begun for want of descriptors is gone, durably, before the one before it grows on.
 """
 
 import errno
@@ -22,9 +23,10 @@ from typing import Final, NamedTuple
 
 import lmdb
 
+from dodona._io.descriptors import is_out_of_descriptors
 from dodona._io.disk_space import DiskSpace, is_no_space, no_space_told
 from dodona._io.folder import FOLDER_MODE, LockedFolder, lock_folder, sync_folder
-from dodona.errors import DataCorrupted
+from dodona.errors import DataCorrupted, Overloaded
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in
 from dodona_tablets.shell.log_bounds import LogBounds, check_bounds
@@ -37,6 +39,7 @@ from dodona_tablets.shell.log_segments import (
     Place,
     Segment,
     find_segments,
+    remove_begun,
 )
 
 LOG_NAME: Final = "log"
@@ -264,18 +267,43 @@ class CellLog:
         return self._last.size_bytes >= (bytes_max // 4 if key.flags & CHECKPOINT else bytes_max)
 
     def _begin_segment(self) -> LastSegment:
-        assert self._bounds is not None
+        """→ the new file; or the full one, which grows until this process has descriptors for a new
+        one."""
         full = self._last
-        self._last = begun = LastSegment(self._path, full.next_index)
-        self._bounds.move_last(begun.first_index)
+        assert isinstance(full, LastSegment)
+        try:
+            self._last = begun = self._begun(full.next_index)
+        except (OSError, lmdb.Error, Overloaded) as error:
+            if not (isinstance(error, Overloaded) or is_out_of_descriptors(error)):
+                raise
+            remove_begun(self._path, full.next_index)
+            return full
         self._older.append(_Older(full.first_index, full.path, full.size_bytes))
         full.finish()
+        return begun
+
+    def _begun(self, index: int) -> LastSegment:
+        assert self._bounds is not None
+        begun = LastSegment(self._path, index)
+        try:
+            self._bounds.move_last(index)
+        except OSError:
+            begun.close()
+            raise
         return begun
 
     def truncate_before(self, number: int) -> None:
         """What was appended before the checkpoint with this number, which is durable, is not needed
         any more: remove what has nothing else. Blocks for some ms a file. A number that the log
-        does not have (any more) is that of an older checkpoint: there is nothing to do."""
+        does not have (any more) is that of an older checkpoint: there is nothing to do. Without a
+        descriptor for it, what is left to do is done behind the next checkpoint."""
+        try:
+            self._truncate_before(number)
+        except OSError as error:
+            if not is_out_of_descriptors(error):
+                raise
+
+    def _truncate_before(self, number: int) -> None:
         index = self._index_by_checkpoint.get(number, FIRST_INDEX)
         with self._truncation:
             count = self._count_before(index) if self._bounds is not None else 0
@@ -284,7 +312,7 @@ class CellLog:
                 first_indexes = [*[it.first_index for it in self._older], self._last.first_index]
                 self._bounds.move_first(first_indexes[count])
             for _ in range(count):
-                self._older[0].path.unlink()
+                self._older[0].path.unlink(missing_ok=True)  # which an earlier call may have done
                 sync_folder(self._path)  # never a later one without it
                 del self._older[0]
             for known, at in list(self._index_by_checkpoint.items()):

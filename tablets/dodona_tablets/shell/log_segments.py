@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import lmdb
 
 from dodona._io.environment import make_environment, open_environment
+from dodona._io.folder import sync_folder
 from dodona._io.page_tree import check_pages
 from dodona.errors import DataCorrupted
 from dodona_tablets.shell.log_doubt import is_last_commit_in_doubt
@@ -52,6 +53,19 @@ def find_segments(folder: Path) -> list[Place]:
     if FIRST_INDEX not in [it.first_index for it in found]:  # else that is the other's copy
         found += [Place(FIRST_INDEX, path) for path in folder.glob(OLD_NAME)]
     return sorted(found)
+
+
+def remove_begun(folder: Path, first_index: int) -> None:
+    """What may be there of a `LastSegment` that could not be made behind others, durably. Raises
+    OSError."""
+    path = _path_of(folder, first_index)
+    if path.exists():
+        path.unlink()
+        sync_folder(folder)
+
+
+def _path_of(folder: Path, first_index: int) -> Path:
+    return folder / f"{first_index:020}{SUFFIX}"
 
 
 class Segment:
@@ -184,10 +198,14 @@ class LastSegment(Segment):
         """Made anew, with these groups, durable with its name. In the place of one that had no
         others, if there is one: at each moment the one or the other is there. Raises OSError,
         lmdb.Error."""
-        path = folder / f"{first_index:020}{SUFFIX}"
+        path = _path_of(folder, first_index)
         make_environment(path, _MAP_BYTES, [(key.raw, value) for key, value in groups])
         super().__init__(Place(first_index, path), first_index + len(groups), is_checked=True)
-        self._room = Room(path, _MAP_BYTES)
+        try:
+            self._room = Room(path, _MAP_BYTES)
+        except OSError:
+            super().close()
+            raise
 
     def _opened(self) -> lmdb.Environment:
         return open_environment(self.path, _MAP_BYTES, has_late_heads=True)

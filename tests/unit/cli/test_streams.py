@@ -31,6 +31,7 @@ from dodona_local.cli.streams import Output
 from suite.programs import program
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.cli.commands import ACCOUNTS, TABLE, Commands, account, lines_of
+from unit.descriptors import only
 
 pytestmark = [pytest.mark.integration, pytest.mark.part("standard streams of a command")]
 
@@ -189,6 +190,25 @@ def test_an_event_loop_hears_of_a_signal_that_came_meanwhile() -> None:
 
     asyncio.run(run())
     os.close(ours)
+
+
+def test_output_waits_for_its_reader_where_no_more_can_be_opened() -> None:
+    ours, theirs = full_pipe()
+    read: list[bytes] = []
+
+    def read_late() -> None:
+        wait_until(lambda: waits_for_a_stream(os.getpid()))
+        while piece := os.read(ours, PIPE_BYTES):
+            read.append(piece)
+
+    reader = threading.Thread(target=read_late)
+    with only(1):  # to look at what the main thread waits for
+        reader.start()
+        with BufferedWriter(Output(theirs, "wb")) as output:
+            output.write(b"words")
+    reader.join()
+    os.close(ours)
+    assert b"".join(read).lstrip(b"x") == b"words"
 
 
 def test_what_comes_behind_dropped_output_is_dropped() -> None:

@@ -224,8 +224,11 @@ def test_which_errors_mean_the_limit() -> None:
     assert is_out_of_descriptors(OSError(errno.ENFILE, "x"))
     assert not is_out_of_descriptors(OSError(errno.ENOENT, "x"))
     assert not is_out_of_descriptors(lmdb.Error("x"))
-    assert "//" not in out_of_descriptors().message
-    assert out_of_descriptors("/data").attributes["path"] == "/data"
+    ours, everybodys = OSError(errno.EMFILE, "x"), OSError(errno.ENFILE, "x")
+    assert "//" not in out_of_descriptors(ours).message
+    assert out_of_descriptors(ours, "/data").attributes["path"] == "/data"
+    assert out_of_descriptors(everybodys, "/data").attributes == {"path": "/data"}
+    assert "fs.file-max" in out_of_descriptors(everybodys).message
 
 
 def test_what_is_needed_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
