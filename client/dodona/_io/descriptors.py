@@ -33,6 +33,15 @@ def need_descriptors(count: int) -> None:
             raise
 
 
+def has_descriptors(count: int) -> bool:
+    """Whether so many more can be had now; others of this process may take them meanwhile."""
+    try:
+        need_descriptors(count)
+    except Overloaded:
+        return False
+    return True
+
+
 def out_of_descriptors(error: BaseException, path: object = None) -> Overloaded:
     """The error to raise in place of this one; `path` is what could not be opened."""
     what = "nothing more can be opened" if path is None else f"{path} can't be opened"

@@ -210,9 +210,13 @@ def make_whole(path: Path, make: Callable[[Path], None], *, is_anew: bool = Fals
     sync_folder(path.parent)
 
 
-def sync_folder(path: Path) -> None:
-    """The names in this folder are durable from here on."""
-    _sync(path)
+def sync_folder(folder: Path | int) -> None:
+    """The names in this folder, or in the one that this descriptor is of, are durable from here
+    on."""
+    if isinstance(folder, int):
+        os.fsync(folder)
+    else:
+        _sync(folder)
 
 
 def _sync(path: Path) -> None:

@@ -130,13 +130,19 @@ class Watch:
             words = command_of(pid)
             if "--fork" in words:  # it forks servers, or is about to become one
                 continue
-            if "python" not in Path(words[0]).name or "resource_tracker" in " ".join(words):
+            is_own = pid == os.getpid()  # whatever it calls itself
+            if not is_own and not _is_python(words):
                 if words[0]:  # else it is about to become somebody
                     self._strangers.add(pid)
                 continue
-            name = "story" if pid == os.getpid() else process_name(words)
+            name = "story" if is_own else process_name(words)
             onlooker = Onlooker(pid, self._manner, self._form, self._folder)
             self._onlookers[pid] = (name, onlooker)
+
+
+def _is_python(words: list[str]) -> bool:
+    """Whether this is the command of an interpreter that does something of ours."""
+    return "python" in Path(words[0]).name and "resource_tracker" not in " ".join(words)
 
 
 def descendants() -> list[int]:

@@ -6,8 +6,8 @@ The cluster is the one of `peers.dodona`. What the loads read is written before,
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
+from threading import Lock
 
 import dodona
 import dodona.aio
@@ -19,6 +19,8 @@ from dodona_loadtest.harness.row import Running
 from dodona_loadtest.peers.dodona import SCHEMA, TABLE, open_cluster, pids_of, version
 from dodona_loadtest.peers.shapes import HOT_ROWS, READ_ROWS, batches, check_sum
 
+RERUN_MS_MAX = 10_000
+"""After so long an operation gives up. Whoever waits for the client process waits for longer."""
 COUNTERS: list[dict[str, object]] = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},
     {"name": "count", "type": "int64"},
@@ -201,7 +203,7 @@ class OneRowLoad(AsyncLoad):
             await tx.insert_rows(TABLE, [{"id": 0, "count": row["count"] + 1}])
 
         async def increment() -> None:
-            await db.run_in_transaction(attempt)
+            await db.run_in_transaction(attempt, deadline_ms=RERUN_MS_MAX)
             self._done_count += 1
 
         return increment
@@ -219,13 +221,14 @@ class EmbeddedOneRowLoad(ThreadLoad):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._done_count = count()
+        self._done_count = 0
 
     def tolerated(self) -> tuple[type[Exception], ...]:
         return (TransactionConflict,)
 
     def open(self, callers_max: int) -> None:
         del callers_max
+        self._counting = Lock()
         self._db = dodona.open(str(self._folder))
         self._db.create_table(TABLE, schema=COUNTERS, mount=True)
         self._db.insert_rows(TABLE, [{"id": 0, "count": 0}])
@@ -238,14 +241,15 @@ class EmbeddedOneRowLoad(ThreadLoad):
             tx.insert_rows(TABLE, [{"id": 0, "count": row["count"] + 1}])
 
         def increment() -> None:
-            db.run_in_transaction(attempt)
-            next(self._done_count)
+            db.run_in_transaction(attempt, deadline_ms=RERUN_MS_MAX)
+            with self._counting:
+                self._done_count += 1
 
         return increment
 
     def check(self) -> None:
         rows = self._db.lookup_rows(TABLE, [{"id": 0}])
-        check_sum([row["count"] for row in rows], next(self._done_count))
+        check_sum([row["count"] for row in rows], self._done_count)
 
     def close(self) -> None:
         self._db.close()

@@ -26,11 +26,12 @@ ROW: Final = Row(
 
 ONE_ROW: Final = Row(
     name="one-row",
-    title="Increments of one row, each run again until it commits: one client process",
+    title="Increments of one row, each run again for up to 10 s: one client process",
     fairness=(
         "All synced to disk before the answer; the time of an operation is that of all its "
-        "attempts. Dodona calls `run_in_transaction`, with its defaults: an attempt that loses is "
-        "followed by a pause and a new one. PostgreSQL is at READ COMMITTED and reads FOR UPDATE: "
+        "attempts. Dodona calls `run_in_transaction`: an attempt that loses is followed by a pause "
+        "and a new one. Those that gave up are named below the table, and their times are not in "
+        "it. Embedded, there is no network. PostgreSQL is at READ COMMITTED and reads FOR UPDATE: "
         "all wait in line for the row's lock. The increments are added up at the end."
     ),
     contenders=(

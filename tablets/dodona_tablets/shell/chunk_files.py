@@ -189,8 +189,11 @@ def _removed_on_error(*paths: Path) -> Iterator[None]:
         yield
     except BaseException:
         for path in paths:
-            with suppress(OSError):
+            try:
                 path.unlink(missing_ok=True)
+            except OSError as error:
+                if not is_no_space(error):  # what a full disk keeps is removed by the next start
+                    raise
         raise
 
 

@@ -15,15 +15,17 @@ Invariants:
 """
 
 import errno
+import os
 import threading
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import lmdb
 
-from dodona._io.descriptors import is_out_of_descriptors
+from dodona._io.descriptors import has_descriptors, is_out_of_descriptors
 from dodona._io.disk_space import DiskSpace, is_no_space, no_space_told
 from dodona._io.folder import FOLDER_MODE, LockedFolder, lock_folder, sync_folder
 from dodona.errors import DataCorrupted, Overloaded
@@ -39,7 +41,7 @@ from dodona_tablets.shell.log_segments import (
     Place,
     Segment,
     find_segments,
-    remove_begun,
+    path_of,
 )
 
 LOG_NAME: Final = "log"
@@ -53,6 +55,12 @@ SHORT_MIN: Final = 64
 """So many of them are not more than a file; where files are shorter, these are."""
 SPARE_BYTES: Final = 64 << 20
 """What a full log takes more, if it is no row: what it needs to be truncated, and to start."""
+
+
+GROWN_BYTES_MAX: Final = 4 << 30
+"""A file that is as long and has no descriptors for a next one ends the process."""
+DESCRIPTORS_MAX: Final = 8
+"""More than a log needs to begin a file, besides those that it has."""
 
 
 class _Older(NamedTuple):
@@ -78,15 +86,21 @@ class CellLog:
         (self._path / "lock.mdb").unlink(missing_ok=True)  # version 1 had one: it holds no data
         for made_in in (self._path, folder.path):
             sync_folder(made_in)
+        self._begin_at_bytes = 0
+        """The length of the last file with which a new one is tried again."""
         self._older: list[_Older] = []
         self._checked: set[Path] = set()
         """Files before the last one whose pages were looked at."""
         self._last: Segment
         self._bounds: LogBounds | None = None
         """None while the disk has no space for a last file."""
-        if not self._begin(found):
-            self._last = Segment(found[-1])
-            self._older = [_Older(*it, it.path.stat().st_size) for it in found[:-1]]
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        """Of the folder of the files: to remove one is to need no other."""
+        try:
+            self._begin_or_read(found)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
         self._index_by_checkpoint: dict[int, int] = {}
         self._reader_count = 0
         self._truncation = threading.Lock()
@@ -108,18 +122,26 @@ class CellLog:
             folder.close()
             raise
 
+    def _begin_or_read(self, found: list[Place]) -> None:
+        if not self._begin(found):
+            self._last = Segment(found[-1])
+            self._older = [_Older(*it, it.path.stat().st_size) for it in found[:-1]]
+
     def _begin(self, found: list[Place]) -> bool:
         """Open the last file, to append to it. → whether there is space for it. Without any file
         there is nothing to be read either: then it raises what the disk said."""
-        try:
-            self._older.clear()
-            last = self._open_last([*found])
-            places = [Place(it.first_index, it.path) for it in self._older]
-            self._bounds = LogBounds.keep(self._folder.path, [*places, last.place])
-        except (OSError, lmdb.Error) as error:
-            if found and is_no_space(error):
-                return False
-            raise
+        self._older.clear()
+        with ExitStack() as undone:
+            try:
+                last = self._open_last([*found])
+                undone.callback(last.close)
+                places = [Place(it.first_index, it.path) for it in self._older]
+                self._bounds = LogBounds.keep(self._folder.path, [*places, last.place])
+            except (OSError, lmdb.Error) as error:
+                if found and is_no_space(error):
+                    return False
+                raise
+            undone.pop_all()
         self._last = last
         return True
 
@@ -129,14 +151,13 @@ class CellLog:
         return self._bounds is not None
 
     def make_writable(self) -> bool:
-        """Try again to begin a file. → whether there is space for it now. Nobody reads or appends
-        meanwhile."""
-        if self._bounds is None:
-            self._last.close()
+        """Try again to begin a file. → whether there is space for it now, and whether this process
+        has the descriptors. Nobody reads or appends meanwhile."""
+        if self._bounds is None and has_descriptors(DESCRIPTORS_MAX):
             found = find_segments(self._path)
-            if not self._begin(found):
-                self._last = Segment(found[-1])
-                self._older = [_Older(*it, it.path.stat().st_size) for it in found[:-1]]
+            check_files(self._folder.path, found)
+            self._last.close()
+            self._begin_or_read(found)
         return self._bounds is not None
 
     def _open_last(self, found: list[Place]) -> LastSegment:
@@ -264,23 +285,34 @@ class CellLog:
         """A checkpoint rather begins a file than lies in the middle of one, where what is before it
         would have to stay."""
         bytes_max = self._segment_bytes_max
+        if self._last.size_bytes < self._begin_at_bytes:
+            return False
         return self._last.size_bytes >= (bytes_max // 4 if key.flags & CHECKPOINT else bytes_max)
 
     def _begin_segment(self) -> LastSegment:
-        """→ the new file; or the full one, which grows until this process has descriptors for a new
-        one."""
+        """→ the new file; or the full one, which grows while this process has no descriptors for a
+        new one."""
         full = self._last
         assert isinstance(full, LastSegment)
+        if not has_descriptors(DESCRIPTORS_MAX) and full.size_bytes < GROWN_BYTES_MAX:
+            return self._put_off(full)
         try:
             self._last = begun = self._begun(full.next_index)
         except (OSError, lmdb.Error, Overloaded) as error:
-            if not (isinstance(error, Overloaded) or is_out_of_descriptors(error)):
+            is_limit = isinstance(error, Overloaded) or is_out_of_descriptors(error)
+            if not is_limit or full.size_bytes >= GROWN_BYTES_MAX:
                 raise
-            remove_begun(self._path, full.next_index)
-            return full
+            self._remove_begun(full.next_index)
+            return self._put_off(full)
+        self._begin_at_bytes = 0
         self._older.append(_Older(full.first_index, full.path, full.size_bytes))
         full.finish()
         return begun
+
+    def _put_off(self, full: LastSegment) -> LastSegment:
+        """Not again before it has grown by a quarter of a file."""
+        self._begin_at_bytes = full.size_bytes + self._segment_bytes_max // 4
+        return full
 
     def _begun(self, index: int) -> LastSegment:
         assert self._bounds is not None
@@ -292,18 +324,17 @@ class CellLog:
             raise
         return begun
 
+    def _remove_begun(self, index: int) -> None:
+        """What may be there of a new file: durably, before its groups come into the one before."""
+        path = path_of(self._path, index)
+        if path.exists():
+            path.unlink()
+            sync_folder(self._descriptor)
+
     def truncate_before(self, number: int) -> None:
         """What was appended before the checkpoint with this number, which is durable, is not needed
         any more: remove what has nothing else. Blocks for some ms a file. A number that the log
-        does not have (any more) is that of an older checkpoint: there is nothing to do. Without a
-        descriptor for it, what is left to do is done behind the next checkpoint."""
-        try:
-            self._truncate_before(number)
-        except OSError as error:
-            if not is_out_of_descriptors(error):
-                raise
-
-    def _truncate_before(self, number: int) -> None:
+        does not have (any more) is that of an older checkpoint: there is nothing to do."""
         index = self._index_by_checkpoint.get(number, FIRST_INDEX)
         with self._truncation:
             count = self._count_before(index) if self._bounds is not None else 0
@@ -312,8 +343,8 @@ class CellLog:
                 first_indexes = [*[it.first_index for it in self._older], self._last.first_index]
                 self._bounds.move_first(first_indexes[count])
             for _ in range(count):
-                self._older[0].path.unlink(missing_ok=True)  # which an earlier call may have done
-                sync_folder(self._path)  # never a later one without it
+                self._older[0].path.unlink()
+                sync_folder(self._descriptor)  # never a later one without it
                 del self._older[0]
             for known, at in list(self._index_by_checkpoint.items()):
                 if at < index:
@@ -338,6 +369,9 @@ class CellLog:
         """Close and let go of the folder. A truncation that is under way is finished before."""
         with self._truncation:
             self._last.close()
+            if self._bounds is not None:
+                self._bounds.close()
+            os.close(self._descriptor)
             self._folder.close()
 
 

@@ -47,8 +47,10 @@ class LogBounds:
     the first."""
 
     def __init__(self, path: Path, written: _Written) -> None:
-        self._path = path
+        """Raises OSError."""
         self._written = written
+        self._file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        """Kept: a truncation is to need no descriptor."""
         self._lock = threading.Lock()
 
     @classmethod
@@ -64,7 +66,11 @@ class LogBounds:
 
         make_whole(path, make)
         bounds = cls(path, _read(path))
-        bounds._change(last=begun.last)
+        try:
+            bounds._change(last=begun.last)
+        except OSError:
+            bounds.close()
+            raise
         return bounds
 
     def move_last(self, index: int) -> None:
@@ -81,13 +87,13 @@ class LogBounds:
             new = _Written(old.number + 1, max(first, old.first), max(last, old.last))
             if new[1:] == old[1:]:
                 return
-            file = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.pwrite(file, _sector(new), SECTOR_BYTES * (new.number % 2))
-                os.fdatasync(file)
-            finally:
-                os.close(file)
+            os.pwrite(self._file, _sector(new), SECTOR_BYTES * (new.number % 2))
+            os.fdatasync(self._file)
             self._written = new
+
+    def close(self) -> None:
+        """Nothing may move any more."""
+        os.close(self._file)
 
 
 def check_bounds(folder: Path, places: Sequence[Place]) -> None:

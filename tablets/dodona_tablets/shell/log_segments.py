@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 import lmdb
 
 from dodona._io.environment import make_environment, open_environment
-from dodona._io.folder import sync_folder
 from dodona._io.page_tree import check_pages
 from dodona.errors import DataCorrupted
 from dodona_tablets.shell.log_doubt import is_last_commit_in_doubt
@@ -48,23 +47,18 @@ class Place(NamedTuple):
 
 
 def find_segments(folder: Path) -> list[Place]:
-    """The files of the log in this folder, in order. None if there is no folder."""
-    found = [Place(int(it.stem), it) for it in folder.glob(f"*{SUFFIX}") if it.stem.isdecimal()]
-    if FIRST_INDEX not in [it.first_index for it in found]:  # else that is the other's copy
-        found += [Place(FIRST_INDEX, path) for path in folder.glob(OLD_NAME)]
+    """The files of the log in this folder, in order. None if there is no folder. Raises OSError."""
+    names = os.listdir(folder) if folder.exists() else []
+    stems = [it.removesuffix(SUFFIX) for it in names if it.endswith(SUFFIX)]
+    found = [Place(int(it), folder / f"{it}{SUFFIX}") for it in stems if it.isdecimal()]
+    is_copied = FIRST_INDEX in [it.first_index for it in found]
+    if OLD_NAME in names and not is_copied:
+        found.append(Place(FIRST_INDEX, folder / OLD_NAME))
     return sorted(found)
 
 
-def remove_begun(folder: Path, first_index: int) -> None:
-    """What may be there of a `LastSegment` that could not be made behind others, durably. Raises
-    OSError."""
-    path = _path_of(folder, first_index)
-    if path.exists():
-        path.unlink()
-        sync_folder(folder)
-
-
-def _path_of(folder: Path, first_index: int) -> Path:
+def path_of(folder: Path, first_index: int) -> Path:
+    """The file that begins with this group."""
     return folder / f"{first_index:020}{SUFFIX}"
 
 
@@ -198,7 +192,7 @@ class LastSegment(Segment):
         """Made anew, with these groups, durable with its name. In the place of one that had no
         others, if there is one: at each moment the one or the other is there. Raises OSError,
         lmdb.Error."""
-        path = _path_of(folder, first_index)
+        path = path_of(folder, first_index)
         make_environment(path, _MAP_BYTES, [(key.raw, value) for key, value in groups])
         super().__init__(Place(first_index, path), first_index + len(groups), is_checked=True)
         try:

@@ -33,6 +33,7 @@ from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.shell import jobs
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
+from dodona_tablets.shell.turns import GivenUp
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.tablets.chunks.making import SCHEMA, at, key, made_of
 
@@ -177,6 +178,27 @@ def test_a_disk_that_fails_is_told_to_the_core_and_again_at_the_end(
     assert isinstance(worker.end_of(flush()), OSError)
     with pytest.raises(OSError, match="input/output error"):
         worker.jobs.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(errno.EIO, OSError), (errno.ENOSPC, GivenUp)], ids=["fails", "is full"]
+)
+def test_a_disk_that_fails_while_work_is_given_up_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: type[Exception]
+) -> None:
+    """What a full disk keeps is removed by the next start."""
+
+    def give_up() -> Iterator[Any]:
+        raise GivenUp
+        yield
+
+    def fail(path: Path, **_: object) -> None:
+        raise OSError(number, "x", str(path))
+
+    files = ChunkFiles(tmp_path)
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(told):
+        files.write(1, SCHEMA, give_up())
 
 
 @pytest.mark.parametrize("job", [compaction(), flush()])

@@ -1,35 +1,52 @@
 """A log whose process may open no more files: it goes on, and begins and removes files later."""
 
+import errno
 import os
 from pathlib import Path
 
+import lmdb
 import pytest
 
+from dodona.errors import Overloaded
 from dodona_tablets.core.records import Checkpoint
-from dodona_tablets.shell.log import LOG_NAME, CellLog
+from dodona_tablets.shell import log as module
+from dodona_tablets.shell.log import DESCRIPTORS_MAX, LOG_NAME, CellLog
 from unit.descriptors import only
 from unit.tablets.logs import BYTES_MAX, fill, rows
 
-NEEDED_COUNT = 4
-"""Descriptors that a log needs at once to begin a file: two are LMDB's."""
+NEEDED_COUNT = 3
+"""Descriptors that are really needed to begin a file: two are LMDB's."""
 
 
 def files(folder: Path) -> list[str]:
     return sorted(it.name for it in (folder / LOG_NAME).glob("*.mdb"))
 
 
-@pytest.mark.parametrize("free_count", range(NEEDED_COUNT + 1))
-def test_a_file_that_can_not_be_begun_is_begun_later(tmp_path: Path, free_count: int) -> None:
+def open_count() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("is_foreseen", [True, False])
+@pytest.mark.parametrize("free_count", range(DESCRIPTORS_MAX + 1))
+def test_a_file_that_can_not_be_begun_is_begun_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_count: int, is_foreseen: bool
+) -> None:
+    """Whether it is seen before, or others take the descriptors meanwhile."""
     log = CellLog.open(tmp_path, BYTES_MAX)
     fill(log, range(1, 5))
-    before = files(tmp_path)
-    with only(free_count):
+    before, before_count = files(tmp_path), open_count()
+    with only(free_count), monkeypatch.context() as patch:
+        if not is_foreseen:
+            patch.setattr(module, "has_descriptors", lambda _: True)
         for number in range(11, 18):
             log.append([rows(number)])
-    assert (files(tmp_path) == before) is (free_count < NEEDED_COUNT)
-    log.append([rows(18)])
+    least_count = DESCRIPTORS_MAX if is_foreseen else NEEDED_COUNT
+    assert (files(tmp_path) == before) is (free_count < least_count)
+    assert open_count() == before_count
+    for number in range(18, 21):
+        log.append([rows(number)])
     assert len(files(tmp_path)) > len(before)
-    expected = [rows(number) for number in [*range(1, 5), *range(11, 19)]]
+    expected = [rows(number) for number in [*range(1, 5), *range(11, 21)]]
     assert list(log.read()) == expected
     log.close()
     log = CellLog.open(tmp_path, BYTES_MAX)
@@ -37,40 +54,81 @@ def test_a_file_that_can_not_be_begun_is_begun_later(tmp_path: Path, free_count:
     log.close()
 
 
-@pytest.mark.parametrize("free_count", [0, 1])
-def test_what_can_not_be_removed_is_removed_behind_the_next_checkpoint(
-    tmp_path: Path, free_count: int
+def test_what_was_begun_is_gone_for_good_before_the_file_before_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Else a power cut could leave it behind one that has groups of the same numbers."""
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    fill(log, range(1, 3))
+    (full,) = files(tmp_path)
+    synced: list[list[str]] = []
+    monkeypatch.setattr(module, "sync_folder", lambda _: synced.append(files(tmp_path)))
+    monkeypatch.setattr(module, "has_descriptors", lambda _: True)
+    with only(NEEDED_COUNT - 1):
+        for number in range(3, 6):
+            log.append([rows(number)])
+    assert synced
+    assert all(it == [full] for it in synced)
+    log.close()
+
+
+def test_a_file_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    fill(log, range(1, 5))
+    monkeypatch.setattr(module, "GROWN_BYTES_MAX", 100_000)
+
+    def append_all() -> None:
+        for number in range(11, 30):
+            log.append([rows(number)])
+
+    with only(0), pytest.raises((OSError, lmdb.Error), match="Too many open files"):
+        append_all()
+    assert 100_000 <= log._last.size_bytes < 150_000
+    log.close()
+
+
+def test_files_are_removed_without_a_descriptor(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     fill(log, range(1, 31))
-    before = files(tmp_path)
-    with only(free_count):
-        log.truncate_before(20)
-    assert (files(tmp_path) == before) is (free_count == 0)
-    log.truncate_before(30)
+    with only(0):
+        log.truncate_before(30)
     assert list(log.read()) == [Checkpoint(30)]
     log.close()
 
 
-def test_a_removal_that_is_not_durable_for_want_of_descriptors_is_finished_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bounds were moved, the first file is gone, and then the folder can't be opened."""
-    from dodona_tablets.shell import log as module
-
+def test_a_log_that_is_opened_in_vain_keeps_no_descriptor(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     fill(log, range(1, 31))
-    before = files(tmp_path)
+    log.close()
+    before = open_count()
+    for free_count in range(12):
+        with only(free_count):
+            try:
+                log = CellLog.open(tmp_path, BYTES_MAX)
+            except Overloaded:
+                continue
+            log.close()
+    assert open_count() == before
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    assert len(list(log.read())) == 33
+    log.close()
 
-    def full(path: Path) -> None:
-        with only(0):
-            os.close(os.open(path, os.O_RDONLY))
+
+def test_a_log_that_no_disk_had_space_for_waits_for_descriptors_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    fill(log, range(1, 5))
+    log.close()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "sync_folder", full)
-        log.truncate_before(20)
-    assert files(tmp_path) == before[1:]
-    log.truncate_before(20)
-    assert len(files(tmp_path)) < len(before) - 1
-    assert next(iter(log.read())) == Checkpoint(20)
+        patch.setattr(module, "LastSegment", full)
+        log = CellLog.open(tmp_path, BYTES_MAX)
+    assert not log.is_writable
+    with only(2):
+        assert not log.make_writable()
+    assert log.make_writable()
     log.close()

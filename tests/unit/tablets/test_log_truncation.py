@@ -137,7 +137,7 @@ def test_files_go_one_after_the_other_each_for_good(
     fill(log, range(1, 31))
     seen = [files(tmp_path)]
 
-    def watched(folder: Path) -> None:
+    def watched(folder: Path | int) -> None:
         sync_folder(folder)
         seen.append(files(tmp_path))
 
@@ -155,7 +155,7 @@ def test_a_truncation_that_is_under_way_ends_before_the_folder_is_somebody_elses
     fill(log, range(1, 31))
     begun, may_go_on = threading.Event(), threading.Event()
 
-    def slow(folder: Path) -> None:
+    def slow(folder: Path | int) -> None:
         begun.set()
         assert may_go_on.wait(WAIT_S_MAX)
         sync_folder(folder)
