@@ -29,10 +29,10 @@ from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
     FolderPath,
     check_folder,
-    hide_password,
     load_embedded,
     new_session,
 )
+from dodona._io.urls import hide_password
 from dodona.aio_catalog import AsyncDriver
 from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
 from dodona.aio_changes import AsyncChangeReader
@@ -64,7 +64,7 @@ async def connect(
     call_timeout_ms: int | None = None,
 ) -> "AsyncClient":
     """As `dodona.connect`."""
-    from dodona._io.tracing import asyncio_driver
+    from dodona._io.making_drivers import asyncio_driver
 
     session = new_session(acknowledgement)
     check_call_timeout(call_timeout_ms)

@@ -24,10 +24,10 @@ from dodona._io.sessions import (
     CONNECT_TIMEOUT_MS,
     FolderPath,
     check_folder,
-    hide_password,
     load_embedded,
     new_session,
 )
+from dodona._io.urls import hide_password
 from dodona.catalog import Driver
 from dodona.changes import ChangeReader
 from dodona.errors import DodonaError
@@ -68,7 +68,7 @@ def connect(
     Without a bound, calls wait for silent servers for about 10 to 20 s. Raises Unavailable,
     InvalidRequest.
     """
-    from dodona._io.tracing import blocking_driver
+    from dodona._io.making_drivers import blocking_driver
 
     session = new_session(acknowledgement)
     check_call_timeout(call_timeout_ms)

@@ -101,7 +101,7 @@ def tracing_client(cluster: LocalCluster) -> Iterator[tuple[dodona.Client, InMem
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     with pytest.MonkeyPatch.context() as patch:
         spans = Spans(provider, is_own=False)
-        patch.setattr("dodona._io.tracing.client_spans", lambda: spans)
+        patch.setattr("dodona._io.making_drivers.client_spans", lambda: spans)
         with dodona.connect(cluster.master_url) as db:
             yield db, exporter
     provider.shutdown()

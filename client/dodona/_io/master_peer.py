@@ -15,8 +15,8 @@ from dodona._core.codec import ANNOUNCEMENTS_HEADER
 from dodona._core.messages import Announcement, Failure, Reply
 from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.peer import Envelope, Peer, rpc_url
-from dodona._io.sessions import hide_password
 from dodona._io.silence import Silence
+from dodona._io.urls import hide_password
 from dodona.errors import InvalidRequest, Unavailable
 
 if TYPE_CHECKING:

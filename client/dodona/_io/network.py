@@ -33,8 +33,8 @@ from dodona._io.oracle import OracleClient
 from dodona._io.peer import Peer, rpc_url
 from dodona._io.pools import is_over
 from dodona._io.roles import wrong_server
-from dodona._io.sessions import hide_password
 from dodona._io.silence import BRIEF_SECONDS, Silence
+from dodona._io.urls import hide_password
 from dodona.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
 from dodona.types import CellId, Timestamp
 

@@ -21,8 +21,8 @@ from dodona._core.batcher import Batcher
 from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
 from dodona._io.cluster_key import ClusterKey
 from dodona._io.peer import Peer, rpc_url
-from dodona._io.sessions import hide_password
 from dodona._io.silence import BRIEF_SECONDS, DEAD_AFTER_SECONDS, Silence
+from dodona._io.urls import hide_password
 from dodona.errors import DataCorrupted, DodonaError, InvalidRequest, Overloaded, error_from_wire
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dodona._core.messages import Failure
-from dodona._io.sessions import hide_password
+from dodona._io.urls import hide_password
 from dodona.errors import InvalidRequest
 
 ROLE: Final = "X-Dodona-Role"

@@ -13,6 +13,7 @@ from dodona._core.context import (
     check_acknowledgement,
 )
 from dodona._core.session import Session
+from dodona._io.urls import hide_password
 from dodona.errors import InvalidRequest
 
 FolderPath = str | os.PathLike[str]
@@ -60,9 +61,3 @@ def check_folder(path: FolderPath) -> str:
             "this is a URL: `connect` speaks to a cluster", url=hide_password(text)
         )
     return text
-
-
-def hide_password(url: str) -> str:
-    """A URL, or a path, without whatever stands between :// and an @."""
-    scheme, separator, rest = url.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if separator else url

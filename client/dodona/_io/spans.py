@@ -12,7 +12,6 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -35,13 +34,12 @@ from opentelemetry.trace import (
     TraceFlags,
 )
 
-from dodona._io.life import wait_until
-from dodona._io.logs import add_context
-
 TRACES_PATH: Final = "/v1/traces"
 EXPORT_SECONDS_MAX: Final = 3.0
 """For one batch to be taken, with all repetitions, unless OTEL_EXPORTER_OTLP_TIMEOUT says."""
-CLOSE_SECONDS_MAX: Final = 3.0
+CLOSE_POLL_SECONDS: Final = 0.02
+CLOSE_POLLS_MAX: Final = 150
+"""To wait for an end, for 3 s."""
 LINKS_MAX: Final = 64
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _NO_PARENT: Final = Context()
@@ -97,7 +95,6 @@ class Spans:
             exporter = sender = _Exporter(endpoint=_endpoint(url), timeout=_timeout())
             atexit.register(sender.hurry)  # before the provider's own end, which was there first
         provider.add_span_processor(BatchSpanProcessor(exporter))
-        add_context(current_ids)
         return cls(provider, is_own=True)
 
     def begin(
@@ -135,9 +132,10 @@ class Spans:
             return
         ending = threading.Thread(target=self._provider.shutdown, name="dodona-spans", daemon=True)
         ending.start()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS_MAX):
-                await wait_until(lambda: not ending.is_alive())
+        for _ in range(CLOSE_POLLS_MAX):
+            if not ending.is_alive():
+                return
+            await asyncio.sleep(CLOSE_POLL_SECONDS)
 
 
 def end_span(span: Span, error: str | None, attributes: Mapping[str, Any]) -> None:

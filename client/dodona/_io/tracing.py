@@ -13,17 +13,13 @@ import functools
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from dodona._core.routing import Routing
-from dodona._io.cluster_key import ClusterKey
 from dodona.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from dodona._io.drivers import AsyncioDriver, BlockingDriver
     from dodona._io.spans import Spans
-    from dodona._io.traced_requests import RequestTracing
-    from dodona._io.traced_server import ServerTracing
 
 URL: Final = "DODONA_TRACE_URL"
 RATIO: Final = "DODONA_TRACE_RATIO"
@@ -33,27 +29,11 @@ _MISSING: Final = "tracing takes more packages: install dodona[tracing]"
 _logger: Final = logging.getLogger("dodona.tracing")
 
 
-def server_spans(
-    server: str, url: str | None, ratio: float | None, **attributes: int
+def exported_spans(
+    server: str, url: str | None, ratio: float | None, attributes: Mapping[str, int]
 ) -> "Spans | None":
-    """Of a server that traces, else None. Raises InvalidRequest if it can't."""
-    if not _is_wanted(url):
-        return None
-    return _make(server, url, ratio, attributes)
-
-
-def server_tracing(spans: "Spans", server: str) -> "ServerTracing":
-    """What looks at the frames and flushes of a node."""
-    from dodona._io.traced_server import ServerTracing
-
-    return ServerTracing(spans, server)
-
-
-def request_tracing(spans: "Spans") -> "RequestTracing":
-    """What looks at the requests of a gateway."""
-    from dodona._io.traced_requests import RequestTracing
-
-    return RequestTracing(spans)
+    """Of a process that exports traces, else None. Raises InvalidRequest if it can't."""
+    return _make(server, url, ratio, attributes) if _is_wanted(url) else None
 
 
 def client_spans() -> "Spans | None":
@@ -84,32 +64,6 @@ def _shared(
     return _make("client", url, ratio, {})
 
 
-def blocking_driver(url: str, routing: Routing) -> "BlockingDriver":
-    """Of a client's calls. Raises InvalidRequest."""
-    from dodona._io.drivers import BlockingDriver
-
-    spans = client_spans()
-    if spans is None:
-        return BlockingDriver(url, routing)
-    from dodona._io.traced_client import TracedBlockingDriver
-
-    return TracedBlockingDriver(url, routing, spans)
-
-
-def asyncio_driver(
-    url: str, routing: Routing, key: ClusterKey | None = None, spans: "Spans | None" = None
-) -> "AsyncioDriver":
-    """Of a client's calls; a server says whose `spans` they are. Raises InvalidRequest."""
-    from dodona._io.drivers import AsyncioDriver
-
-    spans = spans or client_spans()
-    if spans is None:
-        return AsyncioDriver(url, routing, key)
-    from dodona._io.traced_client import TracedAsyncioDriver
-
-    return TracedAsyncioDriver(url, routing, key, spans)
-
-
 def _is_wanted(url: str | None) -> bool:
     environment = os.environ
     is_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
@@ -138,7 +92,7 @@ def _make(
     server: str,
     url: str | None,
     ratio: float | None,
-    attributes: dict[str, int],
+    attributes: Mapping[str, int],
     *,
     is_program_s: bool = False,
 ) -> "Spans":

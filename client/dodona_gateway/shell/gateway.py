@@ -7,7 +7,7 @@ import functools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -20,8 +20,8 @@ from dodona._io.http import Connections, bounded_http
 from dodona._io.life import METRICS, Life, wait_until
 from dodona._io.metrics import ServerReport
 from dodona._io.pages import create_application, metrics_response
+from dodona._io.server_tracing import server_spans
 from dodona._io.serving import serve_pages
-from dodona._io.tracing import request_tracing, server_spans
 from dodona.errors import DodonaError
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.visit import is_console
@@ -39,6 +39,10 @@ from dodona_gateway.shell.service import Service, open_service
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.tokens import read_first_token
 from dodona_gateway.shell.ytsaurus.api import add_ytsaurus_api, error_response
+
+if TYPE_CHECKING:
+    from dodona._io.spans import Spans
+    from dodona._io.traced_requests import RequestTracing
 
 ROUTES: Final[tuple[Route, ...]] = (
     *tables.ROUTES,
@@ -198,9 +202,15 @@ def create_gateway(
         is_local=settings.insecure,
         admit_watcher=gateway.admit_watcher,
         life=gateway.life,
-        tracing=None if gateway.spans is None else request_tracing(gateway.spans),
+        tracing=None if gateway.spans is None else _request_tracing(gateway.spans),
     )
     return gateway.edge
+
+
+def _request_tracing(spans: "Spans") -> "RequestTracing":
+    from dodona._io.traced_requests import RequestTracing
+
+    return RequestTracing(spans)
 
 
 def _refusal_of(settings: GatewaySettings) -> Refusal:

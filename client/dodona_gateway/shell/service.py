@@ -19,10 +19,10 @@ from dodona._io.beside import running_beside
 from dodona._io.bounds import AsyncRun, AsyncUntil
 from dodona._io.computing import INTERRUPT_SECONDS
 from dodona._io.logs import tell
+from dodona._io.making_drivers import asyncio_driver
 from dodona._io.process import read_clock
 from dodona._io.running import too_long
 from dodona._io.sessions import new_session
-from dodona._io.tracing import asyncio_driver
 from dodona.aio import AsyncClient, AsyncTransaction
 from dodona.errors import DodonaError, Unavailable
 from dodona.schema import TableSchema

@@ -42,7 +42,7 @@ def backup(
 ) -> None:
     """Save tables as they are at one moment, while everybody goes on."""
     require_extras("server")
-    from dodona._io.sessions import hide_password
+    from dodona._io.urls import hide_password
     from dodona_local.backup import back_up
     from dodona_local.cli.words import timestamp_of
     from dodona_local.progress_screen import Screen

@@ -14,7 +14,7 @@ from dodona._core.messages import Failure, GenerateTimestamps, RegisterProxy, Re
 from dodona._io.logs import tell
 from dodona._io.master_peer import MasterPeer
 from dodona._io.runtime import Runtime
-from dodona._io.sessions import hide_password
+from dodona._io.urls import hide_password
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.shell.settings import ProxySettings
 

@@ -25,8 +25,8 @@ from dodona._io.notices import Readiness, look_around
 from dodona._io.process import close_in_time
 from dodona._io.recovery_book import RecoveryBook
 from dodona._io.runtime import Runtime
+from dodona._io.server_tracing import server_spans, server_tracing
 from dodona._io.serving import Served, serve
-from dodona._io.tracing import server_spans, server_tracing
 from dodona.types import CellId, Now
 from dodona_tablets.core.counts import NodeStatistics
 from dodona_tablets.core.node import NodeCore

@@ -15,8 +15,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind
 
 from dodona._core.routing import Routing
-from dodona._io import logs, tracing
+from dodona._io import logs, making_drivers, tracing
 from dodona._io.drivers import AsyncioDriver, BlockingDriver
+from dodona._io.server_tracing import server_spans
 from dodona._io.spans import Spans
 from dodona._io.traced_client import TracedAsyncioDriver, TracedPeer
 from dodona.errors import InvalidRequest
@@ -40,7 +41,7 @@ def anyio_backend() -> str:
 @pytest.mark.parametrize(
     ("modules", "forbidden"),
     [
-        ("dodona, dodona._io.tracing, dodona._io.drivers", "opentelemetry"),
+        ("dodona, dodona._io.making_drivers, dodona._io.drivers", "opentelemetry"),
         # FastAPI imports the interface, if it is there.
         ("dodona_oracle.shell.master, dodona_oracle.shell.proxy", "opentelemetry.sdk"),
         ("dodona_tablets.shell.service", "opentelemetry.sdk"),
@@ -51,7 +52,8 @@ def test_nothing_of_it_is_imported_by_whoever_does_not_trace(modules: str, forbi
     code = f"""
 import sys, {modules}
 from dodona._core.routing import Routing
-from dodona._io.tracing import blocking_driver, server_spans
+from dodona._io.making_drivers import blocking_driver
+from dodona._io.server_tracing import server_spans
 from dodona._io.drivers import BlockingDriver
 driver = blocking_driver("http://127.0.0.1:9", Routing())
 assert type(driver) is BlockingDriver
@@ -110,7 +112,7 @@ def test_a_client_traces_when_its_environment_says_so(
     tracing.client_spans()
     assert bool(made) is is_made
     made.clear()
-    tracing.server_spans("node", environment.get("DODONA_TRACE_URL"), None, cell=3)
+    server_spans("node", environment.get("DODONA_TRACE_URL"), None, cell=3)
     assert bool(made) is is_made
 
 
@@ -136,7 +138,7 @@ def test_what_is_not_installed_is_said(
 ) -> None:
     monkeypatch.setitem(sys.modules, "dodona._io.spans", None)
     with pytest.raises(InvalidRequest, match=r"dodona\[tracing\]"):
-        tracing.server_spans("node", "http://127.0.0.1:9", None)
+        server_spans("node", "http://127.0.0.1:9", None)
     monkeypatch.setenv("DODONA_TRACE_URL", "http://127.0.0.1:9")
     with pytest.raises(InvalidRequest, match=r"dodona\[tracing\]"):
         tracing.client_spans()
@@ -223,8 +225,8 @@ async def test_clients_of_a_process_share_what_sends_their_spans(
     monkeypatch.setenv("DODONA_TRACE_URL", "http://127.0.0.1:9")
     before = exporting_count()
     for _ in range(5):
-        tracing.blocking_driver("http://127.0.0.1:9", Routing()).close()
-        await tracing.asyncio_driver("http://127.0.0.1:9", Routing()).close()
+        making_drivers.blocking_driver("http://127.0.0.1:9", Routing()).close()
+        await making_drivers.asyncio_driver("http://127.0.0.1:9", Routing()).close()
     first = tracing.client_spans()
     assert first is not None
     assert exporting_count() - before == 1
@@ -243,14 +245,14 @@ async def test_clients_of_a_process_share_what_sends_their_spans(
 
 async def test_a_traced_driver_is_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     spans = Spans(TracerProvider(shutdown_on_exit=False), is_own=True)
-    driver = tracing.asyncio_driver("http://127.0.0.1:9", Routing(), None, spans)
+    driver = making_drivers.asyncio_driver("http://127.0.0.1:9", Routing(), None, spans)
     assert isinstance(driver, TracedAsyncioDriver)
     assert driver.peer_type is TracedPeer
     await driver.close()
-    monkeypatch.setattr(tracing, "client_spans", lambda: None)
-    assert type(tracing.asyncio_driver("http://127.0.0.1:9", Routing())) is AsyncioDriver
-    monkeypatch.setattr(tracing, "client_spans", lambda: spans)
-    blocking = tracing.blocking_driver("http://127.0.0.1:9", Routing())
+    monkeypatch.setattr(making_drivers, "client_spans", lambda: None)
+    assert type(making_drivers.asyncio_driver("http://127.0.0.1:9", Routing())) is AsyncioDriver
+    monkeypatch.setattr(making_drivers, "client_spans", lambda: spans)
+    blocking = making_drivers.blocking_driver("http://127.0.0.1:9", Routing())
     assert isinstance(blocking, BlockingDriver)
     assert blocking.peer_type is TracedPeer
     blocking.close()

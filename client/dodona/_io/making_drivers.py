@@ -1,0 +1,40 @@
+"""The driver of a client, which traces its calls where the program or the environment asks for it.
+
+Imports nothing of OpenTelemetry unless it does (see `tracing`).
+"""
+
+from typing import TYPE_CHECKING
+
+from dodona._core.routing import Routing
+from dodona._io.cluster_key import ClusterKey
+from dodona._io.tracing import client_spans
+
+if TYPE_CHECKING:
+    from dodona._io.drivers import AsyncioDriver, BlockingDriver
+    from dodona._io.spans import Spans
+
+
+def blocking_driver(url: str, routing: Routing) -> "BlockingDriver":
+    """Of a client's calls. Raises InvalidRequest."""
+    from dodona._io.drivers import BlockingDriver
+
+    spans = client_spans()
+    if spans is None:
+        return BlockingDriver(url, routing)
+    from dodona._io.traced_client import TracedBlockingDriver
+
+    return TracedBlockingDriver(url, routing, spans)
+
+
+def asyncio_driver(
+    url: str, routing: Routing, key: ClusterKey | None = None, spans: "Spans | None" = None
+) -> "AsyncioDriver":
+    """Of a client's calls; a server says whose `spans` they are. Raises InvalidRequest."""
+    from dodona._io.drivers import AsyncioDriver
+
+    spans = spans or client_spans()
+    if spans is None:
+        return AsyncioDriver(url, routing, key)
+    from dodona._io.traced_client import TracedAsyncioDriver
+
+    return TracedAsyncioDriver(url, routing, key, spans)
