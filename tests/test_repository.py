@@ -22,12 +22,12 @@ SOURCE_FOLDERS = ("client", "oracle", "tablets", "loadtest", "tests")
 GENERATED_FOLDERS = {"__pycache__", "build", "data", "dist", "spark-warehouse"}
 
 PRODUCTION_FOLDERS = ("client", "oracle", "tablets")
-MISCHIEF = "dodona._core.mischief"
+MISCHIEF = "dodona_wire.cores.mischief"
 
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
 
-CLIENT_CORE_FILES = ("types.py", "errors.py", "schema.py", "keys.py")
+SHARED_FOLDER, SHARED_IO_FOLDER = "client/dodona_wire/", "client/dodona_wire/net/"
 PRINTING_FOLDERS = ("client/dodona_local", "loadtest", "tests")
 # Calls that would hand the unstable order of a set on to their result.
 ORDER_KEEPERS = {"enumerate", "iter", "list", "map", "next", "tuple", "zip"}
@@ -141,8 +141,9 @@ def keeps_sets_out_of_loops(module: Module) -> Iterator[str]:
 
 
 def is_core(path: PurePosixPath) -> bool:
-    is_client_core = str(path.parent) == "client/dodona" and path.name in CLIENT_CORE_FILES
-    return is_client_core or "core" in path.parts[1:-1] or "_core" in path.parts[1:-1]
+    name = str(path)
+    is_shared = name.startswith(SHARED_FOLDER) and not name.startswith(SHARED_IO_FOLDER)
+    return is_shared or "core" in path.parts[1:-1] or "_core" in path.parts[1:-1]
 
 
 def _iterated_by(node: ast.AST) -> list[ast.expr]:
@@ -345,7 +346,7 @@ PLANTED: list[tuple[ModuleRule, str, str]] = [
     (keeps_sets_out_of_loops, CORE, "z = list({x for x in y})"),
     (keeps_sets_out_of_loops, CORE, "z = [*{1, 2}]"),
     (keeps_sets_out_of_loops, "client/dodona/_core/x.py", "z = b''.join(set(y))"),
-    (keeps_sets_out_of_loops, "client/dodona/keys.py", "for x in {1, 2}: pass"),
+    (keeps_sets_out_of_loops, "client/dodona_wire/rows/keys.py", "for x in {1, 2}: pass"),
     (asserts_no_tuples, SHELL, "assert (x, 'always true')"),
     (names_what_it_catches, SHELL, "try:\n    pass\nexcept:\n    pass"),
     (waits_for_no_program_that_failed, "tests/x.py", "with Popen([]) as x: pass"),
@@ -420,13 +421,13 @@ class Point(enum.Enum):
             "Point.LOSE: asked at 0 places, not one",
         ),
         (POINTS[: POINTS.index("    'It")], CORE, "a(Point.LOSE)", "does not say"),
-        (POINTS, SHELL, "import dodona._core.mischief\na(Point.LOSE)", "production behaves"),
+        (POINTS, SHELL, "import dodona_wire.cores.mischief\na(Point.LOSE)", "production behaves"),
     ],
 )
 def test_a_misused_point_is_reported(
     points: str, path: str, source: str, complaint: str | None
 ) -> None:
-    modules = [module_of("client/dodona/_core/mischief.py", points), module_of(path, source)]
+    modules = [module_of("client/dodona_wire/cores/mischief.py", points), module_of(path, source)]
     found = list(misused_points(modules))
     assert len(found) == (complaint is not None)
     assert all(complaint in it for it in found if complaint)

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from dodona.catalog import MasterTransaction
     from dodona.changes import Changes
     from dodona.client import Client, Transaction, connect, open
-    from dodona.errors import (
+    from dodona.loads import Load, Loads
+    from dodona.snapshot import Snapshot
+    from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
+    from dodona_wire.errors import (
         CommitOutcomeUnknown,
         ConcurrentAppend,
         ConcurrentDeleteDelete,
@@ -66,11 +69,8 @@ if TYPE_CHECKING:
         UnsupportedMediaType,
         WrongGateway,
     )
-    from dodona.loads import Load, Loads
-    from dodona.schema import Column, TableSchema
-    from dodona.snapshot import Snapshot
-    from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
-    from dodona.types import (
+    from dodona_wire.rows.schema import Column, TableSchema
+    from dodona_wire.types import (
         ASYNC_LAST_COMMITTED,
         MAX_TIMESTAMP,
         MIN_TIMESTAMP,

@@ -32,7 +32,6 @@ from dodona._io.sessions import (
     load_embedded,
     new_session,
 )
-from dodona._io.urls import hide_password
 from dodona.aio_catalog import AsyncDriver
 from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
 from dodona.aio_changes import AsyncChangeReader
@@ -40,8 +39,9 @@ from dodona.aio_changes import AsyncChanges as AsyncChanges
 from dodona.aio_loads import AsyncLoads
 from dodona.aio_snapshot import AsyncSnapshot as AsyncSnapshot
 from dodona.aio_transaction import AsyncTransaction as AsyncTransaction
-from dodona.errors import DodonaError
-from dodona.types import (
+from dodona_wire.errors import DodonaError
+from dodona_wire.net.urls import hide_password
+from dodona_wire.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     Atomicity,

@@ -11,10 +11,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from dodona._core import steps
-from dodona._core.attribute_names import names_set, warn_about
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
 from dodona._core.master_transaction import TIMEOUT_MS, Lease, RowsRefused
-from dodona._core.messages import Cluster, LockMode
 from dodona._core.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
@@ -23,9 +21,11 @@ from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.aio_writes import TreeWrites
 from dodona._io.beginning import Beginning
 from dodona._io.bounds import async_within
-from dodona.errors import DodonaError
-from dodona.schema import Column, TableSchema
-from dodona.types import Atomicity, Timestamp, TreeTransactionId
+from dodona_wire.errors import DodonaError
+from dodona_wire.messages import Cluster, LockMode
+from dodona_wire.messages.attribute_names import names_set, warn_about
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.types import Atomicity, Timestamp, TreeTransactionId
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

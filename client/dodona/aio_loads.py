@@ -19,8 +19,8 @@ from dodona._core.session import Session
 from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.aio_writes import LoadWrites
 from dodona._io.bounds import AsyncRun, async_within
-from dodona.errors import CommitOutcomeUnknown, DodonaError
-from dodona.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError
+from dodona_wire.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
 
 
 class AsyncLoads(ProcessBound):

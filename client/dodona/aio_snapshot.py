@@ -12,7 +12,7 @@ from dodona._core.holding import Hold
 from dodona._core.process_bound import ProcessBound
 from dodona._core.session import Session
 from dodona._io.bounds import AsyncRun
-from dodona.types import ReaderId, Timestamp
+from dodona_wire.types import ReaderId, Timestamp
 
 
 class AsyncSnapshot(ProcessBound):

@@ -16,7 +16,7 @@ from dodona._core.versions import VersionedRow
 from dodona._io.aio_running import async_answer
 from dodona._io.aio_writes import Writes
 from dodona._io.bounds import AsyncRun
-from dodona.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId
+from dodona_wire.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId
 
 Row = Mapping[str, Any]
 

@@ -10,18 +10,18 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from dodona._core import steps
-from dodona._core.attribute_names import names_set, warn_about
 from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
 from dodona._core.master_transaction import TIMEOUT_MS, Lease, RowsRefused
-from dodona._core.messages import Cluster, LockMode
 from dodona._core.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.tables import TableInfo
 from dodona._core.transaction import TransactionState
 from dodona._core.tree import MasterTransactionSession, Names, TreeSession
 from dodona._io.bounds import within
 from dodona._io.pinger import Pinger
-from dodona.schema import Column, TableSchema
-from dodona.types import Atomicity, TreeTransactionId
+from dodona_wire.messages import Cluster, LockMode
+from dodona_wire.messages.attribute_names import names_set, warn_about
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.types import Atomicity, TreeTransactionId
 
 Result = TypeVar("Result")
 

@@ -12,7 +12,7 @@ from dodona._core.process_bound import ProcessBound
 from dodona._core.session import Session
 from dodona._io.bounds import Run, within
 from dodona.catalog import Catalog
-from dodona.types import Timestamp
+from dodona_wire.types import Timestamp
 
 
 class Changes(ProcessBound):

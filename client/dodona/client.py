@@ -27,14 +27,14 @@ from dodona._io.sessions import (
     load_embedded,
     new_session,
 )
-from dodona._io.urls import hide_password
 from dodona.catalog import Driver
 from dodona.changes import ChangeReader
-from dodona.errors import DodonaError
 from dodona.loads import Loads
 from dodona.snapshot import Snapshot
 from dodona.transaction import Transaction as Transaction
-from dodona.types import (
+from dodona_wire.errors import DodonaError
+from dodona_wire.net.urls import hide_password
+from dodona_wire.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     Atomicity,

@@ -18,8 +18,8 @@ from dodona._core.senders import StagedBatch
 from dodona._core.session import Session
 from dodona._io.bounds import Run, within
 from dodona._io.pinger import Pinger
-from dodona.errors import CommitOutcomeUnknown, DodonaError
-from dodona.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError
+from dodona_wire.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
 
 
 class Loads(ProcessBound):

@@ -21,8 +21,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from dodona._io.spark_python import choose_this_python
-from dodona.errors import InvalidRequest
-from dodona.types import Timestamp
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.types import Timestamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,9 +6,9 @@ Owns: the translation to and from aware datetimes. Reads no clock.
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from dodona.errors import InvalidRequest
-from dodona.shown import shown
-from dodona.types import (
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.shown import shown
+from dodona_wire.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     Timestamp,

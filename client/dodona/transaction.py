@@ -15,7 +15,7 @@ from dodona._core.transaction import TransactionBuffer, TransactionState
 from dodona._core.versions import VersionedRow
 from dodona._io.bounds import Run
 from dodona._io.running import answer
-from dodona.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId
+from dodona_wire.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId
 
 Row = Mapping[str, Any]
 

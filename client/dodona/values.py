@@ -1,189 +1,28 @@
 """What values a column of each type takes, and their copies.
 
-Owns: the checks of single values, and their bounds. A check returns the value to store, which for
-some types is not quite the one given, or raises SchemaViolation with the column and the reason. No
-number is rounded: a whole one that no double holds is refused.
-Subclasses of str, bytes and float, which travel badly, become what they stand for.
-Invariant: a list or a dict inside a value is never shared between Dodona and its caller. What goes
-in is copied by its check, what goes out by `own_copy`: else a caller who changes his row would
-change what an embedded database stores, and what a second look at the same result shows.
-Imports no clock and no I/O.
+The public names of `dodona_wire.rows.values`, which servers and clients share.
 """
 
-from collections.abc import Callable, Iterable
-from decimal import Decimal
-from typing import Any, Final
+from dodona_wire.rows.values import (
+    CHECKS,
+    NESTING_DEPTH_MAX,
+    VALUE_BYTES_MAX,
+    check_key_double,
+    double_of,
+    is_same,
+    own_copies,
+    own_copy,
+    size_bytes_of,
+)
 
-import msgspec
-
-from dodona.errors import SchemaViolation
-from dodona.shown import shown
-
-VALUE_BYTES_MAX: Final = 16 << 20
-"""Of text or bytes as they are, of `any` as MessagePack."""
-NESTING_DEPTH_MAX: Final = 32
-
-
-def _mismatch(value: Any, column: str, expected: str) -> SchemaViolation:
-    return SchemaViolation(
-        f"column {column!r} takes {expected}, not {type(value).__name__}", column=column
-    )
-
-
-def _check_int64(value: Any, column: str) -> int:
-    if type(value) is not int:
-        raise _mismatch(value, column, "an int")
-    if not -(1 << 63) <= value < 1 << 63:
-        raise SchemaViolation("value does not fit in int64", column=column, value=shown(value))
-    return value
-
-
-def _check_uint64(value: Any, column: str) -> int:
-    if type(value) is not int:
-        raise _mismatch(value, column, "an int")
-    if not 0 <= value < 1 << 64:
-        raise SchemaViolation("value does not fit in uint64", column=column, value=shown(value))
-    return value
-
-
-def _check_double(value: Any, column: str) -> float:
-    if type(value) is float:
-        return value
-    if type(value) is int:
-        return double_of(value, column)
-    if isinstance(value, float):
-        return float(value)
-    raise _mismatch(value, column, "a float")
-
-
-def double_of(number: int, column: str) -> float:
-    """The double that is a whole number, however that came in: as an int, as text without a point
-    and an exponent, in an Arrow column of integers. Raises SchemaViolation if none is: to round it
-    would change it without a word. What is given as a float was rounded by its owner."""
-    try:
-        found = float(number)
-    except OverflowError:
-        text = "value does not fit in double"
-        raise SchemaViolation(text, column=column, value=shown(number)) from None
-    if not is_same(found, number):
-        text = (
-            f"column {column!r} is double, and no double is {number}: give a float to have it "
-            f"rounded, such as {found!r}"
-        )
-        raise SchemaViolation(text, column=column, value=shown(number))
-    return found
-
-
-def is_same(double: float, number: int) -> bool:
-    """Whether a whole number is this double, or how it is written: JavaScript writes 2^60 as
-    1152921504606847000, which is not its value, but tells it from all other doubles."""
-    return double == number or int(Decimal(repr(double))) == number
-
-
-def check_key_double(value: Any, column: str) -> float:
-    checked = _check_double(value, column)
-    if checked != checked:
-        raise SchemaViolation("NaN is not allowed in a key", column=column)
-    return checked
-
-
-def _check_boolean(value: Any, column: str) -> bool:
-    if type(value) is not bool:
-        raise _mismatch(value, column, "a bool")
-    return value
-
-
-def _check_string(value: Any, column: str) -> bytes:
-    if isinstance(value, str):
-        value = _encode_text(value, column)
-    if not isinstance(value, bytes):
-        raise _mismatch(value, column, "bytes or str")
-    if len(value) > VALUE_BYTES_MAX:
-        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column)
-    return bytes(value)
-
-
-def _check_utf8(value: Any, column: str) -> str:
-    if not isinstance(value, str):
-        raise _mismatch(value, column, "a str")
-    text: str = value if type(value) is str else str.__str__(value)
-    size_bytes = len(text) if text.isascii() else len(_encode_text(text, column))
-    if size_bytes > VALUE_BYTES_MAX:
-        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column)
-    return text
-
-
-def _encode_text(value: str, column: str) -> bytes:
-    try:
-        return value.encode()
-    except UnicodeEncodeError as error:
-        raise SchemaViolation(f"value is not Unicode text: {error}", column=column) from error
-
-
-def _check_any(value: Any, column: str) -> Any:
-    checked = _check_nested(value, column, 0)
-    if isinstance(checked, str | bytes | list | dict):
-        size_bytes = len(msgspec.msgpack.encode(checked))
-        if size_bytes > VALUE_BYTES_MAX:
-            raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column)
-    return checked
-
-
-def _check_nested(value: Any, column: str, depth: int) -> Any:
-    if depth > NESTING_DEPTH_MAX:
-        raise SchemaViolation(f"value is nested deeper than {NESTING_DEPTH_MAX}", column=column)
-    if isinstance(value, list | tuple):
-        return [_check_nested(item, column, depth + 1) for item in value]
-    if isinstance(value, dict):
-        return {
-            _check_utf8(name, column): _check_nested(item, column, depth + 1)
-            for name, item in value.items()
-        }
-    if isinstance(value, str):
-        return _check_utf8(value, column)
-    if type(value) is int:
-        return _check_int64(value, column) if value < 0 else _check_uint64(value, column)
-    if value is None or type(value) is bool:
-        return value
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, bytes):
-        return bytes(value)
-    raise _mismatch(value, column, "None, numbers, str, bytes, lists and dicts")
-
-
-_HOLDERS: Final = frozenset((list, dict))
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder().decode
-
-
-def own_copy(value: Any) -> Any:
-    """A stored value of type any for the caller to keep: he may change it. Through MessagePack,
-    which takes half the time of a copy in Python, and a seventh of `copy.deepcopy`."""
-    return _decode(_encode(value)) if type(value) in _HOLDERS else value
-
-
-def own_copies(values: Iterable[Any]) -> tuple[Any, ...]:
-    """`own_copy` of each of a row's values, of whatever types."""
-    return tuple([own_copy(value) for value in values])
-
-
-CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
-    "int64": _check_int64,
-    "uint64": _check_uint64,
-    "double": _check_double,
-    "boolean": _check_boolean,
-    "string": _check_string,
-    "utf8": _check_utf8,
-    "any": _check_any,
-}
-"""Column type → the check that returns the value to store, or raises SchemaViolation."""
-
-
-def size_bytes_of(value: Any) -> int:
-    """Of text and bytes, and of `any` as it travels; numbers are not worth counting."""
-    if isinstance(value, bytes):
-        return len(value)
-    if isinstance(value, str):
-        return len(value) if value.isascii() else len(value.encode())
-    return len(msgspec.msgpack.encode(value)) if isinstance(value, list | dict) else 0
+__all__ = [
+    "CHECKS",
+    "NESTING_DEPTH_MAX",
+    "VALUE_BYTES_MAX",
+    "check_key_double",
+    "double_of",
+    "is_same",
+    "own_copies",
+    "own_copy",
+    "size_bytes_of",
+]

@@ -1,14 +1,14 @@
 """`python -m dodona_gateway [settings]`: one gateway. Any number may serve one cluster.
 `python -m dodona_gateway openapi`: its OpenAPI document.
 
-Exit status: 2 for wrong usage, else as `dodona._io.serving` says.
+Exit status: 2 for wrong usage, else as `dodona_server.serving` says.
 """
 
 import sys
 
-from dodona._io.serving import run_process
 from dodona_gateway.shell.gateway import openapi_text, run_gateway
 from dodona_gateway.shell.settings import GatewaySettings
+from dodona_server.serving import run_process
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["openapi"]:

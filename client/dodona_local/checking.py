@@ -10,11 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dodona._io.folder import LOCK_NAME, locked_to_read
-from dodona._io.paths import place_of
-from dodona._io.process import read_clock
-from dodona.errors import DataCorrupted, InvalidRequest
-from dodona.types import unix_us_from_timestamp
 from dodona_local.backup.manifest import (
     MANIFEST_NAME,
     is_unfinished,
@@ -25,10 +20,15 @@ from dodona_local.completeness import lacks_master
 from dodona_local.progress import Progress
 from dodona_oracle.shell.checking import MasterSummary, verify_master
 from dodona_oracle.shell.store import FILE_NAME
+from dodona_server.process import read_clock
 from dodona_tablets.shell.checking import verify_cell
 from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in
 from dodona_tablets.shell.log import LOG_NAME
 from dodona_tablets.shell.log_check import has_joined
+from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.net.folder import LOCK_NAME, locked_to_read
+from dodona_wire.net.paths import place_of
+from dodona_wire.types import unix_us_from_timestamp
 
 MIB: Final = 1 << 20
 AHEAD_US_MAX: Final = 24 * 3_600_000_000

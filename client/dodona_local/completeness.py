@@ -5,9 +5,9 @@ Owns: whether the folder of the master is missing. Looks only; must not import w
 
 from pathlib import Path
 
-from dodona._io.folder import LOCK_NAME
 from dodona_oracle.shell.store import FILE_NAME
 from dodona_tablets.shell.log_check import has_joined
+from dodona_wire.net.folder import LOCK_NAME
 
 
 def lacks_master(path: Path) -> bool:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import dodona
-from dodona.errors import DodonaError
-from dodona.types import Timestamp
 from dodona_local.demo_data import CarrierDay, Totals, sum_of
 from dodona_local.demo_post import Acknowledged, totals_of
 from dodona_local.demo_tables import CARRIER_DAY, POSTED
+from dodona_wire.errors import DodonaError
+from dodona_wire.types import Timestamp
 
 SNAPSHOT_PAUSE_S: Final = 1.0
 READ_WAIT_S_MAX: Final = 60.0

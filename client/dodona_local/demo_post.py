@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import dodona
 import dodona.aio
-from dodona.errors import CommitOutcomeUnknown
-from dodona.types import Timestamp
 from dodona_local.demo_data import Batch, Totals
 from dodona_local.demo_tables import CARRIER_DAY, POSTED
+from dodona_wire.errors import CommitOutcomeUnknown
+from dodona_wire.types import Timestamp
 
 WORKERS: Final = 32
 DEADLINE_MS: Final = 60_000

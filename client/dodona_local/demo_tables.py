@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import dodona
-from dodona.schema import Column
-from dodona.types import Atomicity
 from dodona_local.demo_data import FLIGHT_COLUMNS, Batch
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import Atomicity
 
 FLIGHTS: Final = "//nyc13/flights"
 CARRIER_DAY: Final = "//nyc13/carrier_day"

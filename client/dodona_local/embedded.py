@@ -16,20 +16,20 @@ from typing import Any, Final
 
 from dodona._core.context import expect
 from dodona._core.deadline import bounded
-from dodona._core.messages import GenerateTimestamps, TimestampRange
 from dodona._core.routing import Routing
 from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
 from dodona._io.drivers import check_loop
-from dodona._io.native_threads import check_threads
 from dodona._io.network import CLOSED
-from dodona._io.paths import place_of
-from dodona._io.pools import Pool
 from dodona._io.sessions import instant_us
 from dodona._io.tracebacks import forget_locals
-from dodona.errors import DodonaError, InvalidRequest
-from dodona.types import Timestamp
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_folder import OpenFolder, admit
+from dodona_wire.errors import DodonaError, InvalidRequest
+from dodona_wire.messages import GenerateTimestamps, TimestampRange
+from dodona_wire.net.native_threads import check_threads
+from dodona_wire.net.paths import place_of
+from dodona_wire.net.pools import Pool
+from dodona_wire.types import Timestamp
 
 THREADS_MAX: Final = 64
 """Of the asyncio twin: so many protocols run at a time, and share a flush at most."""

@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from dodona._core.messages import Failure, Reply, Request
 from dodona._core.steps import Target
 from dodona._io.network import CLOSED
-from dodona._io.threads import begin_thread_soon
-from dodona.errors import DiskFull, DodonaError, Unavailable
 from dodona_local.embedded_cores import Cores
 from dodona_local.embedded_turns import Exchange, Flush, Turn
 from dodona_local.interrupts import is_callers_own
+from dodona_wire.errors import DiskFull, DodonaError, Unavailable
+from dodona_wire.messages import Failure, Reply, Request
+from dodona_wire.net.threads import begin_thread_soon
 
 MENDING_STEP_S: Final = 0.001
 

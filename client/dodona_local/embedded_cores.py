@@ -14,7 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from dodona._core.effects import (
+from dodona._core.steps import MASTER, ORACLE, Target
+from dodona_oracle.core.allocator import AllocatorSettings
+from dodona_oracle.core.clock_guard import DAY_US, START_VARIABLE
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.shell.store import MasterStore
+from dodona_server.disk_space import DiskSpace, no_space_told
+from dodona_server.process import read_clock
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.node import NodeCore
+from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.jobs import Jobs
+from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.recovery import DRAIN_S_MAX, DRAIN_STEP_S, note_disk, open_chunks
+from dodona_wire.cores.effects import (
     HELD_EFFECTS,
     Append,
     AskTimestamps,
@@ -26,7 +39,14 @@ from dodona._core.effects import (
     SendHeartbeat,
     TruncateLog,
 )
-from dodona._core.messages import (
+from dodona_wire.errors import (
+    DodonaError,
+    FolderInUse,
+    InvalidRequest,
+    Unavailable,
+    error_from_wire,
+)
+from dodona_wire.messages import (
     Assignment,
     Failure,
     GenerateTimestamps,
@@ -34,28 +54,8 @@ from dodona._core.messages import (
     Request,
     TimestampRange,
 )
-from dodona._core.steps import MASTER, ORACLE, Target
-from dodona._io.disk_space import DiskSpace, no_space_told
-from dodona._io.process import read_clock
-from dodona.errors import (
-    DodonaError,
-    FolderInUse,
-    InvalidRequest,
-    Unavailable,
-    error_from_wire,
-)
-from dodona.shown import shown
-from dodona.types import CellId, Now, Timestamp
-from dodona_oracle.core.allocator import AllocatorSettings
-from dodona_oracle.core.clock_guard import DAY_US, START_VARIABLE
-from dodona_oracle.core.master import MasterCore
-from dodona_oracle.shell.store import MasterStore
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.node import NodeCore
-from dodona_tablets.shell.chunk_files import ChunkFiles
-from dodona_tablets.shell.jobs import Jobs
-from dodona_tablets.shell.log import CellLog
-from dodona_tablets.shell.recovery import DRAIN_S_MAX, DRAIN_STEP_S, note_disk, open_chunks
+from dodona_wire.shown import shown
+from dodona_wire.types import CellId, Now, Timestamp
 
 CELL: Final = CellId(0)
 ADDRESS: Final = "embedded"

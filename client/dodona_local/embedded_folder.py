@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from dodona._io.disk_space import no_space_told
-from dodona._io.folder import LockedFolder, lock_folder
-from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
 from dodona_local.completeness import lacks_master
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_cores import Cores, in_use
 from dodona_local.places import calling_place
 from dodona_oracle.shell.store import FILE_NAME
+from dodona_server.disk_space import no_space_told
+from dodona_wire.errors import DataCorrupted, FolderInUse, InvalidRequest
+from dodona_wire.net.folder import LockedFolder, lock_folder
 
 CLOSE_SECONDS_MAX: Final = 30.0
 """How long an open waits for a close of the same folder that is under way."""

@@ -14,10 +14,10 @@ from functools import partial
 from types import GeneratorType
 from typing import Final
 
-from dodona._core.messages import Failure, Reply, Request
 from dodona._core.steps import Target
 from dodona_local.embedded_cores import Asked, Cores
 from dodona_local.interrupts import is_callers_own
+from dodona_wire.messages import Failure, Reply, Request
 
 WAIT_SECONDS: Final = 0.02
 """How long a thread sleeps before it looks for itself: some answers only time brings about."""

@@ -3,7 +3,7 @@
 Owns: `LaunchFailed` and its like. Their messages are one sentence that says what to do.
 """
 
-from dodona.errors import DodonaError
+from dodona_wire.errors import DodonaError
 
 
 class LaunchFailed(DodonaError):

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 from dodona._core.reading import Projection
 from dodona.client import Client
-from dodona.errors import MetadataChanged
-from dodona.schema import TableSchema
 from dodona.snapshot import Snapshot
-from dodona.types import Timestamp
 from dodona_local.files.formats import FileFormat
 from dodona_local.files.replacing import replacing
 from dodona_local.files.spelled import Shape
 from dodona_local.files.writing import writer_to
 from dodona_local.progress import Progress
+from dodona_wire.errors import MetadataChanged
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Timestamp
 
 
 class Selection(NamedTuple):

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from dodona._io.cluster_key import KEY_FILE, make_key
-from dodona._io.folder import FILE_MODE, FOLDER_MODE, FolderLock, sync_folder
-from dodona._io.paths import place_of
 from dodona_local.errors import LaunchFailed
+from dodona_wire.net.cluster_key import KEY_FILE, make_key
+from dodona_wire.net.folder import FILE_MODE, FOLDER_MODE, FolderLock, sync_folder
+from dodona_wire.net.paths import place_of
 
 LOCK_WAIT_S_MAX: Final = 5.0
 """How long to wait for the servers of a killed launcher to be gone."""

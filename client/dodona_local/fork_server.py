@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from dodona._io.forks import close_kept, keep_from_forks
 from dodona_local.folder import DataFolder
 from dodona_local.uncancelled import uncancelled
+from dodona_wire.net.forks import close_kept, keep_from_forks
 
 NAME: Final = "fork-server"
 AGAIN_S_MIN: Final = 2.0

@@ -21,12 +21,12 @@ from typing import Any, Final, NamedTuple
 
 from dodona._core.tables import TableInfo
 from dodona.client import Client, Transaction
-from dodona.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, LimitExceeded
-from dodona.types import BatchKind, LoadMode, Timestamp
 from dodona_local.files.formats import FileFormat
 from dodona_local.files.parts import Part, Row, Want, placed
 from dodona_local.files.reading import Source, open_source
 from dodona_local.progress import Progress
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, LimitExceeded
+from dodona_wire.types import BatchKind, LoadMode, Timestamp
 
 MODES: Final[dict[BatchKind, LoadMode]] = {
     "write": "upsert",

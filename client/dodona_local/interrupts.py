@@ -15,7 +15,7 @@ Imports nothing of the cores: it knows their modules by name.
 import sys
 from typing import Final
 
-from dodona.handlers import is_of_handler
+from dodona_wire.handlers import is_of_handler
 
 CORE_PACKAGES: Final = frozenset(
     {"dodona", "dodona_local", "dodona_oracle", "dodona_tablets", "lmdb", "msgspec", "pyarrow"}

@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from dodona import LoadRecord, LoadRecovery, Published
-from dodona.schema import Column
-from dodona.types import LoadId, Timestamp, unix_us_from_timestamp
 from dodona_local.cli.options import Format
 from dodona_local.cli.printing import print_json, print_list
 from dodona_local.progress_screen import show_table
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import LoadId, Timestamp, unix_us_from_timestamp
 
 LOAD_COLUMNS = ("load", "began", "state", "mode", "rows", "deleted", "tables", "owner", "")
 RECOVERY_COLUMNS = ("load", "began", "outcome", "was", "tables", "by", "why")

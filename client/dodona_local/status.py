@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 import httpx
 import msgspec
 
-from dodona._core.messages import Cell, Cluster, Failure, GetCluster
-from dodona._core.rest import decode_reply, encode_call
-from dodona._io.cluster_key import ClusterKey, key_headers
 from dodona._io.network import check_url
-from dodona._io.roles import wrong_server
-from dodona.described import described
-from dodona.errors import error_from_wire
-from dodona.types import CellId, Timestamp, TransactionId
+from dodona_wire.described import described
+from dodona_wire.errors import error_from_wire
+from dodona_wire.messages import Cell, Cluster, Failure, GetCluster
+from dodona_wire.messages.rest import decode_reply, encode_call
+from dodona_wire.net.cluster_key import ClusterKey, key_headers
+from dodona_wire.net.roles import wrong_server
+from dodona_wire.types import CellId, Timestamp, TransactionId
 
 TIMEOUT_S: Final = 3.0
 AT_A_TIME_MAX: Final = 16

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dodona._io.forks import close_kept, keep_from_forks
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.fork_server import LOST, Fork, ForkServer
@@ -24,6 +23,7 @@ from dodona_local.probe import is_ready
 from dodona_local.reasons import SLOW_AFTER_S, TELL_AFTER_S, reason_of
 from dodona_local.restart import BACK_OFF_S_MAX, START_AGAIN_S, START_FAILURES_MAX, RestartRules
 from dodona_local.uncancelled import uncancelled
+from dodona_wire.net.forks import close_kept, keep_from_forks
 
 READY_WAIT_S_MAX: Final = 60.0
 READY_POLL_S: Final = 0.05

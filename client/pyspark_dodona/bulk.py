@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from dodona import Load
-from dodona.errors import InvalidRequest, TableNotMounted
 from dodona.spark import BulkWrite
+from dodona_wire.errors import InvalidRequest, TableNotMounted
 from pyspark_dodona.connection import connect
 from pyspark_dodona.last_rows import last_rows
 from pyspark_dodona.options import WriteOptions, parse_write

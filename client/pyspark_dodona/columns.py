@@ -24,10 +24,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from dodona._core.arrow import arrow_type
-from dodona.errors import SchemaViolation
-from dodona.schema import Column, ColumnType
-from dodona.types import LoadMode
+from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.schema import Column, ColumnType
+from dodona_wire.types import LoadMode
 
 if TYPE_CHECKING:
     import pyarrow

@@ -28,9 +28,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from dodona._core.arrow import arrow_type
 from dodona._core.sql.pushdown import Interval, intersection, key_range
-from dodona.schema import Column, TableSchema
+from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.schema import Column, TableSchema
 from pyspark_dodona.ranges import Range
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from dodona import LoadTicket
-from dodona._core.json_text import object_of, place_of_repeated
-from dodona.errors import InvalidRequest
 from dodona.timestamps import check_plausible, timestamp_from_datetime
-from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, NULL_TIMESTAMP, Timestamp
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.json_text import object_of, place_of_repeated
+from dodona_wire.types import MAX_TIMESTAMP, MIN_TIMESTAMP, NULL_TIMESTAMP, Timestamp
 
 LATEST: Final = "latest"
 EARLIEST: Final = "earliest"

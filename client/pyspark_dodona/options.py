@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 from dodona import LoadTicket
 from dodona._core.deadline import CALL_TIMEOUT_MS_MAX
-from dodona.errors import InvalidRequest
-from dodona.types import Atomicity, Durability, Timestamp
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.types import Atomicity, Durability, Timestamp
 from pyspark_dodona import option_values as values
 from pyspark_dodona.option_values import KeyRange
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 import dodona
 from dodona._core.sql import condition
 from dodona._io.computing import compute
-from dodona.types import NULL_TIMESTAMP
+from dodona_wire.types import NULL_TIMESTAMP
 from pyspark_dodona.changes import renamed
 from pyspark_dodona.columns import arrow_for_spark, check_types
 from pyspark_dodona.connection import connect

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from dodona.errors import InvalidRequest, SchemaViolation
-from dodona.schema import Column
+from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.schema import Column
 from pyspark_dodona.columns import UINT64_DIGITS, check_type
 
 PARTITIONS_MAX: Final = 100_000

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from dodona.schema import TableSchema
-from dodona.types import KEY_MAX, KEY_MIN, Key
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import KEY_MAX, KEY_MIN, Key
 
 Bound = tuple[Any, ...] | None
 """Leading key column values, or None for no bound."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from dodona.errors import SchemaViolation
+from dodona_wire.errors import SchemaViolation
 from pyspark_dodona.changes import changes_schema
 from pyspark_dodona.columns import spark_schema
 from pyspark_dodona.filters import expression_of, key_range_of

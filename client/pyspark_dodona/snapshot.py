@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import dodona
 from dodona._core.sql import condition
-from dodona.errors import MetadataChanged, SnapshotTooOld, TableNotMounted
-from dodona.schema import Column, TableSchema
-from dodona.types import ReaderId, Timestamp
+from dodona_wire.errors import MetadataChanged, SnapshotTooOld, TableNotMounted
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.types import ReaderId, Timestamp
 from pyspark_dodona.columns import choose_columns
 from pyspark_dodona.connection import connect
 from pyspark_dodona.options import ReadOptions

@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 import dodona
-from dodona.errors import (
+from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,
     SchemaViolation,
@@ -35,7 +35,7 @@ from dodona.errors import (
     TableNotMounted,
     Unavailable,
 )
-from dodona.types import NULL_TIMESTAMP, Timestamp
+from dodona_wire.types import NULL_TIMESTAMP, Timestamp
 from pyspark_dodona.changes import changes_schema, in_commit_order, renamed, too_old
 from pyspark_dodona.columns import arrow_for_spark, check_types, choose_columns
 from pyspark_dodona.connection import connect

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from dodona import LoadTicket
-from dodona.errors import InvalidRequest
+from dodona_wire.errors import InvalidRequest
 from pyspark_dodona.options import StreamWriteOptions
 from pyspark_dodona.writer import TaskDone, begin, give_up, publish, tasks_of, write_task
 

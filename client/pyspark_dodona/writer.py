@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from dodona import LoadTicket, Published, StagedBatch
-from dodona.errors import CommitOutcomeUnknown
+from dodona_wire.errors import CommitOutcomeUnknown
 from pyspark_dodona.columns import arrow_from_spark, check_frame
 from pyspark_dodona.connection import connect
 from pyspark_dodona.options import StreamWriteOptions, WriteOptions

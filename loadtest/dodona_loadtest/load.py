@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from dodona.errors import DodonaError
 from dodona_loadtest.harness.ending import bound, end_in_order
 from dodona_loadtest.scenarios import SCENARIOS
 from dodona_local.launcher import LocalCluster
+from dodona_wire.errors import DodonaError
 
 Client = Literal["python", "rest"]
 LOCUSTFILES: Final = Path(__file__).parents[1] / "locustfiles"

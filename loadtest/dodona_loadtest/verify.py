@@ -11,11 +11,11 @@ import secrets
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from dodona.errors import DodonaError
 from dodona_loadtest.harness.ending import end_in_order
 from dodona_loadtest.live.phases import NotLive, TablesInTheWay
 from dodona_loadtest.live.run import Order, Report, Run
 from dodona_loadtest.workloads import WORKLOADS
+from dodona_wire.errors import DodonaError
 
 
 async def verify(order: Order, meanwhile: Callable[[], Awaitable[None]] | None = None) -> Report:

@@ -1,17 +1,17 @@
 """`python -m dodona_oracle master | proxy`: one process of the timestamp oracle.
 
-Owns: the choice of the role. Exit status: 2 for wrong usage, else as `dodona._io.serving` says.
+Owns: the choice of the role. Exit status: 2 for wrong usage, else as `dodona_server.serving` says.
 """
 
 import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from dodona._io.serving import run_process
-from dodona._io.settings import USAGE_STATUS, ServerSettings
 from dodona_oracle.shell.master import run_master
 from dodona_oracle.shell.proxy import run_proxy
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings
+from dodona_server.serving import run_process
+from dodona_server.settings import USAGE_STATUS, ServerSettings
 
 USAGE: Final = """usage: python -m dodona_oracle {master,proxy} [settings]
 

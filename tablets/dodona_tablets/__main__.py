@@ -2,7 +2,7 @@
 
 import sys
 
-from dodona._io.serving import run_process
+from dodona_server.serving import run_process
 from dodona_tablets.shell.service import run_node
 from dodona_tablets.shell.settings import NodeSettings
 

@@ -17,7 +17,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dodona._core import steps
 from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement, SessionLimits
-from dodona._core.mischief import Mischief
 from dodona._core.routing import Routing
 from dodona._core.session import Session
 from dodona._io.drivers import BlockingDriver
@@ -31,6 +30,7 @@ from dodona_local.embedded import EmbeddedDriver
 from dodona_local.launcher import LocalCluster
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
+from dodona_wire.cores.mischief import Mischief
 from simulator.cluster import Cluster
 from simulator.disk import DiskOptions
 from simulator.driver import ClientProcess, Task

@@ -14,12 +14,12 @@ from typing import Any, Final, Literal
 from conformance.backends import Backend, Started
 from conformance.stepping import one_by_one, requests_of
 from conformance.tables import Schema
-from dodona._core.messages import Reply
 from dodona._core.steps import Protocol
 from dodona._core.steps import Step as Request
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import DodonaError, TransactionConflict
 from dodona.types import Atomicity, Timestamp
+from dodona_wire.messages import Reply
 
 CommitStyle = Literal["whole", "phases", "requests"]
 """What of a commit is one step: all of it, all prepares at once, or each request."""

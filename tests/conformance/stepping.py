@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from dodona._core import steps
-from dodona._core.messages import Decide, Reply, Request
 from dodona._core.steps import Calls, Pause, Post, Step, Target
 from dodona.client import Client, Transaction
 from dodona.errors import DodonaError
 from dodona.types import Timestamp
+from dodona_wire.messages import Decide, Reply, Request
 
 Result = TypeVar("Result")
 

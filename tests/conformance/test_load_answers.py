@@ -13,11 +13,11 @@ from conformance.stepping import Result
 from conformance.tables import PLAIN
 from dodona import Load, LoadTicket
 from dodona._core import steps
-from dodona._core.messages import Failure, LoadHeld, OpenLoad, PeekLoad, Reply
 from dodona._core.steps import Calls
 from dodona.client import Client
 from dodona.errors import CommitOutcomeUnknown, DodonaError, LoadEnded, Unavailable
 from dodona.types import Atomicity, CellId, LoadId
+from dodona_wire.messages import Failure, LoadHeld, OpenLoad, PeekLoad, Reply
 
 pytestmark = UNDER_VIRTUAL_TIME
 

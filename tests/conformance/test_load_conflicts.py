@@ -8,7 +8,6 @@ from conformance.selections import ON_SEVERAL_CELLS
 from conformance.stepping import Stepwise, prepare
 from conformance.tables import PLAIN, MakeTable, refused, value
 from dodona import Load, Published
-from dodona._core.messages import Decide
 from dodona.client import Client
 from dodona.errors import (
     ConcurrentAppend,
@@ -17,6 +16,7 @@ from dodona.errors import (
     TransactionConflict,
 )
 from dodona.types import LoadMode, LockType
+from dodona_wire.messages import Decide
 
 SOON_MS = 100
 LEFT, RIGHT = 1, 150

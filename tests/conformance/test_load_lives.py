@@ -11,10 +11,10 @@ from conformance.stepping import Stepwise
 from conformance.tables import PLAIN, MakeTable, refused
 from dodona import Load, LoadTicket
 from dodona._core.loads.cells import close_everywhere
-from dodona._core.messages import MountTable, OpenLoad
 from dodona.client import Client
 from dodona.errors import InvalidRequest, LoadEnded, Overloaded, SnapshotTooOld
 from dodona.types import LoadMode
+from dodona_wire.messages import MountTable, OpenLoad
 
 LEASE_MS = 20_000
 LATER_MS = 25_000

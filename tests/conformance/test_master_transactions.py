@@ -7,7 +7,6 @@ import pytest
 
 from conformance.backends import Backend, Simulated
 from conformance.tables import PLAIN, MakeTable, read, refused
-from dodona._core.messages import LockMode
 from dodona.client import Client
 from dodona.errors import (
     DodonaError,
@@ -16,6 +15,7 @@ from dodona.errors import (
     TransactionClosed,
     TransactionNotFound,
 )
+from dodona_wire.messages import LockMode
 
 pytestmark = pytest.mark.part("transactions on real processes")
 

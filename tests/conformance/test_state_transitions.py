@@ -9,7 +9,9 @@ import pytest
 from conformance.backends import Backend, Simulated
 from conformance.selections import UNDER_VIRTUAL_TIME
 from conformance.tables import PLAIN, MakeTable, refused
-from dodona._core.messages import (
+from dodona.client import Client
+from dodona.errors import InvalidTabletState
+from dodona_wire.messages import (
     FreezeTable,
     MountTable,
     Table,
@@ -17,8 +19,6 @@ from dodona._core.messages import (
     UnfreezeTable,
     UnmountTable,
 )
-from dodona.client import Client
-from dodona.errors import InvalidTabletState
 
 pytestmark = UNDER_VIRTUAL_TIME
 

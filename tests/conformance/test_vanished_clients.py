@@ -6,9 +6,9 @@ from conformance.backends import Backend, Simulated
 from conformance.selections import UNDER_VIRTUAL_TIME
 from conformance.stepping import Stepwise, one_by_one, prepare
 from conformance.tables import APART, MakeTable, read, refused, value
-from dodona._core.messages import Prepare
 from dodona.client import Client, Transaction
 from dodona.errors import Unavailable
+from dodona_wire.messages import Prepare
 
 pytestmark = UNDER_VIRTUAL_TIME
 

@@ -13,8 +13,32 @@ from random import Random
 from typing import Any, Final
 
 from disk_faults.stores import FOLDER, LOG_BYTES_MAX, Mark, Wrong, read_log, read_store
-from dodona._core.effects import AskTimestamps, SendHeartbeat, SendToCell
-from dodona._core.messages import (
+from dodona.types import (
+    TIMESTAMP_COUNTER_BITS,
+    CellId,
+    Timestamp,
+    TransactionId,
+    WireWrite,
+    Write,
+)
+from dodona_oracle.core.allocator import AllocatorSettings
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.core.records import state_from_items
+from dodona_oracle.shell.store import MasterStore
+from dodona_server.process import read_clock
+from dodona_server.runtime import Runtime
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.node import NodeCore
+from dodona_tablets.core.records import (
+    CommitDecided,
+    CommittedHere,
+    PreparedHere,
+    Record,
+    RowsWritten,
+)
+from dodona_tablets.shell.log import CellLog
+from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat, SendToCell
+from dodona_wire.messages import (
     Assignment,
     CommitOne,
     Committed,
@@ -30,30 +54,6 @@ from dodona._core.messages import (
     WriteNonAtomic,
     Written,
 )
-from dodona._io.process import read_clock
-from dodona._io.runtime import Runtime
-from dodona.types import (
-    TIMESTAMP_COUNTER_BITS,
-    CellId,
-    Timestamp,
-    TransactionId,
-    WireWrite,
-    Write,
-)
-from dodona_oracle.core.allocator import AllocatorSettings
-from dodona_oracle.core.master import MasterCore
-from dodona_oracle.core.records import state_from_items
-from dodona_oracle.shell.store import MasterStore
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.records import (
-    CommitDecided,
-    CommittedHere,
-    PreparedHere,
-    Record,
-    RowsWritten,
-)
-from dodona_tablets.shell.log import CellLog
 from unit.oracle.realm import create
 from unit.tablets.cells import ATOMIC, CLUSTER, NON_ATOMIC, REVISION, assignment, put
 

@@ -9,8 +9,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
-from dodona._core.effects import Append
-from dodona._core.messages import (
+from dodona.types import CellId, Now, Timestamp, TransactionId
+from dodona_oracle.core import records as master_records
+from dodona_oracle.core.allocator import AllocatorSettings
+from dodona_oracle.core.master import MasterCore
+from dodona_tablets.core import records as cell_records
+from dodona_wire.cores.effects import Append
+from dodona_wire.messages import (
     CatalogRequest,
     CreateDirectory,
     GenerateTimestamps,
@@ -18,11 +23,6 @@ from dodona._core.messages import (
     SetNode,
     WriteNonAtomic,
 )
-from dodona.types import CellId, Now, Timestamp, TransactionId
-from dodona_oracle.core import records as master_records
-from dodona_oracle.core.allocator import AllocatorSettings
-from dodona_oracle.core.master import MasterCore
-from dodona_tablets.core import records as cell_records
 from unit.oracle.realm import create
 from unit.tablets.cells import NON_ATOMIC, REVISION, Bench, put
 

@@ -14,11 +14,9 @@ from typing import Any, Final
 
 from disk_faults.serving import CELL_LIMITS, Surroundings, check_told, rows_of, use_cell
 from disk_faults.stores import FOLDER, Mark, Wrong
-from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
-from dodona._core.mischief import Mischief, Point, behave
-from dodona._io.process import read_clock
-from dodona._io.runtime import Runtime
 from dodona.types import CellId, Key, Now, Timestamp, TransactionId
+from dodona_server.process import read_clock
+from dodona_server.runtime import Runtime
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import CommittedHere
 from dodona_tablets.core.transaction import State
@@ -26,6 +24,8 @@ from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.log import CellLog
 from dodona_tablets.shell.recovery import open_chunks
+from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
+from dodona_wire.cores.mischief import Mischief, Point, behave
 
 LOG_BYTES_MAX: Final = 1 << 23
 """Of a log with files of 512 KiB at most, and of a quarter before a checkpoint."""

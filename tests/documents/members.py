@@ -12,6 +12,7 @@ import itertools
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final
 
 from dodona._core.master_transaction import RowsRefused
@@ -30,7 +31,20 @@ class Member:
 
 @functools.cache
 def _tree(thing: Any) -> Any:
+    if isinstance(thing, type):
+        return _class_tree(thing.__module__, thing.__name__)
     return ast.parse(textwrap.dedent(inspect.getsource(thing))).body[0]
+
+
+def _class_tree(module: str, name: str) -> ast.ClassDef:
+    """Of a class that the module defines, or has from the one that does."""
+    for node in ast.parse(inspect.getsource(import_module(module))).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return node
+        if isinstance(node, ast.ImportFrom) and name in [it.name for it in node.names]:
+            assert node.module is not None
+            return _class_tree(node.module, name)
+    raise LookupError(f"{module} has no class {name}")
 
 
 def signature_of(function: Callable[..., Any], known: frozenset[str] = frozenset()) -> str:

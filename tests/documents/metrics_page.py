@@ -6,9 +6,9 @@ Owns: their form. What a metric says is in the server's own table.
 from collections.abc import Iterator
 from typing import Final
 
-from dodona._io.metrics import MICROSECONDS, Metric, full_name
 from dodona_gateway.shell.metrics import GATEWAY_METRICS
 from dodona_oracle.shell.metrics import MASTER_METRICS, PROXY_METRICS
+from dodona_server.metrics import MICROSECONDS, Metric, full_name
 from dodona_tablets.shell.metrics import NODE_METRICS
 
 TABLES: Final[dict[str, tuple[Metric, ...]]] = {

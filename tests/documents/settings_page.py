@@ -14,10 +14,10 @@ from pydantic.fields import FieldInfo
 
 from documents.members import field_docs
 from documents.tables import bounds, choices, table
-from dodona._io.settings import ProcessSettings, ServerSettings
 from dodona.types import TableSettings
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings
+from dodona_server.settings import ProcessSettings, ServerSettings
 from dodona_tablets.shell.settings import NodeSettings
 
 PROCESSES: Final[dict[str, type[ProcessSettings]]] = {

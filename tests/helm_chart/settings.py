@@ -7,9 +7,9 @@ that whatever a server would refuse is refused before anything is installed.
 
 from typing import Any, Final
 
-from dodona._io.settings import ProcessSettings
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings
+from dodona_server.settings import ProcessSettings
 from dodona_tablets.shell.settings import NodeSettings
 
 KINDS: Final[dict[str, type[ProcessSettings]]] = {

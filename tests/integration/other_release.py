@@ -3,9 +3,8 @@
 Owns: `python -m integration.other_release ROOT SWITCH NAME MODULE ARGUMENT...`, which runs a module
 as of the release in the folder ROOT as long as the file SWITCH has a line NAME, and as of this
 checkout otherwise. It looks at each start, so that a server is upgraded by being started again.
-An archive is made by `git archive COMMIT client/dodona client/dodona_gateway oracle/dodona_oracle
-tablets/dodona_tablets | xz -9`. Must not import anything of Dodona: that comes from the one release
-or from the other.
+An archive is what `git archive COMMIT FOLDER... | xz -9` makes of all packages that servers import.
+Must not import anything of Dodona: that comes from the one release or from the other.
 """
 
 import runpy

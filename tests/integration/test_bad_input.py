@@ -16,8 +16,6 @@ import websockets.asyncio.client as websockets
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import dodona
-from dodona._core.codec import FRAME_BYTES_MAX, decode_replies
-from dodona._core.messages import Failure
 from dodona.errors import (
     CommitOutcomeUnknown,
     DodonaError,
@@ -28,6 +26,8 @@ from dodona.errors import (
     TableNotMounted,
 )
 from dodona_local.launcher import LocalCluster
+from dodona_wire.messages import Failure
+from dodona_wire.messages.codec import FRAME_BYTES_MAX, decode_replies
 from suite.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.integration

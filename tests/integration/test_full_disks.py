@@ -15,10 +15,10 @@ import pytest
 
 import dodona
 from dodona import aio
-from dodona._io import notices
 from dodona.errors import DiskFull, DodonaError
 from dodona.types import Atomicity
 from dodona_local.launcher import LocalCluster
+from dodona_server import notices
 from integration.gateway.rest import Rest
 from suite.waiting import wait_until
 from unit.local.disks import Disk, mounted

@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 import dodona
 from documents.metrics_page import TABLES
-from dodona._io.cluster_key import ClusterKey
-from dodona._io.metrics import full_name
 from dodona.errors import InvalidRequest, TransactionConflict
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan
+from dodona_server.metrics import full_name
+from dodona_wire.net.cluster_key import ClusterKey
 from suite.waiting import wait_until
 
 pytestmark = pytest.mark.integration

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from documents.metrics_page import TABLES
-from dodona._io.metrics import full_name
 from dodona_local.launcher import LocalCluster
+from dodona_server.metrics import full_name
 
 pytestmark = pytest.mark.integration
 

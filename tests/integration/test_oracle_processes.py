@@ -16,12 +16,12 @@ from typing import Any
 import httpx
 import pytest
 
-from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
 from dodona._io.oracle import OracleClient
-from dodona._io.peer import Peer, rpc_url
-from dodona._io.process import EXIT_STATUS_SURPRISE
 from dodona.errors import DodonaError
 from dodona.types import Timestamp, unix_us_from_timestamp
+from dodona_server.process import EXIT_STATUS_SURPRISE
+from dodona_wire.messages import Failure, GenerateTimestamps, TimestampRange
+from dodona_wire.net.peer import Peer, rpc_url
 from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = [

@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import dodona
-from dodona._io.spans import Spans
 from dodona.errors import TransactionConflict
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan
+from dodona_wire.net.spans import Spans
 from integration.collector import Collector, Seen
 
 pytestmark = pytest.mark.integration

@@ -13,8 +13,12 @@ import pyarrow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dodona._core.arrow import arrow_type
-from dodona._core.arrow_keys import (
+from dodona.errors import DataCorrupted
+from dodona.keys import decode_key, encode_key
+from dodona.schema import Column, TableSchema
+from dodona.types import Key
+from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.arrow_keys import (
     cut_at,
     decode_keys,
     encode_keys,
@@ -23,10 +27,6 @@ from dodona._core.arrow_keys import (
     last_of_each,
     order_of,
 )
-from dodona.errors import DataCorrupted
-from dodona.keys import decode_key, encode_key
-from dodona.schema import Column, TableSchema
-from dodona.types import Key
 
 NUMBERS: dict[str, st.SearchStrategy[Any]] = {
     "int64": st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-2, 2),

@@ -17,16 +17,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import dodona
-from dodona._core.arrow import arrow_of_tuples
-from dodona._core.spelling import (
-    RESERVED,
-    json_of,
-    read_value,
-    spell_any,
-    spell_any_as_text,
-    spell_bytes_as_text,
-    value_of_text,
-)
 from dodona.errors import DodonaError, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import BatchKind
@@ -39,6 +29,16 @@ from dodona_local.files.spelled import Shape
 from dodona_local.files.writing import writer_to
 from dodona_local.inserting import Bringing, How, bring
 from dodona_local.progress import Progress
+from dodona_wire.rows.arrow import arrow_of_tuples
+from dodona_wire.rows.spelling import (
+    RESERVED,
+    json_of,
+    read_value,
+    spell_any,
+    spell_any_as_text,
+    spell_bytes_as_text,
+    value_of_text,
+)
 from suite.levels import examples
 
 # Characters that formats mean something by, and some that are rare.

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from dodona._core.arrow import table_of
-from dodona._core.messages import ArrowPage, Lookup, Rows, Scan, ScanArrow, ScanPage
 from dodona.schema import TableSchema
 from dodona.types import (
     KEY_MAX,
@@ -29,6 +27,8 @@ from dodona_tablets.core.scans import scan, scan_arrow
 from dodona_tablets.core.snapshot import lookup
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.version import Version, chain_of, values_between, version_of
+from dodona_wire.messages import ArrowPage, Lookup, Rows, Scan, ScanArrow, ScanPage
+from dodona_wire.rows.arrow import table_of
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key
 
 SCHEMA: Final = TableSchema.parse(

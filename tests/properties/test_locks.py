@@ -13,17 +13,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dodona._core.messages import (
-    Aborted,
-    Committed,
-    Failure,
-    Lookup,
-    Prepare,
-    Prepared,
-    RowLock,
-    Rows,
-    TabletModifications,
-)
 from dodona.schema import TableSchema
 from dodona.types import (
     SYNC_LAST_COMMITTED,
@@ -34,6 +23,17 @@ from dodona.types import (
     Timestamp,
     TransactionId,
     Write,
+)
+from dodona_wire.messages import (
+    Aborted,
+    Committed,
+    Failure,
+    Lookup,
+    Prepare,
+    Prepared,
+    RowLock,
+    Rows,
+    TabletModifications,
 )
 from suite.levels import examples
 from unit.tablets.cells import ATOMIC, REVISION, Bench

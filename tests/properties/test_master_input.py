@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
-from dodona._core.messages import CreateDirectory, CreateTable, Failure
-from dodona._core.rest import (
+from dodona.errors import InvalidRequest
+from dodona.types import KEY_MIN, Now
+from dodona_oracle.core.master import MasterCore
+from dodona_wire.cores.effects import Append, ReplyAtOnce, ReplyTo
+from dodona_wire.messages import CreateDirectory, CreateTable, Failure
+from dodona_wire.messages.rest import (
     OPERATIONS,
     Operation,
     decode_request,
@@ -21,10 +24,7 @@ from dodona._core.rest import (
     encode_problem,
     problem_of,
 )
-from dodona._core.twins import twin_of
-from dodona.errors import InvalidRequest
-from dodona.types import KEY_MIN, Now
-from dodona_oracle.core.master import MasterCore
+from dodona_wire.messages.twins import twin_of
 from suite.levels import examples
 from unit.oracle.realm import COLUMNS
 

@@ -16,9 +16,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.arrow import arrow_from_rows
-from dodona._core.codec import decode_requests, encode_frame
-from dodona._core.messages import (
+from dodona.schema import TableSchema
+from dodona.types import (
+    ASYNC_LAST_COMMITTED,
+    KEY_MAX,
+    MAX_TIMESTAMP,
+    SYNC_LAST_COMMITTED,
+    CellId,
+    Key,
+    LockType,
+    ReaderId,
+    Revision,
+    SpecialWrites,
+    TableSettings,
+    TabletId,
+    WireMask,
+    WireWrite,
+)
+from dodona_tablets.core.records import Record
+from dodona_wire.messages import (
     AskOutcome,
     CommitOne,
     CountVersions,
@@ -38,24 +54,8 @@ from dodona._core.messages import (
     WriteArrow,
     WriteNonAtomic,
 )
-from dodona.schema import TableSchema
-from dodona.types import (
-    ASYNC_LAST_COMMITTED,
-    KEY_MAX,
-    MAX_TIMESTAMP,
-    SYNC_LAST_COMMITTED,
-    CellId,
-    Key,
-    LockType,
-    ReaderId,
-    Revision,
-    SpecialWrites,
-    TableSettings,
-    TabletId,
-    WireMask,
-    WireWrite,
-)
-from dodona_tablets.core.records import Record
+from dodona_wire.messages.codec import decode_requests, encode_frame
+from dodona_wire.rows.arrow import arrow_from_rows
 from suite.levels import examples
 from unit.tablets.cells import SECOND, Bench, assignment
 

@@ -14,7 +14,6 @@ import pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.arrow import arrow_of_tuples
 from dodona._core.sql import query as query_module
 from dodona._core.sql.engine import QueryLimits
 from dodona._core.sql.pushdown import ScanRange
@@ -22,6 +21,7 @@ from dodona._core.sql.query import Query, Source
 from dodona._core.steps import Protocol
 from dodona.schema import Column, ColumnType, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Timestamp
+from dodona_wire.rows.arrow import arrow_of_tuples
 from suite.levels import examples
 
 Row = tuple[Any, ...]

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.arrow import arrow_of_tuples
 from dodona._core.sql.engine import QueryLimits
 from dodona._core.sql.query import Query, Source
 from dodona._core.sql.references import find_tables
@@ -23,6 +22,7 @@ from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP
 from dodona_gateway.core.query.parser import parse
 from dodona_gateway.core.query.translation import to_sql, translate
+from dodona_wire.rows.arrow import arrow_of_tuples
 from suite.levels import examples
 
 Row = tuple[Any, ...]

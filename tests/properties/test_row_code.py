@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona import row_code
-from dodona._core.sizes import write_bytes
 from dodona.errors import SchemaViolation
 from dodona.keys import encode_key
-from dodona.row_code import NO_CODE
 from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, Key
+from dodona_wire.rows import row_code
+from dodona_wire.rows.row_code import NO_CODE
+from dodona_wire.rows.sizes import write_bytes
 
 NAMES = ("id", "a b", "it's", 'x"y', "\\", "\n", "{0}", "für", "None", "k0", "v0")
 KEY_TYPES = ("int64", "uint64", "boolean", "string", "utf8", "double")

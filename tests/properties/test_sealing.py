@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.messages import Failure
 from dodona.keys import encode_key, successor
 from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Key, LoadMode, Timestamp
@@ -21,6 +20,7 @@ from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.zones import Layer, Range
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.version import Version, chain_of, version_of
+from dodona_wire.messages import Failure
 from properties.histories import AGGREGATES, LATEST, SIMPLE, VALUES, WIDE, batches_of
 from suite.levels import examples
 from unit.tablets.chunks.making import made, small_blocks

@@ -19,22 +19,6 @@ from hypothesis.stateful import (
     rule,
 )
 
-from dodona._core.arrow import table_of
-from dodona._core.messages import (
-    ArrowPage,
-    CommitOne,
-    Committed,
-    CountVersions,
-    Failure,
-    Lookup,
-    Prepare,
-    Prepared,
-    ScanVersions,
-    TabletModifications,
-    WriteNonAtomic,
-    Written,
-)
-from dodona._core.mischief import Point
 from dodona.schema import TableSchema
 from dodona.types import (
     KEY_MAX,
@@ -49,6 +33,22 @@ from dodona.types import (
     Write,
 )
 from dodona_tablets.core.version import linked
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import (
+    ArrowPage,
+    CommitOne,
+    Committed,
+    CountVersions,
+    Failure,
+    Lookup,
+    Prepare,
+    Prepared,
+    ScanVersions,
+    TabletModifications,
+    WriteNonAtomic,
+    Written,
+)
+from dodona_wire.rows.arrow import table_of
 from suite.levels import examples
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench
 

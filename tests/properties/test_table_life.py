@@ -14,20 +14,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from dodona._core.messages import (
-    Assignment,
-    CommitOne,
-    Committed,
-    Decide,
-    Failure,
-    Heartbeat,
-    Prepare,
-    Prepared,
-    Reply,
-    Scan,
-    ScanPage,
-    TabletModifications,
-)
 from dodona.errors import DodonaError
 from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
@@ -47,6 +33,20 @@ from dodona_oracle.core import life
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.records import Record, TabletMounted, TabletsDropped
+from dodona_wire.messages import (
+    Assignment,
+    CommitOne,
+    Committed,
+    Decide,
+    Failure,
+    Heartbeat,
+    Prepare,
+    Prepared,
+    Reply,
+    Scan,
+    ScanPage,
+    TabletModifications,
+)
 from suite.levels import examples
 from unit.tablets.cells import CLUSTER, Bench
 

@@ -12,7 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dodona._core.messages import (
+from dodona.errors import DodonaError, InvalidRequest, NodeExists, NodeLocked, NodeNotFound
+from dodona.types import TabletId, TreeTransactionId
+from dodona_wire.messages import (
     AbortTreeTransaction,
     BeginTreeTransaction,
     CatalogRequest,
@@ -30,8 +32,6 @@ from dodona._core.messages import (
     SetNode,
     UnmountTable,
 )
-from dodona.errors import DodonaError, InvalidRequest, NodeExists, NodeLocked, NodeNotFound
-from dodona.types import TabletId, TreeTransactionId
 from properties.tree_model import (
     EXISTS,
     INVALID,

@@ -10,8 +10,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dodona._core.messages import Failure
-from dodona._core.mischief import Mischief, behave
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId, TabletId, Timestamp
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition, Crash, RowKey, Version
@@ -19,6 +17,8 @@ from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.outcomes import Outcome
+from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.messages import Failure
 from simulator.driver import ClientProcess
 from simulator.faults import Fault, FaultKind, Options
 from simulator.host import Host

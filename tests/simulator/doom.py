@@ -9,8 +9,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Literal
 
-from dodona._core.effects import Append, Effect, ReplyTo, SendToCell
-from dodona._core.messages import Aborted, Failure, Status, TellAbort
+from dodona_wire.cores.effects import Append, Effect, ReplyTo, SendToCell
+from dodona_wire.messages import Aborted, Failure, Status, TellAbort
 from simulator.world import World
 
 Moment = Literal["append", "verdict"]

@@ -7,10 +7,10 @@ may be killed at any moment, as a caller's process may; what it had sent stays s
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from dodona._core.messages import Failure, GenerateTimestamps, Reply, Request
 from dodona._core.routing import Routing
 from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Post, Step, Target
 from dodona.types import CellId
+from dodona_wire.messages import Failure, GenerateTimestamps, Reply, Request
 from simulator.host import CoreStopped
 from simulator.oracle import TimestampSource
 from simulator.servers import MASTER_ADDRESS

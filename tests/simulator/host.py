@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from dodona._core.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
-from dodona._core.messages import CellMessage, Request
+from dodona_wire.cores.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
+from dodona_wire.messages import CellMessage, Request
 from simulator.disk import Disk
 from simulator.doom import Doom
 from simulator.transport import Port, Route, Transport

@@ -1,4 +1,4 @@
-"""What the cores are told to do that is legal but rare: see `dodona._core.mischief`.
+"""What the cores are told to do that is legal but rare: see `dodona_wire.cores.mischief`.
 
 Owns: which points are active in a run, how often each of those fires, and how often it did. Each
 point has a random stream of its own, forked by its name: another point changes neither the draws of
@@ -7,7 +7,7 @@ this one nor those of the network and the disks.
 
 from typing import Final
 
-from dodona._core.mischief import Point
+from dodona_wire.cores.mischief import Point
 from simulator.world import World
 
 FIRING_RATES: Final = (0.02, 0.1, 0.5)

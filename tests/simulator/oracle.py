@@ -7,9 +7,9 @@ from the next proxy, until its time is up. As `dodona._io.oracle` does over sock
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dodona._core.batcher import Batcher
-from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
 from dodona.errors import DataCorrupted
+from dodona_wire.cores.batcher import Batcher
+from dodona_wire.messages import Failure, GenerateTimestamps, Reply, TimestampRange
 from simulator.host import CoreStopped
 from simulator.transport import Port
 from simulator.world import World

@@ -11,28 +11,6 @@ from typing import Any
 
 import msgspec
 
-from dodona._core.batcher import Batcher
-from dodona._core.effects import (
-    AskMaster,
-    AskTimestamps,
-    Effect,
-    RemoveChunks,
-    RunJob,
-    SendHeartbeat,
-    SendToCell,
-    TruncateLog,
-)
-from dodona._core.messages import (
-    Assignment,
-    CellMessage,
-    Failure,
-    GenerateTimestamps,
-    RegisterProxy,
-    Reply,
-    Request,
-    TimestampRange,
-)
-from dodona._core.mischief import Mischief, behave
 from dodona.errors import DataCorrupted, Overloaded
 from dodona.types import CellId, Timestamp
 from dodona_loadtest.histories.history import Acquisition
@@ -54,6 +32,28 @@ from dodona_tablets.core.chunks.index import encode_index
 from dodona_tablets.core.chunks.jobs import Built, build
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Checkpoint, Record
+from dodona_wire.cores.batcher import Batcher
+from dodona_wire.cores.effects import (
+    AskMaster,
+    AskTimestamps,
+    Effect,
+    RemoveChunks,
+    RunJob,
+    SendHeartbeat,
+    SendToCell,
+    TruncateLog,
+)
+from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.messages import (
+    Assignment,
+    CellMessage,
+    Failure,
+    GenerateTimestamps,
+    RegisterProxy,
+    Reply,
+    Request,
+    TimestampRange,
+)
 from simulator.disk import Disk, DiskOptions
 from simulator.host import CoreStopped, Host
 from simulator.takeover import LATE_US_MAX, LostDisk

@@ -74,7 +74,7 @@ class Result:
     """Of these, the ones that the seed had scheduled one by one: no datagram among them."""
     message_counts: dict[str, int] = field(default_factory=dict)
     mischief_counts: dict[str, int] = field(default_factory=dict)
-    """How often each `dodona._core.mischief.Point` fired, by its name; 0 where it did not."""
+    """How often each `dodona_wire.cores.mischief.Point` fired, by its name; 0 where it did not."""
     acknowledgement: str = ""
     thinning: Thinning = Thinning()  # noqa: RUF009 - frozen
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, get_args
 
-from dodona._core.mischief import Point
+from dodona_wire.cores.mischief import Point
 from simulator.faults import FaultKind
 from simulator.simulation import Result
 

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dodona._core.codec import ONE_WAY, encode_frame
-from dodona._core.messages import (
+from dodona_wire.messages import (
     CellMessage,
     Failure,
     Reply,
@@ -21,6 +20,7 @@ from dodona._core.messages import (
     WriteArrow,
     WriteNonAtomic,
 )
+from dodona_wire.messages.codec import ONE_WAY, encode_frame
 from simulator.network import Links, Network
 from simulator.world import World
 

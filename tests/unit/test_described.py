@@ -1,7 +1,7 @@
 """Whatever is read as a type of our own was described to msgspec before a second thread can read.
 
 Owns: the search of the sources for such reads, and the look at a process in which nothing has been
-read yet. See `dodona.described` for what happens otherwise.
+read yet. See `dodona_wire.described` for what happens otherwise.
 """
 
 import ast
@@ -18,8 +18,8 @@ FOLDERS: Final = ("client", "oracle", "tablets", "loadtest")
 
 BY_VARIABLE: Final = {
     ("client/dodona/_core/loads/ticket.py", "cls"),
-    ("client/dodona/_core/rest.py", "twin"),
-    ("client/dodona/_core/rest.py", "wanted"),
+    ("client/dodona_wire/messages/rest.py", "twin"),
+    ("client/dodona_wire/messages/rest.py", "wanted"),
     ("client/dodona_gateway/core/content.py", "wanted"),
     ("client/dodona_gateway/shell/console/asking.py", "kind"),
     ("client/dodona_local/status.py", "kind"),
@@ -33,9 +33,9 @@ PLAIN: Final = {"bool", "int", "Values"}
 KINDS: Final = """
 import msgspec
 from dodona._core.loads.ticket import LoadTicket
-from dodona._core.recoveries import RecoveryPage
-from dodona._core.rest import OPERATIONS, Problem
-from dodona._core.twins import twin_of
+from dodona_wire.cores.recoveries import RecoveryPage
+from dodona_wire.messages.rest import OPERATIONS, Problem
+from dodona_wire.messages.twins import twin_of
 from dodona.schema import Column
 from dodona.types import TableSettings
 from dodona_gateway.core.access.tokens import Token

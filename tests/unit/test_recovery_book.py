@@ -9,14 +9,14 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from dodona._core.recoveries import Recovery
-from dodona._io import recovery_book
-from dodona._io.recoveries_page import add_recoveries_page
-from dodona._io.recovery_book import FILE_NAME, RecoveryBook
-from dodona._io.statistics_page import add_statistics_page
 from dodona.types import CellId
+from dodona_server import recovery_book
+from dodona_server.recoveries_page import add_recoveries_page
+from dodona_server.recovery_book import FILE_NAME, RecoveryBook
+from dodona_server.statistics_page import add_statistics_page
 from dodona_tablets.shell import recovery_notes
 from dodona_tablets.shell.recovery_notes import RecoveryNotes
+from dodona_wire.cores.recoveries import Recovery
 from suite.waiting import until
 from unit.tablets.cells import Bench, put
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dodona._core.routing import TableRoute
-from dodona.errors import MetadataChanged
-from dodona.schema import Column
+from dodona_wire.errors import MetadataChanged
+from dodona_wire.rows.schema import Column
 
 NAMED_MAX = 10
 """So many columns of each kind are named."""

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.errors import InvalidRequest
-from dodona.shown import shown
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.shown import shown
 
 DEPTH_MAX: Final = 32
 INTEGER_MIN: Final = -(1 << 63)

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.spelling import json_of, reader_of
-from dodona.errors import SchemaViolation
-from dodona.schema import Column
-from dodona.values import double_of
+from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.schema import Column
+from dodona_wire.rows.spelling import json_of, reader_of
+from dodona_wire.rows.values import double_of
 
 DEPTH_MAX: Final = 8
 """Of dictionaries and runs within each other: a type from a file may be nested at will."""

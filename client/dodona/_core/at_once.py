@@ -12,7 +12,12 @@ from typing import Any
 
 from dodona._core.committing import Answered
 from dodona._core.context import Context, error_of, was_never_sent
-from dodona._core.messages import (
+from dodona._core.routing import TableRoute, is_served
+from dodona._core.steps import Calls, Protocol
+from dodona._core.transaction import TransactionLimits
+from dodona._core.writing import Account
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import (
     CommitOne,
     Committed,
     Failure,
@@ -21,13 +26,15 @@ from dodona._core.messages import (
     WriteNonAtomic,
     Written,
 )
-from dodona._core.mischief import Point
-from dodona._core.routing import TableRoute, is_served
-from dodona._core.steps import Calls, Protocol
-from dodona._core.transaction import TransactionLimits
-from dodona._core.writing import Account
-from dodona.row_code import RowCode
-from dodona.types import CellId, Durability, Timestamp, WireWrite, Write, timestamp_from_unix_us
+from dodona_wire.rows.row_code import RowCode
+from dodona_wire.types import (
+    CellId,
+    Durability,
+    Timestamp,
+    WireWrite,
+    Write,
+    timestamp_from_unix_us,
+)
 
 
 def write_at_once(

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from dodona._core.aggregates import combine
-from dodona._core.sizes import VALUE_BYTES, write_bytes
-from dodona.schema import TableSchema
-from dodona.types import DELETE_MASK, Key, LockType, Write
+from dodona_wire.rows.aggregates import combine
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.sizes import VALUE_BYTES, write_bytes
+from dodona_wire.types import DELETE_MASK, Key, LockType, Write
 
 Special = tuple[int, int]
 """The mask of columns whose value is a change of an aggregate, and that of the lock groups taken

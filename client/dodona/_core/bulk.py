@@ -14,27 +14,27 @@ from itertools import chain, islice
 from typing import Any, ClassVar, Final
 
 from dodona._core.arguments import INTEGER_MAX, check_number
-from dodona._core.arrow import arrow_schema, check_lengths, stream_of
 from dodona._core.arrow_casting import cast_column
-from dodona._core.arrow_keys import cut_at, encode_keys, in_order
 from dodona._core.committing import check_mode
 from dodona._core.context import Context
 from dodona._core.fan_out import Job, fan_out
-from dodona._core.messages import (
+from dodona._core.routing import TableRoute
+from dodona._core.senders import Sender, StagedBatch, Stager, Writer
+from dodona._core.steps import Protocol
+from dodona._core.writing import NO_TABLET
+from dodona_wire.errors import DodonaError, DuplicateKey, InvalidRequest, SchemaViolation
+from dodona_wire.messages import (
     DataRequest,
     Failure,
     Reply,
     Tablet,
 )
-from dodona._core.routing import TableRoute
-from dodona._core.senders import Sender, StagedBatch, Stager, Writer
-from dodona._core.steps import Protocol
-from dodona._core.writing import NO_TABLET
-from dodona.errors import DodonaError, DuplicateKey, InvalidRequest, SchemaViolation
-from dodona.row_rules import missing_key_column
-from dodona.schema import Column, TableSchema
-from dodona.shown import shown
-from dodona.types import (
+from dodona_wire.rows.arrow import arrow_schema, check_lengths, stream_of
+from dodona_wire.rows.arrow_keys import cut_at, encode_keys, in_order
+from dodona_wire.rows.row_rules import missing_key_column
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.shown import shown
+from dodona_wire.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     NO_LOAD,

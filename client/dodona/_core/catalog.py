@@ -11,7 +11,13 @@ from typing import Any, Final
 
 from dodona._core.arguments import check_flag, check_number, check_path, check_text
 from dodona._core.context import has_time
-from dodona._core.messages import (
+from dodona._core.retry import Patience
+from dodona._core.routing import FROZEN, MOUNTED, UNMOUNTED
+from dodona._core.steps import Protocol
+from dodona._core.tables import pivots_of
+from dodona._core.tree import TreeSession
+from dodona_wire.errors import InvalidRequest, Unavailable
+from dodona_wire.messages import (
     AlterTable,
     Cluster,
     FreezeTable,
@@ -28,15 +34,9 @@ from dodona._core.messages import (
     UnfreezeTable,
     UnmountTable,
 )
-from dodona._core.retry import Patience
-from dodona._core.routing import FROZEN, MOUNTED, UNMOUNTED
-from dodona._core.steps import Protocol
-from dodona._core.tables import pivots_of
-from dodona._core.tree import TreeSession
-from dodona.errors import InvalidRequest, Unavailable
-from dodona.schema import Column, TableSchema
-from dodona.shown import shown
-from dodona.types import Atomicity
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.shown import shown
+from dodona_wire.types import Atomicity
 
 MOUNT_TIMEOUT_MS: Final = 30_000
 TABLETS_NAMED_MAX: Final = 100

@@ -10,7 +10,7 @@ from typing import Any
 from dodona._core.changes import ChangePages, count_changes, read_until
 from dodona._core.context import Context
 from dodona._core.steps import Protocol
-from dodona.types import Timestamp
+from dodona_wire.types import Timestamp
 
 
 class ChangeSession:

@@ -12,10 +12,13 @@ from msgspec.structs import replace
 
 from dodona._core.altered import error_of_change
 from dodona._core.arguments import check_number
-from dodona._core.arrow import arrow_type, table_of
 from dodona._core.context import Context, expect
 from dodona._core.fan_out import Job, fan_out, may_read_again
-from dodona._core.messages import (
+from dodona._core.reading import Projection, range_of
+from dodona._core.routing import TableRoute
+from dodona._core.steps import Protocol
+from dodona_wire.errors import InvalidRequest, MetadataChanged
+from dodona_wire.messages import (
     ArrowPage,
     CountVersions,
     Failure,
@@ -23,12 +26,9 @@ from dodona._core.messages import (
     ScanVersions,
     Tablet,
 )
-from dodona._core.reading import Projection, range_of
-from dodona._core.routing import TableRoute
-from dodona._core.steps import Protocol
-from dodona.errors import InvalidRequest, MetadataChanged
-from dodona.schema import TableSchema
-from dodona.types import (
+from dodona_wire.rows.arrow import arrow_type, table_of
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import (
     DELETE_MASK,
     KEY_MIN,
     MAX_TIMESTAMP,

@@ -19,26 +19,13 @@ from dodona._core.context import (
     not_mounted,
     was_never_sent,
 )
-from dodona._core.messages import (
-    Aborted,
-    AskOutcome,
-    CommitOne,
-    Committed,
-    Decide,
-    Failure,
-    PeekOutcome,
-    Prepare,
-    Prepared,
-    Reply,
-    TabletModifications,
-)
-from dodona._core.mischief import Point
 from dodona._core.parts import modifications_of, publications_of
 from dodona._core.retry import Patience
 from dodona._core.routing import TableRoute, is_served
 from dodona._core.steps import Calls, Post, Protocol
 from dodona._core.transaction import TransactionBuffer, check_schema
-from dodona.errors import (
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DiskFull,
     DodonaError,
@@ -51,8 +38,21 @@ from dodona.errors import (
     TransactionConflict,
     Unavailable,
 )
-from dodona.shown import named
-from dodona.types import Atomicity, CellId, Timestamp, TransactionId, Write
+from dodona_wire.messages import (
+    Aborted,
+    AskOutcome,
+    CommitOne,
+    Committed,
+    Decide,
+    Failure,
+    PeekOutcome,
+    Prepare,
+    Prepared,
+    Reply,
+    TabletModifications,
+)
+from dodona_wire.shown import named
+from dodona_wire.types import Atomicity, CellId, Timestamp, TransactionId, Write
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
 BEGIN_ANEW_KINDS: Final = frozenset(

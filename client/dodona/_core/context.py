@@ -11,19 +11,6 @@ from typing import Final, Literal, TypeVar, get_args
 import msgspec
 
 from dodona._core.arguments import check_path
-from dodona._core.messages import (
-    CatalogRequest,
-    Cluster,
-    Failure,
-    GenerateTimestamps,
-    GetCluster,
-    GetTable,
-    Reply,
-    Table,
-    Tablet,
-    TimestampRange,
-)
-from dodona._core.mischief import Mischief, Point, behave
 from dodona._core.reserve import RESERVE_COUNT, Reserve
 from dodona._core.retry import Dice, InstantClock, Patience, backoff_ms
 from dodona._core.routing import (
@@ -36,7 +23,8 @@ from dodona._core.routing import (
 from dodona._core.sql.engine import QueryLimits
 from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Protocol
 from dodona._core.transaction import TransactionLimits
-from dodona.errors import (
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,
     MetadataChanged,
@@ -44,8 +32,20 @@ from dodona.errors import (
     Unavailable,
     error_from_wire,
 )
-from dodona.shown import shown
-from dodona.types import Timestamp, TransactionId
+from dodona_wire.messages import (
+    CatalogRequest,
+    Cluster,
+    Failure,
+    GenerateTimestamps,
+    GetCluster,
+    GetTable,
+    Reply,
+    Table,
+    Tablet,
+    TimestampRange,
+)
+from dodona_wire.shown import shown
+from dodona_wire.types import Timestamp, TransactionId
 
 RETRY_MS_MAX: Final = 10_000
 ATTEMPTS_MAX: Final = 64

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from dodona._core.arguments import check_number
 from dodona._core.context import NAMING_ATTRIBUTES
-from dodona._core.messages import Decide, Failure, Reply, Traced
 from dodona._core.retry import ROUNDING_US, InstantClock
 from dodona._core.steps import Calls, Pause, Post, Protocol, Step, Target
-from dodona.errors import CommitOutcomeUnknown, DodonaError, Unavailable
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, Unavailable
+from dodona_wire.messages import Decide, Failure, Reply, Traced
 
 CALL_TIMEOUT_MS_MAX: Final = 86_400_000
 _NAMES: Final = ("address", "cell", "server")

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Final, Protocol
 
 from dodona._core.altered import error_of_change, error_of_columns
 from dodona._core.context import STALE_ROUTE_KINDS, Context, not_mounted, was_never_sent
-from dodona._core.messages import DataRequest, Failure, Reply, Tablet
 from dodona._core.retry import Patience
 from dodona._core.routing import TableRoute, is_served
 from dodona._core.steps import Calls
 from dodona._core.steps import Protocol as Steps
-from dodona.errors import DodonaError, Overloaded, TransactionAborted
+from dodona_wire.errors import DodonaError, Overloaded, TransactionAborted
+from dodona_wire.messages import DataRequest, Failure, Reply, Tablet
 
 READ_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "unavailable", "overloaded"})
 WRITE_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "overloaded"})

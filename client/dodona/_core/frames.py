@@ -7,8 +7,8 @@ a column, and makes floats of integers that stand beside a null. pandas is impor
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dodona.errors import InvalidRequest
-from dodona.schema import Column
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.schema import Column
 
 _NUMBERS: Final = {
     "int64": ("IntegerArray", "int64"),

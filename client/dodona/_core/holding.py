@@ -16,10 +16,9 @@ from weakref import ref
 from dodona._core.altered import replaced_error
 from dodona._core.arguments import check_number, check_path
 from dodona._core.context import Context, error_of, not_mounted, wait_or_raise
-from dodona._core.messages import Failure, GetTable, HoldSnapshot, Reply, SnapshotHeld, Table
 from dodona._core.routing import TableRoute, is_served, is_soon_served
 from dodona._core.steps import MASTER, Calls, Post, Protocol
-from dodona.errors import (
+from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,
     MetadataChanged,
@@ -29,8 +28,9 @@ from dodona.errors import (
     TabletMoved,
     Unavailable,
 )
-from dodona.shown import shown
-from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, CellId, ReaderId, TabletId, Timestamp
+from dodona_wire.messages import Failure, GetTable, HoldSnapshot, Reply, SnapshotHeld, Table
+from dodona_wire.shown import shown
+from dodona_wire.types import MAX_TIMESTAMP, MIN_TIMESTAMP, CellId, ReaderId, TabletId, Timestamp
 
 LEASE_MS: Final = 60_000
 """Unless another is asked for: what cells wait for a renewal of where a tablet was moved to."""

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 from weakref import ref
 
-from dodona._core.messages import Failure, PingTreeTransaction, TreeTransaction
 from dodona._core.retry import InstantClock
 from dodona._core.steps import MASTER, Calls, Protocol
 from dodona._core.transaction import TransactionState
-from dodona.errors import InvalidRequest, TransactionClosed, TransactionNotFound
-from dodona.types import TreeTransactionId
+from dodona_wire.errors import InvalidRequest, TransactionClosed, TransactionNotFound
+from dodona_wire.messages import Failure, PingTreeTransaction, TreeTransaction
+from dodona_wire.types import TreeTransactionId
 
 TIMEOUT_MS: Final = 30_000
 PING_PERIOD_MS_MAX: Final = 5_000

@@ -12,7 +12,9 @@ import msgspec
 
 from dodona._core.committing import ASK_AGAIN_KINDS, ask_until_answered
 from dodona._core.context import Context, error_of
-from dodona._core.messages import (
+from dodona._core.steps import Calls, Protocol
+from dodona_wire.errors import InvalidRequest, Unavailable
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     Cluster,
@@ -24,9 +26,7 @@ from dodona._core.messages import (
     Reply,
     Undecided,
 )
-from dodona._core.steps import Calls, Protocol
-from dodona.errors import InvalidRequest, Unavailable
-from dodona.types import CellId, Timestamp, TransactionId
+from dodona_wire.types import CellId, Timestamp, TransactionId
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
-from dodona._core.aggregates import combine
 from dodona._core.buffer import ORDINARY, TableBuffer, bits_of
-from dodona.types import DELETE_MASK, Key
+from dodona_wire.rows.aggregates import combine
+from dodona_wire.types import DELETE_MASK, Key
 
 Values = tuple[Any, ...]
 """Of the wanted columns of one row."""

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from dodona._core.altered import error_of_change
-from dodona._core.arrow import arrow_schema, table_of
 from dodona._core.context import Context, expect
 from dodona._core.fan_out import fan_out, may_read_again
 from dodona._core.holding import Hold
-from dodona._core.messages import ArrowPage, Failure, Reply, Scan, ScanArrow, ScanPage, Tablet
 from dodona._core.own_writes import overlay_range
 from dodona._core.reading import (
     Projection,
@@ -24,10 +22,12 @@ from dodona._core.reading import (
 )
 from dodona._core.routing import TableRoute
 from dodona._core.rows import Rows
-from dodona._core.sizes import write_bytes
 from dodona._core.steps import Protocol
-from dodona.errors import MetadataChanged
-from dodona.types import KEY_MIN, SYNC_LAST_COMMITTED, Key
+from dodona_wire.errors import MetadataChanged
+from dodona_wire.messages import ArrowPage, Failure, Reply, Scan, ScanArrow, ScanPage, Tablet
+from dodona_wire.rows.arrow import arrow_schema, table_of
+from dodona_wire.rows.sizes import write_bytes
+from dodona_wire.types import KEY_MIN, SYNC_LAST_COMMITTED, Key
 
 _KeyedRow = tuple[Key, tuple[Any, ...]]
 

@@ -7,11 +7,11 @@ which nearly all are.
 from collections.abc import Iterable, Mapping
 
 from dodona._core.buffer import Special, TableBuffer
-from dodona._core.messages import Publication, RowLock, Tablet, TabletModifications
 from dodona._core.routing import TableRoute
-from dodona.errors import ProtocolChanged
-from dodona.schema import TableSchema
-from dodona.types import Key, SpecialWrites, TabletId, Write
+from dodona_wire.errors import ProtocolChanged
+from dodona_wire.messages import Publication, RowLock, Tablet, TabletModifications
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Key, SpecialWrites, TabletId, Write
 
 
 def modifications_of(

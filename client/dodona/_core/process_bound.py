@@ -7,7 +7,7 @@ the first of them that it meets. Imports no clock and no I/O.
 
 from typing import ClassVar, Final, NoReturn, Self, SupportsIndex
 
-from dodona.errors import InvalidRequest
+from dodona_wire.errors import InvalidRequest
 
 MAKE_ONE_THERE: Final = (
     "make a client in each process, by `connect`; an embedded database is open in one at a time"

@@ -21,8 +21,8 @@ from dodona._core.sql import query
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
 from dodona._core.versions import VersionedRow, lookup_versions, version_range
-from dodona.errors import MetadataChanged
-from dodona.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, ReaderId, Timestamp
+from dodona_wire.errors import MetadataChanged
+from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, ReaderId, Timestamp
 
 Found = TypeVar("Found")
 

@@ -10,11 +10,17 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from dodona._core.altered import altered_error
 from dodona._core.arguments import check_columns, check_prefix
-from dodona._core.arrow import arrow_schema, concatenate, table_of
 from dodona._core.buffer import TableBuffer
 from dodona._core.context import Context, error_of, expect
 from dodona._core.fan_out import Job, fan_out, may_read_again
-from dodona._core.messages import (
+from dodona._core.own_writes import overlay_found, overlay_range
+from dodona._core.routing import TableRoute, is_served
+from dodona._core.rows import Rows
+from dodona._core.steps import Calls, Protocol
+from dodona._core.transaction import check_schema
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.messages import (
     ArrowPage,
     Failure,
     Lookup,
@@ -24,20 +30,15 @@ from dodona._core.messages import (
     ScanPage,
     Tablet,
 )
-from dodona._core.messages import (
+from dodona_wire.messages import (
     Rows as FoundRows,
 )
-from dodona._core.mischief import Point
-from dodona._core.own_writes import overlay_found, overlay_range
-from dodona._core.routing import TableRoute, is_served
-from dodona._core.rows import Rows
-from dodona._core.steps import Calls, Protocol
-from dodona._core.transaction import check_schema
-from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
-from dodona.row_code import no_row
-from dodona.schema import TableSchema
-from dodona.shown import shown
-from dodona.types import (
+from dodona_wire.rows.arrow import arrow_schema, concatenate, table_of
+from dodona_wire.rows.row_code import no_row
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.values import own_copies
+from dodona_wire.shown import shown
+from dodona_wire.types import (
     ASYNC_LAST_COMMITTED,
     KEY_MAX,
     KEY_MIN,
@@ -49,7 +50,6 @@ from dodona.types import (
     Timestamp,
     WireMask,
 )
-from dodona.values import own_copies
 
 LOOKUP_KEYS_MAX: Final = 1_000_000
 

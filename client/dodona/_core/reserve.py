@@ -10,7 +10,7 @@ Invariant: an id is handed out once, to whichever thread takes it.
 from collections.abc import Iterator
 from typing import Final
 
-from dodona.types import Timestamp, TransactionId
+from dodona_wire.types import Timestamp, TransactionId
 
 RESERVE_COUNT: Final = 10_000
 RESERVE_MS_MAX: Final = 1_000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dodona._core.steps import Pause
-from dodona.errors import DodonaError, Unavailable
+from dodona_wire.errors import DodonaError, Unavailable
 
 PAUSE_MS_FIRST: Final = 4
 PAUSE_MS_MAX: Final = 500

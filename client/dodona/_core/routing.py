@@ -10,9 +10,9 @@ every change is a single dict operation.
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from dodona._core.messages import Cluster, Table, Tablet
-from dodona.schema import TableSchema
-from dodona.types import Atomicity, CellId, Key
+from dodona_wire.messages import Cluster, Table, Tablet
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Atomicity, CellId, Key
 
 TABLES_MAX: Final = 10_000
 REFRESH_MS_MAX: Final = 1_000

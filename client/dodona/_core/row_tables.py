@@ -7,11 +7,11 @@ imported on first use.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dodona._core.arrow import table_of_columns
-from dodona.errors import SchemaViolation
-from dodona.row_rules import missing_key_column
-from dodona.schema import Column, TableSchema
-from dodona.values import CHECKS
+from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.arrow import table_of_columns
+from dodona_wire.rows.row_rules import missing_key_column
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.rows.values import CHECKS
 
 
 def table_of_rows(

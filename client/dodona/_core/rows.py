@@ -9,10 +9,10 @@ type any themselves, and no other look must show what a caller changed: so each 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, overload
 
-from dodona._core.arrow import arrow_of_tuples
 from dodona._core.frames import frame_of_tuples
-from dodona.schema import Column
-from dodona.values import own_copies
+from dodona_wire.rows.arrow import arrow_of_tuples
+from dodona_wire.rows.schema import Column
+from dodona_wire.rows.values import own_copies
 
 ROWS_SHOWN_MAX: Final = 10
 TEXT_LENGTH_MAX: Final = 32

@@ -10,7 +10,9 @@ import msgspec
 
 from dodona._core.context import expect, was_never_sent
 from dodona._core.fan_out import may_read_again, may_write_again
-from dodona._core.messages import (
+from dodona._core.writing import Account
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.messages import (
     DataRequest,
     Failure,
     Reply,
@@ -20,9 +22,7 @@ from dodona._core.messages import (
     WriteArrow,
     Written,
 )
-from dodona._core.mischief import Mischief, Point, behave
-from dodona._core.writing import Account
-from dodona.types import BatchKind, LoadId, TabletId, Timestamp
+from dodona_wire.types import BatchKind, LoadId, TabletId, Timestamp
 
 
 class Sender(Protocol):

@@ -25,7 +25,6 @@ from dodona._core.holding import Holds
 from dodona._core.loads.leases import Leases
 from dodona._core.loads.session import LoadSession
 from dodona._core.master_transaction import Pings
-from dodona._core.mischief import Mischief, behave
 from dodona._core.outcomes import ABORTED, Outcome, find_outcome
 from dodona._core.read_session import ReadSession
 from dodona._core.retry import Dice, InstantClock, Rerun
@@ -33,13 +32,14 @@ from dodona._core.routing import Routing, TableRoute
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer, check_modes
 from dodona._core.writing import commit_non_atomic
-from dodona.errors import (
+from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DodonaError,
     InvalidRequest,
     TransactionAborted,
 )
-from dodona.types import (
+from dodona_wire.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     Atomicity,

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from dodona._core.arguments import check_number
 from dodona._core.context import Context, expect
 from dodona._core.fan_out import fan_out, may_read_again
-from dodona._core.messages import Failure, Reply, SplitKeys, SplitTablet, Tablet
 from dodona._core.reading import range_of
 from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
 from dodona._core.tables import decode_prefix
-from dodona.types import Key
+from dodona_wire.messages import Failure, Reply, SplitKeys, SplitTablet, Tablet
+from dodona_wire.types import Key
 
 
 def split(

@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from dodona._core.arguments import check_prefix
-from dodona._core.messages import Table, Tablet
-from dodona.errors import DataCorrupted, InvalidRequest
-from dodona.keys import decode_key, encode_key
-from dodona.schema import Column, TableSchema
-from dodona.shown import shown
-from dodona.types import Atomicity, CellId, Key, Revision, TableSettings, TabletId
+from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.messages import Table, Tablet
+from dodona_wire.rows.keys import decode_key, encode_key
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.shown import shown
+from dodona_wire.types import Atomicity, CellId, Key, Revision, TableSettings, TabletId
 
 TABLETS_MAX: Final = 10_000
 

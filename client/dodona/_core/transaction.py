@@ -16,9 +16,7 @@ import msgspec
 
 from dodona._core.arguments import check_flag
 from dodona._core.buffer import TableBuffer, merge
-from dodona._core.messages import Publication
-from dodona._core.sizes import write_bytes
-from dodona.errors import (
+from dodona_wire.errors import (
     InvalidRequest,
     LimitExceeded,
     SchemaViolation,
@@ -26,9 +24,11 @@ from dodona.errors import (
     TransactionAborted,
     TransactionClosed,
 )
-from dodona.schema import TableSchema
-from dodona.shown import named, shown
-from dodona.types import (
+from dodona_wire.messages import Publication
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.sizes import write_bytes
+from dodona_wire.shown import named, shown
+from dodona_wire.types import (
     DELETE_MASK,
     SYNC_LAST_COMMITTED,
     Atomicity,

@@ -14,7 +14,17 @@ import msgspec
 from dodona._core.arguments import check_flag, check_path, check_text, pack_map, pack_value
 from dodona._core.context import NAMING_ATTRIBUTES, Context, error_of
 from dodona._core.master_transaction import TIMEOUT_MS, Lease
-from dodona._core.messages import (
+from dodona._core.steps import MASTER, Calls, Protocol
+from dodona._core.tables import TableInfo, describe, pivots_of
+from dodona._core.transaction import TransactionState
+from dodona_wire.errors import (
+    CommitOutcomeUnknown,
+    DodonaError,
+    InvalidRequest,
+    TransactionNotFound,
+    Unavailable,
+)
+from dodona_wire.messages import (
     AbortTreeTransaction,
     BeginTreeTransaction,
     CommitTreeTransaction,
@@ -40,19 +50,9 @@ from dodona._core.messages import (
     Table,
     TreeTransaction,
 )
-from dodona._core.steps import MASTER, Calls, Protocol
-from dodona._core.tables import TableInfo, describe, pivots_of
-from dodona._core.transaction import TransactionState
-from dodona.errors import (
-    CommitOutcomeUnknown,
-    DodonaError,
-    InvalidRequest,
-    TransactionNotFound,
-    Unavailable,
-)
-from dodona.schema import Column, TableSchema
-from dodona.shown import shown
-from dodona.types import NO_TREE_TRANSACTION, Atomicity, TreeTransactionId
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.shown import shown
+from dodona_wire.types import NO_TREE_TRANSACTION, Atomicity, TreeTransactionId
 
 LOCK_MODES: Final = get_args(LockMode)
 

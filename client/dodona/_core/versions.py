@@ -13,14 +13,14 @@ import msgspec
 from dodona._core.arguments import check_number
 from dodona._core.context import Context, expect
 from dodona._core.fan_out import Job, fan_out, may_read_again
-from dodona._core.messages import Failure, LookupVersions, Reply, RowVersion, Tablet, VersionedRows
 from dodona._core.reading import Projection, encode_keys, places_by_tablet
 from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
-from dodona.errors import InvalidRequest
-from dodona.shown import shown
-from dodona.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, WireMask
-from dodona.values import own_copy
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.messages import Failure, LookupVersions, Reply, RowVersion, Tablet, VersionedRows
+from dodona_wire.rows.values import own_copy
+from dodona_wire.shown import shown
+from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, WireMask
 
 
 class VersionedValue(msgspec.Struct, frozen=True, repr_omit_defaults=True):

@@ -12,14 +12,14 @@ from dodona._core.buffer import Special
 from dodona._core.committing import routes_of
 from dodona._core.context import Context, expect, was_never_sent
 from dodona._core.fan_out import Job, fan_out, may_write_again
-from dodona._core.messages import Failure, Reply, Tablet, WriteNonAtomic, Written
 from dodona._core.parts import group_by_tablet, pack_special
 from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
-from dodona.errors import DodonaError
-from dodona.schema import TableSchema
-from dodona.types import (
+from dodona_wire.errors import DodonaError
+from dodona_wire.messages import Failure, Reply, Tablet, WriteNonAtomic, Written
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import (
     NULL_TIMESTAMP,
     Key,
     SpecialWrites,

@@ -15,9 +15,9 @@ from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer
 from dodona._io.bounds import AsyncRun, AsyncUntil
 from dodona._io.computing import DESCRIPTORS, INTERRUPT_SECONDS
-from dodona._io.descriptors import need_descriptors
-from dodona._io.pools import asked
 from dodona._io.running import too_long
+from dodona_wire.net.descriptors import need_descriptors
+from dodona_wire.net.pools import asked
 
 Result = TypeVar("Result")
 

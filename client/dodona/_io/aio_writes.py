@@ -17,7 +17,7 @@ from weakref import WeakSet
 from dodona._core import steps
 from dodona._core.steps import Step
 from dodona._io.bounds import AsyncRun
-from dodona.errors import Unavailable
+from dodona_wire.errors import Unavailable
 
 Result = TypeVar("Result")
 Make = Callable[[Iterable[Any]], steps.Protocol[None]]

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from dodona._core.process_bound import ProcessBound
-from dodona.errors import InvalidRequest
+from dodona_wire.errors import InvalidRequest
 
 
 class Entered(Protocol):

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
-from dodona._io.threads import begin_bare_thread
-from dodona.errors import DodonaError
+from dodona_wire.errors import DodonaError
+from dodona_wire.net.threads import begin_bare_thread
 
 Result = TypeVar("Result")
 DESCRIPTORS: Final = 8

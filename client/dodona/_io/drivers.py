@@ -13,17 +13,17 @@ from collections.abc import Coroutine
 from typing import Any, ClassVar
 
 from dodona._core.deadline import bounded
-from dodona._core.messages import Reply
 from dodona._core.routing import Routing
 from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
-from dodona._io.cluster_key import ClusterKey
 from dodona._io.engine import Engine
 from dodona._io.network import Gathering, Network
-from dodona._io.peer import Peer
 from dodona._io.sessions import instant_us
 from dodona._io.tracebacks import forget_locals
-from dodona.errors import DodonaError, InvalidRequest
-from dodona.types import Timestamp
+from dodona_wire.errors import DodonaError, InvalidRequest
+from dodona_wire.messages import Reply
+from dodona_wire.net.cluster_key import ClusterKey
+from dodona_wire.net.peer import Peer
+from dodona_wire.types import Timestamp
 
 
 class AsyncioDriver:

@@ -21,15 +21,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from dodona._core.messages import Failure, Reply
 from dodona._core.routing import Routing
 from dodona._core.steps import Calls, Post
-from dodona._io.exits import at_last
 from dodona._io.loops import new_event_loop
-from dodona._io.native_threads import check_threads
 from dodona._io.network import CLOSED, Gathering, Network
-from dodona._io.peer import Peer
-from dodona._io.threads import begin_thread
+from dodona_wire.messages import Failure, Reply
+from dodona_wire.net.exits import at_last
+from dodona_wire.net.native_threads import check_threads
+from dodona_wire.net.peer import Peer
+from dodona_wire.net.threads import begin_thread
 
 CLOSE_SECONDS_MAX: Final = 5.0
 LOOK_SECONDS: Final = 0.05

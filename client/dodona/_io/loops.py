@@ -12,8 +12,8 @@ import socket
 from functools import partial
 from typing import Any, Final
 
-from dodona._io.descriptors import need_descriptors
-from dodona._io.pools import asked
+from dodona_wire.net.descriptors import need_descriptors
+from dodona_wire.net.pools import asked
 
 DESCRIPTORS: Final = 12
 """More than a loop takes."""

@@ -6,12 +6,12 @@ Imports nothing of OpenTelemetry unless it does (see `tracing`).
 from typing import TYPE_CHECKING
 
 from dodona._core.routing import Routing
-from dodona._io.cluster_key import ClusterKey
-from dodona._io.tracing import client_spans
+from dodona_wire.net.cluster_key import ClusterKey
+from dodona_wire.net.tracing import client_spans
 
 if TYPE_CHECKING:
     from dodona._io.drivers import AsyncioDriver, BlockingDriver
-    from dodona._io.spans import Spans
+    from dodona_wire.net.spans import Spans
 
 
 def blocking_driver(url: str, routing: Routing) -> "BlockingDriver":

@@ -15,7 +15,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from dodona._core.messages import (
+from dodona._core.routing import Routing
+from dodona._core.steps import MASTER, ORACLE, Calls, Post, Target
+from dodona._io.oracle import OracleClient
+from dodona_wire.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
+from dodona_wire.messages import (
     CatalogRequest,
     Cluster,
     Failure,
@@ -25,18 +29,14 @@ from dodona._core.messages import (
     Request,
     TimestampRange,
 )
-from dodona._core.rest import JSON_TYPE, HttpCall, decode_reply, encode_call
-from dodona._core.routing import Routing
-from dodona._core.steps import MASTER, ORACLE, Calls, Post, Target
-from dodona._io.cluster_key import ClusterKey, key_headers
-from dodona._io.oracle import OracleClient
-from dodona._io.peer import Peer, rpc_url
-from dodona._io.pools import is_over
-from dodona._io.roles import wrong_server
-from dodona._io.silence import BRIEF_SECONDS, Silence
-from dodona._io.urls import hide_password
-from dodona.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
-from dodona.types import CellId, Timestamp
+from dodona_wire.messages.rest import JSON_TYPE, HttpCall, decode_reply, encode_call
+from dodona_wire.net.cluster_key import ClusterKey, key_headers
+from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.pools import is_over
+from dodona_wire.net.roles import wrong_server
+from dodona_wire.net.silence import BRIEF_SECONDS, Silence
+from dodona_wire.net.urls import hide_password
+from dodona_wire.types import CellId, Timestamp
 
 MASTER_TIMEOUT_SECONDS: Final = 10.0
 KEEPALIVE_SECONDS: Final = 2.0

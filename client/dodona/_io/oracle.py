@@ -17,14 +17,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
-from dodona._core.batcher import Batcher
-from dodona._core.messages import Failure, GenerateTimestamps, Reply, TimestampRange
-from dodona._io.cluster_key import ClusterKey
-from dodona._io.peer import Peer, rpc_url
-from dodona._io.silence import BRIEF_SECONDS, DEAD_AFTER_SECONDS, Silence
-from dodona._io.urls import hide_password
-from dodona.errors import DataCorrupted, DodonaError, InvalidRequest, Overloaded, error_from_wire
-from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp
+from dodona_wire.cores.batcher import Batcher
+from dodona_wire.errors import (
+    DataCorrupted,
+    DodonaError,
+    InvalidRequest,
+    Overloaded,
+    error_from_wire,
+)
+from dodona_wire.messages import Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona_wire.net.cluster_key import ClusterKey
+from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.silence import BRIEF_SECONDS, DEAD_AFTER_SECONDS, Silence
+from dodona_wire.net.urls import hide_password
+from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp
 
 GROUP_COUNT_MAX: Final = 64
 """Timestamps of a group, but for one who asks for more at a time."""

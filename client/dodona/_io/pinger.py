@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakMethod
 
 from dodona._core import steps
-from dodona._io.threads import begin_thread
+from dodona_wire.net.threads import begin_thread
 
 CLOSE_SECONDS_MAX: Final = 5.0
 

@@ -14,9 +14,9 @@ from dodona._core.sql.query import Query
 from dodona._core.transaction import TransactionBuffer
 from dodona._io.bounds import Run, Until
 from dodona._io.computing import DESCRIPTORS, TooLong, compute
-from dodona._io.descriptors import need_descriptors
-from dodona.errors import InvalidRequest, Unavailable
-from dodona.shown import shown
+from dodona_wire.errors import InvalidRequest, Unavailable
+from dodona_wire.net.descriptors import need_descriptors
+from dodona_wire.shown import shown
 
 Result = TypeVar("Result")
 

@@ -13,8 +13,8 @@ from dodona._core.context import (
     check_acknowledgement,
 )
 from dodona._core.session import Session
-from dodona._io.urls import hide_password
-from dodona.errors import InvalidRequest
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.net.urls import hide_password
 
 FolderPath = str | os.PathLike[str]
 CONNECT_TIMEOUT_MS: Final = 10_000

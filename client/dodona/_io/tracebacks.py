@@ -9,7 +9,7 @@ from contextlib import suppress
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from typing import Final
 
-from dodona.errors import DodonaError
+from dodona_wire.errors import DodonaError
 
 _OWN: Final = ("dodona.", "dodona_local.")
 _MAY_WAIT: Final = CO_COROUTINE | CO_ASYNC_GENERATOR

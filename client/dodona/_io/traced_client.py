@@ -11,8 +11,11 @@ from typing import Any, Final, TypeVar
 from opentelemetry.trace import SpanKind
 from picows import WSTransport
 
-from dodona._core.codec import TRACES_HEADER
-from dodona._core.messages import (
+from dodona._core.routing import Routing
+from dodona._core.steps import Calls, Post, Protocol, Step, Target
+from dodona._io.drivers import AsyncioDriver, BlockingDriver
+from dodona_wire.errors import DodonaError
+from dodona_wire.messages import (
     CellMessage,
     CommitOne,
     Lookup,
@@ -23,13 +26,10 @@ from dodona._core.messages import (
     WriteArrow,
     WriteNonAtomic,
 )
-from dodona._core.routing import Routing
-from dodona._core.steps import Calls, Post, Protocol, Step, Target
-from dodona._io.cluster_key import ClusterKey
-from dodona._io.drivers import AsyncioDriver, BlockingDriver
-from dodona._io.peer import Envelope, Peer
-from dodona._io.spans import Spans, end_span, traceparent
-from dodona.errors import DodonaError
+from dodona_wire.messages.codec import TRACES_HEADER
+from dodona_wire.net.cluster_key import ClusterKey
+from dodona_wire.net.peer import Envelope, Peer
+from dodona_wire.net.spans import Spans, end_span, traceparent
 
 NAMES: Final = {
     "Session.commit": "commit",

@@ -6,11 +6,11 @@ longer where it is escaped: JSON has six characters for a zero byte.
 
 from typing import Any, TypeVar
 
-from dodona._core.messages import Reply, Rows, VersionedRows
-from dodona._core.sizes import write_bytes
 from dodona._core.steps import Protocol
-from dodona.errors import LimitExceeded
-from dodona.types import KEY_MIN
+from dodona_wire.errors import LimitExceeded
+from dodona_wire.messages import Reply, Rows, VersionedRows
+from dodona_wire.rows.sizes import write_bytes
+from dodona_wire.types import KEY_MIN
 
 Result = TypeVar("Result")
 

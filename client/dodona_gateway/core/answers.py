@@ -9,8 +9,8 @@ import msgspec
 
 from dodona._core.tables import TableInfo
 from dodona._core.versions import VersionedRow
-from dodona.types import Atomicity, CellId, Revision, TableSettings, TabletId, Timestamp
 from dodona_gateway.core.requests import Row, Values
+from dodona_wire.types import Atomicity, CellId, Revision, TableSettings, TabletId, Timestamp
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ imported on first use.
 
 from typing import Any, Final
 
-from dodona.errors import InvalidRequest, LimitExceeded
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 CONTINUATION: Final = 0xFFFF_FFFF
 PREFIX_BYTES: Final = 8

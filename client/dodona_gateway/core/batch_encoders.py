@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dodona._core.arrow import arrow_schema
-from dodona.schema import TableSchema
 from dodona_gateway.core.arrow_stream import END
 from dodona_gateway.core.content import Form
 from dodona_gateway.core.json_values import convert_rows, converters
+from dodona_wire.rows.arrow import arrow_schema
+from dodona_wire.rows.schema import TableSchema
 
 
 class BatchEncoder(Protocol):

@@ -1,29 +1,29 @@
 """In which form a body comes, and in which the answer leaves: JSON or MessagePack. Pure.
 
 Owns: the media types, the choice between them, and typed decoding. MessagePack has bytes and every
-number, and rows leave in it as they are; JSON spells them as `dodona._core.spelling` says.
+number, and rows leave in it as they are; JSON spells them as `dodona_wire.rows.spelling` says.
 """
 
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from dodona._core.json_text import (
+from dodona_wire.errors import (
+    InvalidRequest,
+    NotAcceptable,
+    SchemaViolation,
+    UnsupportedMediaType,
+)
+from dodona_wire.messages.rest import JSON_TYPE
+from dodona_wire.rows.json_text import (
     Place,
     column_refusal,
     name_refusal,
     repeated_name,
     without_mark,
 )
-from dodona._core.packed_names import repeated_in_packed
-from dodona._core.rest import JSON_TYPE
-from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
-from dodona.errors import (
-    InvalidRequest,
-    NotAcceptable,
-    SchemaViolation,
-    UnsupportedMediaType,
-)
+from dodona_wire.rows.packed_names import repeated_in_packed
+from dodona_wire.rows.spelling import may_be_marked, place_of_misread, unmarked
 
 MSGPACK_TYPE: Final = "application/msgpack"
 NDJSON_TYPE: Final = "application/x-ndjson"

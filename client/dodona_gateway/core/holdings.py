@@ -12,15 +12,15 @@ from typing import Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
-from dodona.errors import (
+from dodona_gateway.core.transaction_id import HeldId, parse_held_id
+from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,
     Overloaded,
     TransactionNotFound,
     WrongGateway,
 )
-from dodona.types import Timestamp
-from dodona_gateway.core.transaction_id import HeldId, parse_held_id
+from dodona_wire.types import Timestamp
 
 LEASE_MS_MAX: Final = 60_000
 LEASE_MS: Final = 30_000

@@ -1,7 +1,7 @@
 """Rows, histories and errors as the gateway's JSON has them. Pure.
 
 Owns: which values of a row are spelled, by the types of its columns; how is in
-`dodona._core.spelling`, by which the command line goes, too.
+`dodona_wire.rows.spelling`, by which the command line goes, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from dodona._core.spelling import SPELLERS, spell_any, spell_bytes
 from dodona._core.versions import VersionedRow, VersionedValue
-from dodona.schema import Column
-from dodona.shown import INTEGER_BITS_MAX, shown
+from dodona_wire.rows.schema import Column
+from dodona_wire.rows.spelling import SPELLERS, spell_any, spell_bytes
+from dodona_wire.shown import INTEGER_BITS_MAX, shown
 
 Convert = Callable[[Any], Any]
 

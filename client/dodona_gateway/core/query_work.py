@@ -11,16 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.arrow import stream_of
-from dodona._core.spelling import unmarked
 from dodona._core.sql.engine import QueryLimits
 from dodona._core.sql.pushdown import ScanRange
-from dodona.described import described
-from dodona.errors import DodonaError, LimitExceeded, error_from_wire
-from dodona.schema import Column
 from dodona_gateway.core.answer_budget import too_much
 from dodona_gateway.core.content import Form, encode_body
 from dodona_gateway.core.results import query_result
+from dodona_wire.described import described
+from dodona_wire.errors import DodonaError, LimitExceeded, error_from_wire
+from dodona_wire.rows.arrow import stream_of
+from dodona_wire.rows.schema import Column
+from dodona_wire.rows.spelling import unmarked
 
 LENGTH_BYTES: Final = 8
 """Of a frame, in front of it, little-endian."""

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from dodona._core.catalog import MOUNT_TIMEOUT_MS
-from dodona._core.json_text import decode_json
-from dodona._core.spelling import unmarked
-from dodona.errors import InvalidRequest
-from dodona.types import (
+from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.json_text import decode_json
+from dodona_wire.rows.spelling import unmarked
+from dodona_wire.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
     TIMESTAMPS_PER_REQUEST_MAX,
@@ -22,7 +23,6 @@ from dodona.types import (
     LockType,
     Timestamp,
 )
-from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
 
 SELECT_ROWS: Final = 10_000
 """How many rows a select gives, unless it says how many."""

@@ -9,11 +9,11 @@ import decimal
 from collections.abc import Callable
 from typing import Any, Final
 
-from dodona._core.spelling import spell_any
-from dodona.errors import InvalidRequest
-from dodona.schema import Column
 from dodona_gateway.core.answers import QueryResult
 from dodona_gateway.core.json_values import converters
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.schema import Column
+from dodona_wire.rows.spelling import spell_any
 
 INTEGER_MIN: Final = -(1 << 63)
 INTEGER_MAX: Final = (1 << 64) - 1

@@ -9,12 +9,12 @@ from typing import Any, Final, Protocol
 import msgpack
 import msgspec
 
-from dodona._core.json_text import column_refusal, repeated_name, without_mark
-from dodona._core.packed_names import repeated_in_packed
-from dodona._core.spelling import may_be_marked, place_of_misread, unmarked
-from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona_gateway.core.arrow_stream import ArrowStream
 from dodona_gateway.core.content import Form
+from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.rows.json_text import column_refusal, repeated_name, without_mark
+from dodona_wire.rows.packed_names import repeated_in_packed
+from dodona_wire.rows.spelling import may_be_marked, place_of_misread, unmarked
 
 ROW_BYTES_MAX: Final = 32 << 20
 NEWLINE: Final = b"\n"

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from dodona._core.counting import DURATIONS_US, Histogram, Tally
+from dodona_wire.cores.counting import DURATIONS_US, Histogram, Tally
 
 OTHER: Final = "other"
 ROUTE_BY_PREFIX: Final = {

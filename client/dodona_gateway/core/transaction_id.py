@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from dodona.errors import InvalidRequest
-from dodona.types import MAX_TIMESTAMP, Atomicity, Timestamp
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.types import MAX_TIMESTAMP, Atomicity, Timestamp
 
 HALF_BITS: Final = 32
 HALF_MASK: Final = (1 << HALF_BITS) - 1

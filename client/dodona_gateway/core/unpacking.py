@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
-from dodona.errors import InvalidRequest, UnsupportedMediaType
+from dodona_wire.errors import InvalidRequest, UnsupportedMediaType
 
 PIECE_BYTES_MAX: Final = 1 << 20
 """Of an unpacked piece; brotli's may be twice as long."""

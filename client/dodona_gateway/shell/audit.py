@@ -26,9 +26,9 @@ from typing import Final, Self
 
 import msgspec
 
-from dodona.errors import DodonaError, InvalidRequest, Overloaded, Unavailable
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.access.tokens import hide_tokens
+from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded, Unavailable
 
 QUEUE_MAX: Final = 1_000
 """Calls that are under way or wait to be written down."""

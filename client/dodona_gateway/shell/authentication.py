@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from dodona.errors import DodonaError, Overloaded, Unavailable
-from dodona.types import Now
 from dodona_gateway.core.access.cache import CacheLimits, TokenCache
 from dodona_gateway.core.access.principal import Principal, principal_of
 from dodona_gateway.core.access.tokens import Token, TokenId, accept, parse_authorization
+from dodona_wire.errors import DodonaError, Overloaded, Unavailable
+from dodona_wire.types import Now
 
 LOOKUP_MS_MAX: Final = 1_500
 """For so long one lookup is waited for."""

@@ -11,8 +11,8 @@ from typing import Final
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.unpacking import unpacker_of
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 TAKE_BODY: Final = "take_body"
 """In a request's state: what takes room for bytes of its body. Raises Overloaded."""

@@ -12,7 +12,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from dodona._io.logs import tell
+from dodona_server.logs import tell
 
 LOOK_SECONDS: Final = 5.0
 

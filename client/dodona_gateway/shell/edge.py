@@ -19,13 +19,13 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dodona._io.callers import check_name, check_own_page
-from dodona._io.life import HEALTH_PATHS, METRICS, READINESS, Life
-from dodona.errors import DodonaError, Overloaded, RequestTimedOut, Unavailable
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console import visit
 from dodona_gateway.core.traffic import NO_ANSWER, Traffic, route_of
 from dodona_gateway.shell.bodies import TAKE_BODY
+from dodona_server.life import HEALTH_PATHS, METRICS, READINESS, Life
+from dodona_wire.errors import DodonaError, Overloaded, RequestTimedOut, Unavailable
+from dodona_wire.net.callers import check_name, check_own_page
 
 TRACEPARENT: Final = b"traceparent"
 REQUEST_ID: Final = b"x-request-id"

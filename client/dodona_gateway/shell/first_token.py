@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dodona.aio import AsyncClient
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.access.tokens import parse_token
 from dodona_gateway.shell.tokens import (
     TokenStore,
@@ -18,6 +17,7 @@ from dodona_gateway.shell.tokens import (
     ensure_first_token,
     read_first_token,
 )
+from dodona_wire.errors import InvalidRequest
 
 
 class FirstToken:

@@ -13,16 +13,6 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from starlette.types import Scope
 
-from dodona._io.beside import running_beside
-from dodona._io.door import Door
-from dodona._io.exposition import Metrics
-from dodona._io.http import Connections, bounded_http
-from dodona._io.life import METRICS, Life, wait_until
-from dodona._io.metrics import ServerReport
-from dodona._io.pages import create_application, metrics_response
-from dodona._io.server_tracing import server_spans
-from dodona._io.serving import serve_pages
-from dodona.errors import DodonaError
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.visit import is_console
 from dodona_gateway.core.traffic import TrafficStatistics
@@ -39,10 +29,20 @@ from dodona_gateway.shell.service import Service, open_service
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.tokens import read_first_token
 from dodona_gateway.shell.ytsaurus.api import add_ytsaurus_api, error_response
+from dodona_server.beside import running_beside
+from dodona_server.door import Door
+from dodona_server.exposition import Metrics
+from dodona_server.http import Connections, bounded_http
+from dodona_server.life import METRICS, Life, wait_until
+from dodona_server.metrics import ServerReport
+from dodona_server.pages import create_application, metrics_response
+from dodona_server.serving import serve_pages
+from dodona_server.tracing import server_spans
+from dodona_wire.errors import DodonaError
 
 if TYPE_CHECKING:
-    from dodona._io.spans import Spans
-    from dodona._io.traced_requests import RequestTracing
+    from dodona_gateway.shell.traced_requests import RequestTracing
+    from dodona_wire.net.spans import Spans
 
 ROUTES: Final[tuple[Route, ...]] = (
     *tables.ROUTES,
@@ -208,7 +208,7 @@ def create_gateway(
 
 
 def _request_tracing(spans: "Spans") -> "RequestTracing":
-    from dodona._io.traced_requests import RequestTracing
+    from dodona_gateway.shell.traced_requests import RequestTracing
 
     return RequestTracing(spans)
 

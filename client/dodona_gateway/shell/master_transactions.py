@@ -9,7 +9,7 @@ import secrets
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from dodona.types import TreeTransactionId
+from dodona_wire.types import TreeTransactionId
 
 KIND: Final = 1
 OWNED_MAX: Final = 10_000

@@ -1,12 +1,12 @@
 """The metrics of a gateway: the table.
 
 Owns: their names. A source is an attribute of the report that `gateway` makes for a scrape, as
-`dodona._io.metrics` says.
+`dodona_server.metrics` says.
 """
 
 from typing import Final
 
-from dodona._io.metrics import MICROSECONDS, Metric, server_metrics
+from dodona_server.metrics import MICROSECONDS, Metric, server_metrics
 
 GATEWAY_METRICS: Final[tuple[Metric, ...]] = (
     *server_metrics("gateway"),

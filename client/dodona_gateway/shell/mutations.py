@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from dodona.errors import DodonaError, Overloaded
+from dodona_wire.errors import DodonaError, Overloaded
 
 REMEMBERED_MAX: Final = 20_000
 REMEMBERED_SECONDS: Final = 300.0

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.rest import PROBLEM_TYPE, Problem
-from dodona._io.life import HEALTH, READINESS, STARTUP
 from dodona_gateway.core.content import TYPES, Form
 from dodona_gateway.core.examples import EXAMPLES
 from dodona_gateway.shell.routes import Route
+from dodona_server.life import HEALTH, READINESS, STARTUP
+from dodona_wire.messages.rest import PROBLEM_TYPE, Problem
 
 REFERENCE: Final = "#/components/schemas/{name}"
 DESCRIPTION: Final = """\

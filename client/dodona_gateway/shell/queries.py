@@ -21,7 +21,6 @@ from dodona._core.session import Session
 from dodona._core.sql.query import Query
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
-from dodona.errors import DodonaError, LimitExceeded, Unavailable
 from dodona_gateway.core.answer_budget import too_much
 from dodona_gateway.core.query_work import (
     LENGTH_BYTES,
@@ -38,6 +37,7 @@ from dodona_gateway.core.query_work import (
     decode_said,
     frame,
 )
+from dodona_wire.errors import DodonaError, LimitExceeded, Unavailable
 
 MODULE: Final = "dodona_gateway.shell.query_child"
 MEMORY_FACTOR: Final = 2

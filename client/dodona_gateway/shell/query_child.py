@@ -19,9 +19,6 @@ import msgspec
 
 from dodona._core.sql.engine import load_duckdb
 from dodona._core.sql.query import Query, Source
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
-from dodona.schema import TableSchema
-from dodona.types import NULL_TIMESTAMP
 from dodona_gateway.core.query_work import (
     LENGTH_BYTES,
     NOT_READ,
@@ -38,6 +35,9 @@ from dodona_gateway.core.query_work import (
     shaped,
 )
 from dodona_gateway.shell.console.limiting import limit_rows
+from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import NULL_TIMESTAMP
 
 FILES_MAX: Final = 64
 PR_SET_PDEATHSIG: Final = 1

@@ -12,11 +12,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.routing import Route as ServedRoute
 from starlette.types import Receive, Scope, Send
 
-from dodona._core.rest import PROBLEM_TYPE, decode_query, encode_problem, problem_of
 from dodona._core.versions import VersionedRow
-from dodona._io.answers import failure_of
-from dodona.described import described
-from dodona.errors import DodonaError
 from dodona_gateway.core.access.grants import Role
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.answer_budget import check_sent
@@ -40,6 +36,10 @@ from dodona_gateway.core.requests import Body
 from dodona_gateway.shell.bodies import whole_body
 from dodona_gateway.shell.edge import BROKEN_OFF
 from dodona_gateway.shell.service import Service
+from dodona_server.answers import failure_of
+from dodona_wire.described import described
+from dodona_wire.errors import DodonaError
+from dodona_wire.messages.rest import PROBLEM_TYPE, decode_query, encode_problem, problem_of
 
 HEADERS: Final[dict[int, dict[str, str]]] = {
     401: {"www-authenticate": "Bearer"},

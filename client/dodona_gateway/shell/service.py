@@ -15,18 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from dodona._core.session import Session
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
-from dodona._io.beside import running_beside
 from dodona._io.bounds import AsyncRun, AsyncUntil
 from dodona._io.computing import INTERRUPT_SECONDS
-from dodona._io.logs import tell
 from dodona._io.making_drivers import asyncio_driver
-from dodona._io.process import read_clock
 from dodona._io.running import too_long
 from dodona._io.sessions import new_session
 from dodona.aio import AsyncClient, AsyncTransaction
-from dodona.errors import DodonaError, Unavailable
-from dodona.schema import TableSchema
-from dodona.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 from dodona_gateway.core.access.principal import ANYBODY, Principal
 from dodona_gateway.core.access.tokens import Token
 from dodona_gateway.core.answer_budget import within_budget
@@ -42,6 +36,12 @@ from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.slots import Slots, Turns
 from dodona_gateway.shell.tokens import TokenStore
 from dodona_gateway.shell.transactions import Transactions, buffer_of
+from dodona_server.beside import running_beside
+from dodona_server.logs import tell
+from dodona_server.process import read_clock
+from dodona_wire.errors import DodonaError, Unavailable
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
 CLUSTER_POLL_SECONDS: Final = 1.0
 """Between two questions whether the cluster is there, while it is not."""
@@ -52,7 +52,7 @@ SELECTS_MAX: Final = 8
 """Of one table, at a time: each may be megabytes, and calls of a row come between them."""
 
 if TYPE_CHECKING:
-    from dodona._io.spans import Spans
+    from dodona_wire.net.spans import Spans
 
 Result = TypeVar("Result")
 _logger: Final = logging.getLogger("dodona.gateway")

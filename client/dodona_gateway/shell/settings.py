@@ -11,9 +11,11 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from dodona._core.sql.engine import QueryLimits
-from dodona._io.addresses import is_loopback
-from dodona._io.http import HttpBounds
-from dodona._io.settings import (
+from dodona_gateway.core.holdings import HoldingLimits
+from dodona_gateway.core.transaction_id import GATEWAY_MAX
+from dodona_gateway.shell.queries import QueryBounds
+from dodona_server.http import HttpBounds
+from dodona_server.settings import (
     Count,
     Port,
     Seconds,
@@ -21,9 +23,7 @@ from dodona._io.settings import (
     Url,
     public_address,
 )
-from dodona_gateway.core.holdings import HoldingLimits
-from dodona_gateway.core.transaction_id import GATEWAY_MAX
-from dodona_gateway.shell.queries import QueryBounds
+from dodona_wire.net.addresses import is_loopback
 
 
 class GatewaySettings(TracedSettings):

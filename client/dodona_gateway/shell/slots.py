@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from dodona.errors import Overloaded
+from dodona_wire.errors import Overloaded
 
 WAITING_PER_SLOT_MAX: Final = 16
 

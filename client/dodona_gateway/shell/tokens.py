@@ -19,17 +19,6 @@ import msgspec
 
 import dodona.aio
 from dodona.aio import AsyncClient, AsyncTransaction
-from dodona.errors import (
-    DataCorrupted,
-    DodonaError,
-    InvalidRequest,
-    LimitExceeded,
-    NodeExists,
-    NodeNotFound,
-    RowNotFound,
-    TableNotMounted,
-    Unauthenticated,
-)
 from dodona_gateway.core.access.grants import TOKENS, Grant, parse_grants
 from dodona_gateway.core.access.tokens import (
     NewToken,
@@ -42,6 +31,17 @@ from dodona_gateway.core.access.tokens import (
     given_token,
     new_token,
     parse_token,
+)
+from dodona_wire.errors import (
+    DataCorrupted,
+    DodonaError,
+    InvalidRequest,
+    LimitExceeded,
+    NodeExists,
+    NodeNotFound,
+    RowNotFound,
+    TableNotMounted,
+    Unauthenticated,
 )
 
 SCHEMA: Final[list[dict[str, Any]]] = [

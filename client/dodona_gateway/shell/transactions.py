@@ -14,7 +14,10 @@ from typing import Final, NamedTuple
 
 from dodona._core.transaction import TransactionBuffer
 from dodona.aio import AsyncClient, AsyncTransaction
-from dodona.errors import (
+from dodona_gateway.core.answers import Outcome
+from dodona_gateway.core.holdings import End, Holding, HoldingLimits, Holdings, check_lease
+from dodona_gateway.core.transaction_id import HeldId, parse_held_id
+from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DodonaError,
     TransactionAborted,
@@ -22,10 +25,7 @@ from dodona.errors import (
     TransactionNotFound,
     Unavailable,
 )
-from dodona.types import Atomicity, Durability, Timestamp, TransactionId
-from dodona_gateway.core.answers import Outcome
-from dodona_gateway.core.holdings import End, Holding, HoldingLimits, Holdings, check_lease
-from dodona_gateway.core.transaction_id import HeldId, parse_held_id
+from dodona_wire.types import Atomicity, Durability, Timestamp, TransactionId
 
 EXPIRY_SECONDS: Final = 0.25
 IDLE_SECONDS: Final = 1.0

@@ -16,18 +16,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from dodona._core.arrow import arrow_schema
 from dodona._core.loads.records import APPLICATIONS
 from dodona._core.tables import TableInfo
-from dodona._io.disk_space import is_no_space
-from dodona._io.folder import FOLDER_MODE, sync_folder
-from dodona._io.paths import place_of
 from dodona.client import Client
-from dodona.errors import DiskFull, InvalidRequest, MetadataChanged, TableNotMounted
-from dodona.shown import shown
 from dodona.snapshot import Snapshot
 from dodona.timestamps import datetime_from_timestamp
-from dodona.types import Timestamp
 from dodona_gateway.core.access.grants import TOKENS
 from dodona_local.backup.manifest import (
     FORMAT,
@@ -49,6 +42,13 @@ from dodona_local.backup.versions import (
 )
 from dodona_local.progress import Progress
 from dodona_oracle.core.attributes import system_names
+from dodona_server.disk_space import is_no_space
+from dodona_wire.errors import DiskFull, InvalidRequest, MetadataChanged, TableNotMounted
+from dodona_wire.net.folder import FOLDER_MODE, sync_folder
+from dodona_wire.net.paths import place_of
+from dodona_wire.rows.arrow import arrow_schema
+from dodona_wire.shown import shown
+from dodona_wire.types import Timestamp
 
 READABLE: Final = ("mounted", "frozen")
 NOT_SAVED: Final = (TOKENS, APPLICATIONS)

@@ -15,11 +15,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from dodona._io.folder import private_file, sync_folder
-from dodona.described import described
-from dodona.errors import DataCorrupted, InvalidRequest
-from dodona.schema import Column
-from dodona.types import Atomicity, LoadId, Timestamp
+from dodona_wire.described import described
+from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.net.folder import private_file, sync_folder
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import Atomicity, LoadId, Timestamp
 
 FORMAT: Final = 2
 """In format 1 no table had versions: the rows of `//sys/load_applications` were saved as such."""

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Final
 import pyarrow
 import pyarrow.ipc
 
-from dodona._io.folder import private_file
-from dodona.errors import DataCorrupted
 from dodona_local.backup.manifest import PARTS_NAME, Part
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.net.folder import private_file
 
 PART_BYTES_MAX: Final = 1 << 30
 """About: a file is ended by the page that passes it."""

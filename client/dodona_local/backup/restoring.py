@@ -19,23 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dodona._core.attribute_names import OWN_PREFIX, meant
 from dodona._core.loads.records import APPLICATIONS
 from dodona._core.tables import decode_prefix
-from dodona._io.paths import place_of
 from dodona.catalog import MasterTransaction
 from dodona.client import Client
-from dodona.errors import (
-    CommitOutcomeUnknown,
-    DataCorrupted,
-    DodonaError,
-    InvalidRequest,
-    TableExists,
-    Unavailable,
-)
-from dodona.schema import TableSchema
-from dodona.shown import shown
-from dodona.types import Key
 from dodona_local.backup.manifest import (
     Manifest,
     Part,
@@ -56,6 +43,19 @@ from dodona_local.backup.versions import (
 from dodona_local.errors import RestoreFailed
 from dodona_local.progress import Progress
 from dodona_oracle.core.paths import check_new_path
+from dodona_wire.errors import (
+    CommitOutcomeUnknown,
+    DataCorrupted,
+    DodonaError,
+    InvalidRequest,
+    TableExists,
+    Unavailable,
+)
+from dodona_wire.messages.attribute_names import OWN_PREFIX, meant
+from dodona_wire.net.paths import place_of
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.shown import shown
+from dodona_wire.types import Key
 
 LOAD_ATTEMPTS_MAX: Final = 5
 """Of one file: loading it again changes nothing but its rows' timestamps."""

@@ -22,10 +22,10 @@ from msgspec.structs import replace
 from dodona._core.loads.records import APPLICATIONS, ATTRIBUTES, SCHEMAS
 from dodona._core.loads.versions import RecordedVersion, is_of, version_of
 from dodona.client import Client
-from dodona.errors import DodonaWarning, InvalidRequest, SnapshotTooOld
-from dodona.schema import TableSchema
-from dodona.types import Timestamp
 from dodona_local.backup.manifest import Manifest, SavedVersion
+from dodona_wire.errors import DodonaWarning, InvalidRequest, SnapshotTooOld
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Timestamp
 
 VERSIONS_COME_WITH_TABLES: Final = (
     f"{APPLICATIONS} is neither saved nor restored: versions of applications come with the tables "

@@ -21,9 +21,9 @@ commands = typer.Typer(no_args_is_help=True, help="A running cluster.")
 def status(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
     """Its servers, and whether each is ready. Exit code 1 if one is not."""
     require_extras("server")
-    from dodona.schema import Column
     from dodona_local.cli.printing import print_list
     from dodona_local.status import look_at_cluster
+    from dodona_wire.rows.schema import Column
 
     if data_dir is None:
         found = look_at_cluster(url)

@@ -53,15 +53,15 @@ def versions(
     require_extras("server")
     from msgspec.structs import replace
 
-    from dodona._core.arrow import arrow_of_tuples
     from dodona._core.changes import CHANGE_TYPE, COLUMNS, TIMESTAMP
     from dodona._core.reading import Projection
-    from dodona.schema import Column
-    from dodona.shown import shown
-    from dodona.types import NULL_TIMESTAMP
     from dodona_local.cli.printing import print_rows
     from dodona_local.cli.words import keys_of, names_of, timestamp_of
     from dodona_local.files.spelled import Shape
+    from dodona_wire.rows.arrow import arrow_of_tuples
+    from dodona_wire.rows.schema import Column
+    from dodona_wire.shown import shown
+    from dodona_wire.types import NULL_TIMESTAMP
 
     after = NULL_TIMESTAMP if since is None else timestamp_of(since)
     before = None if below is None else timestamp_of(below)

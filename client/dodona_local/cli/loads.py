@@ -57,8 +57,8 @@ def abort(
     form: Form = Format.TABLE,
 ) -> None:
     """Give a load up, whoever is at it. What was published stays so; then the exit code is 1."""
-    from dodona.errors import InvalidRequest, LoadEnded
-    from dodona.types import LoadId
+    from dodona_wire.errors import InvalidRequest, LoadEnded
+    from dodona_wire.types import LoadId
 
     with _loads_of(url, data_dir) as (screen, db):
         try:

@@ -10,9 +10,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dodona._core.arrow import arrow_of_tuples
-from dodona.errors import InvalidRequest
-from dodona.schema import Column
 from dodona_local.cli.options import Format
 from dodona_local.cli.streams import output_failure, write_output
 from dodona_local.files.spelled import Shape, json_columns, rows_of
@@ -23,6 +20,9 @@ from dodona_local.files.writing import (
     TableWriter,
     Writer,
 )
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.arrow import arrow_of_tuples
+from dodona_wire.rows.schema import Column
 
 
 def print_rows(form: Format, shape: Shape, batches: Iterable[Any]) -> None:

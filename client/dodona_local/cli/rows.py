@@ -25,10 +25,10 @@ from dodona_local.cli.streams import input_text
 from dodona_local.files.formats import FileFormat, format_of
 
 if TYPE_CHECKING:
-    from dodona.schema import TableSchema
-    from dodona.types import BatchKind
     from dodona_local.exporting import Selection
     from dodona_local.inserting import Bringing, How, Written
+    from dodona_wire.rows.schema import TableSchema
+    from dodona_wire.types import BatchKind
 
 PANEL: Final = "Rows"
 BATCH_ROWS_MAX: Final = 100_000
@@ -160,12 +160,12 @@ def lookup(
 ) -> None:
     """The rows of these keys, in their order. Those that are not there are left out."""
     require_extras("server")
-    from dodona._core.arrow import arrow_of_tuples
     from dodona._core.reading import Projection
-    from dodona.types import SYNC_LAST_COMMITTED
     from dodona_local.cli.printing import print_rows
     from dodona_local.cli.words import keys_of, names_of, timestamp_of
     from dodona_local.files.spelled import Shape
+    from dodona_wire.rows.arrow import arrow_of_tuples
+    from dodona_wire.types import SYNC_LAST_COMMITTED
 
     at = SYNC_LAST_COMMITTED if timestamp is None else timestamp_of(timestamp)
     with client_of(url, data_dir) as db:
@@ -227,10 +227,10 @@ def query(
 ) -> None:
     """Run a query in DuckDB's SQL over tables at one timestamp."""
     require_extras("server", "sql")
-    from dodona.types import SYNC_LAST_COMMITTED
     from dodona_local.cli.printing import print_rows
     from dodona_local.cli.words import timestamp_of
     from dodona_local.files.spelled import Shape
+    from dodona_wire.types import SYNC_LAST_COMMITTED
 
     at = SYNC_LAST_COMMITTED if timestamp is None else timestamp_of(timestamp)
     text = input_text() if sql == "-" else sql

@@ -112,9 +112,9 @@ def errors_in_one_sentence(code: int | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        from dodona._io.descriptors import is_out_of_descriptors, out_of_descriptors
-        from dodona._io.disk_space import is_no_space
-        from dodona.errors import DodonaError
+        from dodona_server.disk_space import is_no_space
+        from dodona_wire.errors import DodonaError
+        from dodona_wire.net.descriptors import is_out_of_descriptors, out_of_descriptors
 
         if isinstance(error, OSError) and is_no_space(error):
             place = f"the disk of {error.filename}" if error.filename else "the disk"
@@ -148,8 +148,8 @@ def client_of(
 
 def database_in(data_dir: Path, *, is_made: bool = False) -> Path:
     """The folder of an embedded database, which may be made. Raises InvalidRequest."""
-    from dodona._io.paths import place_of
-    from dodona.errors import InvalidRequest
+    from dodona_wire.errors import InvalidRequest
+    from dodona_wire.net.paths import place_of
 
     folder = place_of(data_dir)
     if not is_made and not folder.is_dir():
@@ -208,8 +208,8 @@ def _has_nothing(db: "dodona.Client") -> bool:
 
 def _unmake(data_dir: Path) -> None:
     """Remove a folder that this command has made and found empty, unless others use it by now."""
-    from dodona._io.folder import lock_folder
-    from dodona.errors import DodonaError
+    from dodona_wire.errors import DodonaError
+    from dodona_wire.net.folder import lock_folder
 
     with suppress(DodonaError), closing(lock_folder(data_dir)):
         shutil.rmtree(data_dir, ignore_errors=True)

@@ -42,10 +42,10 @@ def backup(
 ) -> None:
     """Save tables as they are at one moment, while everybody goes on."""
     require_extras("server")
-    from dodona._io.urls import hide_password
     from dodona_local.backup import back_up
     from dodona_local.cli.words import timestamp_of
     from dodona_local.progress_screen import Screen
+    from dodona_wire.net.urls import hide_password
 
     skipped: list[str] = []
     at = None if timestamp is None else timestamp_of(timestamp)

@@ -179,7 +179,7 @@ def drop_output() -> None:
 def input_text() -> str:
     """All of standard input, without a byte order mark. Raises InvalidRequest if it can't be read
     or is no UTF-8."""
-    from dodona.errors import InvalidRequest
+    from dodona_wire.errors import InvalidRequest
 
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")

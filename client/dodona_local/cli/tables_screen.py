@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 import typer
 
-from dodona._core.spelling import SPELLERS
 from dodona._core.tables import TableInfo
-from dodona.schema import Column, TableSchema
 from dodona_local.cli.options import Format
 from dodona_local.cli.printing import print_json, print_list
 from dodona_local.cli.running import say
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.rows.spelling import SPELLERS
 
 SCHEMA_COLUMNS: Final = (
     Column("name", "utf8"),

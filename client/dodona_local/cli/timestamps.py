@@ -28,8 +28,8 @@ def timestamp(
     if context.invoked_subcommand is not None:
         return
     require_extras("server")
-    from dodona.schema import Column
     from dodona_local.cli.printing import print_json, print_list
+    from dodona_wire.rows.schema import Column
 
     with client_of(url, data_dir) as db:
         first = db._run(db._session.generate_timestamp(count))  # the public call takes no count

@@ -85,7 +85,7 @@ def create(
 def _take_back(token: "Token", url: str, data_dir: Path | None) -> None:
     """Revoke a token that could not be shown: otherwise it would allow what it allows, and nobody
     would have it. Only a write says whether there is room for it, so nothing is known before."""
-    from dodona.errors import DodonaError
+    from dodona_wire.errors import DodonaError
 
     about = f"dodona: token {token.id} of {token.name} could not be shown"
     try:

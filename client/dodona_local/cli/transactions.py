@@ -29,9 +29,9 @@ def outcome(
 ) -> None:
     """Whether a transaction was committed, and when; looking changes nothing."""
     require_extras("server")
-    from dodona.schema import Column
-    from dodona.types import CellId, TransactionId
     from dodona_local.cli.printing import print_json, print_list
+    from dodona_wire.rows.schema import Column
+    from dodona_wire.types import CellId, TransactionId
 
     cell = None if coordinator is None else CellId(coordinator)
     with client_of(url, data_dir) as db:
@@ -49,10 +49,10 @@ def in_doubt(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Forma
     """Those that are prepared in some cell and not decided there, oldest first: until they are,
     their rows are locked. Cells that can't be asked are named, and the exit code is 3."""
     require_extras("server")
-    from dodona.errors import Unavailable
-    from dodona.schema import Column
     from dodona_local.cli.printing import print_list
     from dodona_local.status import list_in_doubt
+    from dodona_wire.errors import Unavailable
+    from dodona_wire.rows.schema import Column
 
     if data_dir is None:
         found, silent = list_in_doubt(url)

@@ -41,8 +41,8 @@ def list_names(
 ) -> None:
     """The names in a directory; of PATH/@ those of all attributes."""
     require_extras("server")
-    from dodona.schema import Column
     from dodona_local.cli.printing import print_json, print_list
+    from dodona_wire.rows.schema import Column
 
     with client_of(url, data_dir) as db:
         names = db.list(path)
@@ -60,7 +60,7 @@ def list_names(
 
 
 def _long(db: "dodona.Client", directory: str, name: str) -> tuple[Any, ...]:
-    from dodona.errors import NodeNotFound
+    from dodona_wire.errors import NodeNotFound
 
     path = f"{ROOT if directory == ROOT else directory + '/'}{name}"
     try:
@@ -94,9 +94,9 @@ def get(
 
 
 def _show_value(value: Any, form: Format) -> None:
-    from dodona.schema import Column
     from dodona_local.cli.printing import print_json, print_list
     from dodona_local.files.spelled import shown
+    from dodona_wire.rows.schema import Column
 
     if form is Format.JSON or (form is Format.TABLE and isinstance(value, dict | list)):
         print_json(value)

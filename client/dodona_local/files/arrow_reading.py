@@ -13,8 +13,8 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 
-from dodona.errors import InvalidRequest
 from dodona_local.files.parts import BatchPart, Want, regrouped
+from dodona_wire.errors import InvalidRequest
 
 FILE_MAGIC: Final = b"ARROW1"
 BROKEN: Final = (pyarrow.ArrowException, OSError, ValueError)

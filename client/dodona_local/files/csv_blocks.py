@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 import pyarrow
 
-from dodona.errors import InvalidRequest
+from dodona_wire.errors import InvalidRequest
 
 SAID_LENGTH_MAX: Final = 200
 QUOTE: Final = ord('"')

@@ -16,12 +16,12 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.csv
 
-from dodona._core.arrow import array_of, arrow_type
-from dodona._core.spelling import CSV_BASE64, bytes_of_text, value_of_text
-from dodona.errors import InvalidRequest, SchemaViolation
-from dodona.schema import Column
 from dodona_local.files.csv_blocks import SAID_LENGTH_MAX, whole_rows
 from dodona_local.files.parts import BatchPart, Want, regrouped
+from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.arrow import array_of, arrow_type
+from dodona_wire.rows.schema import Column
+from dodona_wire.rows.spelling import CSV_BASE64, bytes_of_text, value_of_text
 
 BLOCK_BYTES: Final = 32 << 20
 """Read at a time. A row is shorter."""

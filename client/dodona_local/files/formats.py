@@ -42,7 +42,7 @@ def format_of(path: Path, given: FileFormat | None, option: str) -> FileFormat:
     """The one given, or that of the suffix. Raises InvalidRequest, which names the option."""
     found = given or SUFFIXES.get(path.suffix.lower())
     if found is None:
-        from dodona.errors import InvalidRequest
+        from dodona_wire.errors import InvalidRequest
 
         names = ", ".join(FileFormat)
         raise InvalidRequest(f"{path} does not say which format it has: give {option} ({names})")

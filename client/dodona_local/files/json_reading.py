@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.json_text import Place, column_refusal, repeated_name
-from dodona._core.spelling import reader_of
-from dodona.errors import InvalidRequest, SchemaViolation
-from dodona.shown import shown
 from dodona_local.files.parts import PART_BYTES, Row, RowPart, Want
+from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.json_text import Place, column_refusal, repeated_name
+from dodona_wire.rows.spelling import reader_of
+from dodona_wire.shown import shown
 
 TEXT_BYTES_MAX: Final = 512 << 20
 """Of one object: more than a row may have, however it is spelled."""

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from dodona._core.arrow import arrow_of_tuples
 from dodona._core.bulk import fit
-from dodona._core.packed_names import unpacked
-from dodona.errors import DodonaError, SchemaViolation
-from dodona.schema import Column, TableSchema
-from dodona.types import BatchKind
+from dodona_wire.errors import DodonaError, SchemaViolation
+from dodona_wire.rows.arrow import arrow_of_tuples
+from dodona_wire.rows.packed_names import unpacked
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.types import BatchKind
 
 Row = dict[str, Any]
 PART_BYTES: Final = 16 << 20

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from dodona.errors import InvalidRequest
 from dodona_local.files.arrow_reading import open_arrow, open_parquet
 from dodona_local.files.csv_reading import open_csv
 from dodona_local.files.formats import FileFormat
 from dodona_local.files.json_reading import open_json
 from dodona_local.files.parts import Part, Want
+from dodona_wire.errors import InvalidRequest
 
 STDIN: Final = Path("-")
 BUFFER_BYTES: Final = 1 << 20

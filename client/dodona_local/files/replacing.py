@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from dodona._io.disk_space import is_no_space
-from dodona._io.folder import sync_folder
-from dodona.errors import DiskFull, InvalidRequest
+from dodona_server.disk_space import is_no_space
+from dodona_wire.errors import DiskFull, InvalidRequest
+from dodona_wire.net.folder import sync_folder
 
 NAME_SHOWN_MAX: Final = 40
 """Characters of a file's name in that of the unfinished one, which must not be too long."""

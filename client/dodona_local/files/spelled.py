@@ -11,15 +11,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow
 
-from dodona._core.arrow import arrow_type
-from dodona._core.spelling import (
+from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.schema import Column
+from dodona_wire.rows.spelling import (
     spell_any,
     spell_bytes,
     spell_bytes_as_text,
     spell_double,
     spell_packed_as_text,
 )
-from dodona.schema import Column
 
 NULL_SHOWN: Final = "null"
 

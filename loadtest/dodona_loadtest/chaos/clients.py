@@ -15,10 +15,10 @@ from random import Random
 from typing import Final, NamedTuple
 
 from dodona._core.context import Acknowledgement, SessionLimits
-from dodona.errors import Unavailable
 from dodona_loadtest.live.journal import Journal, JournaledHistory
 from dodona_loadtest.live.party import Party
 from dodona_loadtest.workloads import WORKLOADS
+from dodona_wire.errors import Unavailable
 
 _context: Final = multiprocessing.get_context("spawn")
 _END: Final = "end"

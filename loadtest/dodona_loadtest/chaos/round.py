@@ -17,8 +17,6 @@ from typing import Final
 
 from dodona._core.context import SessionLimits
 from dodona._io.drivers import BlockingDriver
-from dodona.errors import DodonaError
-from dodona.types import Key
 from dodona_loadtest.chaos.blows import Role, draw_blows, role_of
 from dodona_loadtest.chaos.clients import ClientProcess, Order
 from dodona_loadtest.chaos.cluster import Targets
@@ -34,6 +32,8 @@ from dodona_loadtest.live.verdict import NO_COUNTS, Counts, is_unsure, judge
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_local.errors import LaunchFailed
 from dodona_local.launcher import LocalCluster
+from dodona_wire.errors import DodonaError
+from dodona_wire.types import Key
 
 SET_UP_S_MAX: Final = 30.0
 SESSIONS_END_S_MAX: Final = 60.0

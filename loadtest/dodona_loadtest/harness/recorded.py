@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from dodona.described import described
 from dodona_loadtest.harness.row import Line, RowResult
 from dodona_loadtest.harness.study import Finding, StudyResult
+from dodona_wire.described import described
 
 
 class RecordedLine(msgspec.Struct, frozen=True):

@@ -13,11 +13,8 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from dodona._core.loads.leases import Lease
 from dodona._core.loads.session import Range
 from dodona._core.loads.ticket import LoadTicket, Published
-from dodona._core.messages import CloseLoad, CommitOne, LoadHeld, Prepare, Reply
 from dodona._core.senders import StagedBatch
 from dodona._core.steps import Calls, Post, Protocol, Step
-from dodona.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
-from dodona.types import KEY_MAX, KEY_MIN, LoadMode, Timestamp
 from dodona_loadtest.histories.history import (
     Acquisition,
     Conflict,
@@ -29,6 +26,9 @@ from dodona_loadtest.histories.history import (
 )
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
+from dodona_wire.messages import CloseLoad, CommitOne, LoadHeld, Prepare, Reply
+from dodona_wire.types import KEY_MAX, KEY_MIN, LoadMode, Timestamp
 
 PRESENCES: Final[dict[LoadMode, Presence]] = {
     "upsert": "any",

@@ -10,23 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, cast
 
-from dodona._core.messages import CommitOne, Prepare
 from dodona._core.outcomes import Outcome
 from dodona._core.retry import Rerun
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Pause, Protocol, Step
 from dodona._core.transaction import TransactionBuffer
-from dodona.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
-from dodona.schema import MAIN_LOCK
-from dodona.types import (
-    KEY_MAX,
-    KEY_MIN,
-    SYNC_LAST_COMMITTED,
-    Durability,
-    LockType,
-    Timestamp,
-    TransactionId,
-)
 from dodona_loadtest.histories.history import (
     Acquisition,
     Conflict,
@@ -40,6 +28,18 @@ from dodona_loadtest.histories.history import (
     Write,
 )
 from dodona_loadtest.histories.shape import Row, TableShape
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
+from dodona_wire.messages import CommitOne, Prepare
+from dodona_wire.rows.schema import MAIN_LOCK
+from dodona_wire.types import (
+    KEY_MAX,
+    KEY_MIN,
+    SYNC_LAST_COMMITTED,
+    Durability,
+    LockType,
+    Timestamp,
+    TransactionId,
+)
 
 ASK_RATE: Final = 0.7
 """How often a caller that was told nothing sure asks what became of its transaction."""

@@ -12,15 +12,15 @@ from typing import Any, Final, NamedTuple
 from dodona._core.outcomes import PENDING, Outcome
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer, TransactionLimits
-from dodona.errors import (
+from dodona_loadtest.histories.shape import Row
+from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DodonaError,
     TransactionAborted,
     Unavailable,
     error_from_wire,
 )
-from dodona.types import Durability, LockType, Timestamp, TransactionId
-from dodona_loadtest.histories.shape import Row
+from dodona_wire.types import Durability, LockType, Timestamp, TransactionId
 
 COMMIT_ATTEMPTS_MAX: Final = 2
 ROWS_PER_PAGE: Final = 10_000

@@ -6,13 +6,13 @@ tablet whether its rows are there, so that some rows of one call may be sure and
 
 from collections.abc import Sequence
 
-from dodona._core.messages import WriteNonAtomic
 from dodona._core.steps import Calls, Protocol, Step
-from dodona.errors import DodonaError, InvalidRequest
-from dodona.types import SYNC_LAST_COMMITTED, Durability, TabletId, Timestamp
 from dodona_loadtest.histories.history import Read, StampedRead, StampedWrite, Status
 from dodona_loadtest.histories.recorder import Recorder, kind_of
 from dodona_loadtest.histories.shape import Row, TableShape
+from dodona_wire.errors import DodonaError, InvalidRequest
+from dodona_wire.messages import WriteNonAtomic
+from dodona_wire.types import SYNC_LAST_COMMITTED, Durability, TabletId, Timestamp
 
 STATES: dict[str, Status] = {"applied": "ok", "unknown": "info", "not_applied": "fail"}
 """What an error says of the rows of its tablets, as statuses."""

@@ -10,11 +10,11 @@ from typing import Final
 
 from dodona._core.outcomes import Outcome
 from dodona._core.steps import Protocol
-from dodona.types import TransactionId
 from dodona_loadtest.checkers.attribution import attribute
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, Transaction, Version
 from dodona_loadtest.histories.recorder import Recorder
+from dodona_wire.types import TransactionId
 
 ASKED_MAX: Final = 300
 """Of one history: each question is a call."""

@@ -18,10 +18,10 @@ from dodona._core.routing import Routing
 from dodona._core.session import Session
 from dodona._core.steps import Pause, Protocol, Result
 from dodona._io.drivers import AsyncioDriver
-from dodona.errors import DodonaError
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.workloads import Workload
+from dodona_wire.errors import DodonaError
 
 CONNECT_MS_MAX: Final = 3_000
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from dodona._core.steps import Pause, Protocol
 from dodona._core.versions import VersionedRow
-from dodona.errors import DodonaError, NodeExists
-from dodona.schema import TableSchema
-from dodona.types import Key
 from dodona_loadtest.histories.history import History, RowKey, Version
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads import Workload
+from dodona_wire.errors import DodonaError, NodeExists
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Key
 
 KEYS_PER_DUMP: Final = 20
 """Looked up in one call: each may have thousands of versions."""

@@ -10,7 +10,6 @@ from random import Random
 from typing import Final
 
 from dodona._core.context import SessionLimits
-from dodona.errors import DodonaError
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.recorder import Recorder, RowSession
@@ -20,6 +19,7 @@ from dodona_loadtest.live.phases import NotLive, Phases, rows_written
 from dodona_loadtest.live.resting import RESOLVE_S_MAX, wait_for_rest
 from dodona_loadtest.live.verdict import Counts, is_unsure, judge
 from dodona_loadtest.workloads import WORKLOADS, Workload
+from dodona_wire.errors import DodonaError
 
 SET_UP_S_MAX: Final = 30.0
 TOUCH_S_MAX: Final = 30.0

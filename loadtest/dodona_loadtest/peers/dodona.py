@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import dodona
 import dodona.aio
-from dodona.errors import DodonaError, TransactionConflict
 from dodona_loadtest.harness.errors import ContenderFailed
 from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation, ThreadLoad, ThreadOperation
 from dodona_loadtest.harness.payload import KEYS_COUNT, RowSource
 from dodona_loadtest.harness.row import Running
 from dodona_local.launcher import LocalCluster
 from dodona_local.restart import BACK_OFF_S_MAX
+from dodona_wire.errors import DodonaError, TransactionConflict
 
 TABLE: Final = "//bench/rows"
 SCHEMA: Final[list[dict[str, Any]]] = [

@@ -11,13 +11,13 @@ from threading import Lock
 
 import dodona
 import dodona.aio
-from dodona.errors import TransactionConflict
 from dodona_loadtest.harness.errors import ContenderFailed
 from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation, ThreadLoad, ThreadOperation
 from dodona_loadtest.harness.payload import RowSource
 from dodona_loadtest.harness.row import Running
 from dodona_loadtest.peers.dodona import SCHEMA, TABLE, open_cluster, pids_of, version
 from dodona_loadtest.peers.shapes import HOT_ROWS, READ_ROWS, batches, check_sum
+from dodona_wire.errors import TransactionConflict
 
 RERUN_MS_MAX = 10_000
 """After so long an operation gives up. Whoever waits for the client process waits for longer."""

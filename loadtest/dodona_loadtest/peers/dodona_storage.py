@@ -16,8 +16,6 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 import dodona.aio
-from dodona.errors import DodonaError, TransactionConflict
-from dodona.types import Atomicity
 from dodona_loadtest.harness.errors import ContenderFailed
 from dodona_loadtest.harness.load import AsyncOperation
 from dodona_loadtest.harness.measure import Sample, measure_operations
@@ -26,6 +24,8 @@ from dodona_loadtest.harness.sample_rows import Rows, arrow_table, dicts
 from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, WorkerProcess
 from dodona_loadtest.peers.dodona import open_cluster
 from dodona_local.launcher import LocalCluster
+from dodona_wire.errors import DodonaError, TransactionConflict
+from dodona_wire.types import Atomicity
 
 SCHEMA: Final[list[dict[str, Any]]] = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},

@@ -16,11 +16,11 @@ import msgspec
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
-from dodona._io.endpoint import UVICORN_OPTIONS
 from dodona_loadtest.harness.errors import client_library
 from dodona_loadtest.harness.servers import ServerProcess, free_port
 from dodona_loadtest.peers.postgres import USER, server, version
 from dodona_loadtest.peers.rest_caller import INSERT, LOOKUP
+from dodona_server.endpoint import UVICORN_OPTIONS
 
 POOL: Final = 32
 CREATE: Final = (

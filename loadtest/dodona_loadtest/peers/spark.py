@@ -82,7 +82,7 @@ class Frame:
 
     def arranged(self) -> "DataFrame":
         """Partitioned and sorted as `bulk_write` does it."""
-        from dodona.schema import TableSchema
+        from dodona_wire.rows.schema import TableSchema
         from pyspark_dodona.bulk import arranged
         from pyspark_dodona.partitioning import KeyColumns, Partitioning
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from dodona.types import Durability
+from dodona_wire.types import Durability
 
 Distribution = Literal["zipfian", "latest", "uniform"]
 Number = int | float

@@ -9,7 +9,6 @@ from random import Random
 from typing import Any, Final
 
 from dodona._core.steps import Protocol
-from dodona.schema import Column
 from dodona_loadtest.checkers.attribution import attribute
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, StampedWrite, Version
@@ -28,6 +27,7 @@ from dodona_loadtest.scenarios.scenario import (
     value,
 )
 from dodona_loadtest.workloads.workload import SNAPSHOTS_MAX
+from dodona_wire.rows.schema import Column
 
 OLD_SHARE: Final = 0.2
 """Of snapshot reads, those at a timestamp that somebody read at before."""

@@ -10,12 +10,12 @@ from random import Random
 from typing import Any, Final
 
 from dodona._core.steps import Protocol
-from dodona.errors import DodonaError
-from dodona.schema import Column
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.scenarios.parameters import Parameters
 from dodona_loadtest.workloads.workload import Workload
+from dodona_wire.errors import DodonaError
+from dodona_wire.rows.schema import Column
 
 ROWS_PER_PART: Final = 500
 """Filled in one transaction."""

@@ -13,7 +13,6 @@ from random import Random
 from typing import Any, Final
 
 from dodona._core.steps import Protocol
-from dodona.schema import Column
 from dodona_loadtest.checkers.attribution import attribute
 from dodona_loadtest.checkers.timestamps import Committed
 from dodona_loadtest.checkers.violation import Violation
@@ -29,6 +28,7 @@ from dodona_loadtest.scenarios.scenario import (
     first_keys,
     give_up_on_error,
 )
+from dodona_wire.rows.schema import Column
 
 CENTS_MIN: Final = 10_000
 CENTS_MAX: Final = 50_000

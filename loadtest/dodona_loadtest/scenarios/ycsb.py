@@ -14,12 +14,12 @@ from random import Random
 from typing import Any, Final
 
 from dodona._core.steps import Protocol
-from dodona.schema import Column
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.scenarios import draws
 from dodona_loadtest.scenarios.parameters import Distribution, Parameters
 from dodona_loadtest.scenarios.scenario import Operation, Scenario, give_up_on_error, value
+from dodona_wire.rows.schema import Column
 
 SPACE_FACTOR: Final = 2
 """Room for inserted records among those that a scrambled choice may hit, in terms of the first."""

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import dodona
 import dodona.spark
-from dodona.errors import DodonaError
-from dodona.types import Atomicity
 from dodona_loadtest.harness.errors import ContenderFailed
 from dodona_loadtest.harness.peak_memory import peak_memory
 from dodona_loadtest.harness.rounds import rest
@@ -38,6 +36,8 @@ from dodona_loadtest.peers.spark import (
     shared_frame,
     sync_files,
 )
+from dodona_wire.errors import DodonaError
+from dodona_wire.types import Atomicity
 
 ROWS: Final = 2_000_000
 

@@ -13,11 +13,11 @@ from locust import events
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 
-from dodona.errors import DodonaError
 from dodona_loadtest.live.phases import NotLive, TablesInTheWay
 from dodona_loadtest.swarm.options import add_options
 from dodona_loadtest.swarm.trial import Trial
 from dodona_loadtest.swarm.verdict import FAILED, NOTHING_TO_JUDGE
+from dodona_wire.errors import DodonaError
 
 STOP_S_MAX: Final = 70
 """For what users do when the test ends: longer than any answer takes. Killed in the middle of it,

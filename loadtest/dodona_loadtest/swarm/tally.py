@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from dodona.errors import TransactionConflict
+from dodona_wire.errors import TransactionConflict
 
 SHARES: Final = {"p50-ms-max": 0.5, "p99-ms-max": 0.99}
 LATENCY_US_MAX: Final = (1 << 32) - 1

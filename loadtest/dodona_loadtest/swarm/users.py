@@ -13,12 +13,12 @@ from locust import FastHttpUser, User, task
 from locust.user.task import LOCUST_STATE_STOPPING
 
 from dodona._core.steps import Pause, Protocol, Result
-from dodona.errors import DodonaError, InvalidRequest
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.rest_session import RestAnswer, RestCall, RestSession
 from dodona_loadtest.live.party import now_us
 from dodona_loadtest.swarm.listeners import register, trial_of
 from dodona_loadtest.swarm.trial import Trial
+from dodona_wire.errors import DodonaError, InvalidRequest
 
 PATIENCE_S_MAX: Final = 2.0
 """A refused caller waits as long as he is told, but no longer than this."""

@@ -11,11 +11,11 @@ from random import Random
 from typing import Any, Final
 
 from dodona._core.steps import Pause, Protocol
-from dodona.errors import DodonaError
-from dodona.schema import Column
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads.workload import Workload
+from dodona_wire.errors import DodonaError
+from dodona_wire.rows.schema import Column
 
 ROWS_PER_TABLET: Final = 6
 LOCAL_OFFSETS: Final = (0, 1, 2)

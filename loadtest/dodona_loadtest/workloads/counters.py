@@ -10,13 +10,13 @@ from random import Random
 from typing import Any, Final
 
 from dodona._core.steps import Protocol
-from dodona.schema import Column
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, StampedWrite
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.histories.stamped import lookup_stamped, scan_stamped, write_stamped
 from dodona_loadtest.workloads.workload import Workload
+from dodona_wire.rows.schema import Column
 
 ROWS_PER_TABLET: Final = 3
 ROWS_PER_CALL_MAX: Final = 4

@@ -9,8 +9,6 @@ from random import Random
 from typing import Any, Final
 
 from dodona._core.steps import Pause, Protocol
-from dodona.errors import DodonaError
-from dodona.schema import Column
 from dodona_loadtest.checkers.appends import Append, AppendTransaction, Observe
 from dodona_loadtest.checkers.list_append import check_appends
 from dodona_loadtest.checkers.violation import Violation
@@ -18,6 +16,8 @@ from dodona_loadtest.histories.history import Columns, History, Read, RowKey, Tr
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads.workload import Workload
+from dodona_wire.errors import DodonaError
+from dodona_wire.rows.schema import Column
 
 LISTS_PER_TABLET: Final = 2
 OPERATIONS_MAX: Final = 5

@@ -14,9 +14,6 @@ from typing import Any, Final
 from dodona._core.loads.records import LOADS, LoadRecord
 from dodona._core.loads.session import Range
 from dodona._core.steps import Calls, Pause, Post, Protocol, Step
-from dodona.errors import CommitOutcomeUnknown, DodonaError, NodeNotFound, Unavailable
-from dodona.schema import Column
-from dodona.types import LoadMode, Timestamp
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.loads import (
     Brought,
@@ -30,6 +27,9 @@ from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.histories.stamped import write_stamped
 from dodona_loadtest.workloads.plain_loads import PlainLoads
 from dodona_loadtest.workloads.workload import SNAPSHOTS_MAX, Workload
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, NodeNotFound, Unavailable
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import LoadMode, Timestamp
 
 ROWS_PER_TABLET: Final = 6
 LOCAL_OFFSETS: Final = (0, 1, 2)

@@ -7,13 +7,13 @@ that a load is over, it has the rows that it has.
 from typing import Any
 
 from dodona._core.steps import Protocol
-from dodona.errors import DodonaError
-from dodona.schema import Column
-from dodona.types import SYNC_LAST_COMMITTED
 from dodona_loadtest.histories.loads import StampedLoad, begin_stamped_load
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads.workload import Workload
+from dodona_wire.errors import DodonaError
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import SYNC_LAST_COMMITTED
 
 
 class PlainLoads:

@@ -16,12 +16,12 @@ from typing import Any, Final
 import pyarrow
 
 from dodona._core.steps import Pause, Protocol
-from dodona.errors import CommitOutcomeUnknown, DodonaError
-from dodona.schema import Column
-from dodona.types import TIMESTAMP_COUNTER_BITS, LockType, Timestamp
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads.workload import Workload
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import TIMESTAMP_COUNTER_BITS, LockType, Timestamp
 
 ROWS_PER_TABLET: Final = 4
 WRITTEN: Final = (0, 1)

@@ -11,11 +11,11 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from dodona._core.steps import Protocol
-from dodona.errors import DodonaError
-from dodona.schema import Column
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.workloads.workload import Workload
+from dodona_wire.errors import DodonaError
+from dodona_wire.rows.schema import Column
 
 ROWS_PER_TABLET: Final = 4
 """The even ones are raised by transactions, the odd ones are written blind."""

@@ -10,12 +10,12 @@ from random import Random
 from typing import Any, Final
 
 from dodona._core.steps import Protocol
-from dodona.errors import DodonaError
-from dodona.types import TIMESTAMPS_PER_REQUEST_MAX
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, Version
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import TableShape
+from dodona_wire.errors import DodonaError
+from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX
 
 SNAPSHOTS_MAX: Final = 100
 """Timestamps remembered, to be looked at again."""

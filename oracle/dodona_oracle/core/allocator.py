@@ -26,9 +26,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dodona._core.counting import ClockDifference
-from dodona._core.mischief import Mischief, Point, behave
-from dodona.types import (
+from dodona_oracle.core.clock_guard import DAY_US, HOUR_US, LAST_UNIX_US, ClockGuard
+from dodona_wire.cores.counting import ClockDifference
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.types import (
     MAX_TIMESTAMP,
     TIMESTAMPS_PER_REQUEST_MAX,
     Now,
@@ -36,7 +37,6 @@ from dodona.types import (
     timestamp_from_unix_us,
     unix_us_from_timestamp,
 )
-from dodona_oracle.core.clock_guard import DAY_US, HOUR_US, LAST_UNIX_US, ClockGuard
 
 USED_UP: Final = (
     "timestamps are used up: the clock of the master's machine was far ahead before; restore a "

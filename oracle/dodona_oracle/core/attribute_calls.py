@@ -9,8 +9,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from dodona.errors import InvalidRequest, LimitExceeded, NodeNotFound
-from dodona.types import Now, TreeTransactionId
 from dodona_oracle.core import attributes
 from dodona_oracle.core.attributes import Facts
 from dodona_oracle.core.nodes import View, unchanged
@@ -18,6 +16,8 @@ from dodona_oracle.core.paths import TreePath, parse_path
 from dodona_oracle.core.records import StoredNode
 from dodona_oracle.core.tree import Tree
 from dodona_oracle.core.tree_calls import TreeCalls
+from dodona_wire.errors import InvalidRequest, LimitExceeded, NodeNotFound
+from dodona_wire.types import Now, TreeTransactionId
 
 SHOWN_MAX: Final = 10_000
 """Nodes that one answer shows as nested maps."""

@@ -11,15 +11,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dodona._core.attribute_names import OWN_PREFIX, SETTINGS, meant
-from dodona._core.messages import NodeKind
-from dodona.errors import DataCorrupted, InvalidRequest, LimitExceeded
-from dodona.keys import decode_key
-from dodona.schema import TableSchema
-from dodona.types import Key, TableSettings, Timestamp
 from dodona_oracle.core import life
 from dodona_oracle.core.paths import check_name
 from dodona_oracle.core.records import StoredLock, StoredNode, StoredTable, StoredTablet
+from dodona_wire.errors import DataCorrupted, InvalidRequest, LimitExceeded
+from dodona_wire.messages import NodeKind
+from dodona_wire.messages.attribute_names import OWN_PREFIX, SETTINGS, meant
+from dodona_wire.rows.keys import decode_key
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Key, TableSettings, Timestamp
 
 ATTRIBUTES_MAX: Final = 256
 """Of one node."""

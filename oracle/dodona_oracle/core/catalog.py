@@ -12,7 +12,20 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.messages import (
+from dodona_oracle.core import attributes, life
+from dodona_oracle.core.attribute_calls import AttributeCalls
+from dodona_oracle.core.cells import Presence
+from dodona_oracle.core.definitions import check_definition
+from dodona_oracle.core.journal import Journal
+from dodona_oracle.core.membership import Membership
+from dodona_oracle.core.paths import parse_node_path, parse_path
+from dodona_oracle.core.records import MasterState, Record, StoredTable, StoredTablet
+from dodona_oracle.core.tables import Tables
+from dodona_oracle.core.tree import Tree
+from dodona_oracle.core.tree_calls import TreeCalls
+from dodona_oracle.core.tree_transactions import OpenTransaction
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.messages import (
     AbortTreeTransaction,
     AlterTable,
     Assignment,
@@ -53,20 +66,7 @@ from dodona._core.messages import (
     UnfreezeTable,
     UnmountTable,
 )
-from dodona._core.mischief import Mischief, Point, behave
-from dodona.types import NO_TREE_TRANSACTION, Now, Revision, TabletId
-from dodona_oracle.core import attributes, life
-from dodona_oracle.core.attribute_calls import AttributeCalls
-from dodona_oracle.core.cells import Presence
-from dodona_oracle.core.definitions import check_definition
-from dodona_oracle.core.journal import Journal
-from dodona_oracle.core.membership import Membership
-from dodona_oracle.core.paths import parse_node_path, parse_path
-from dodona_oracle.core.records import MasterState, Record, StoredTable, StoredTablet
-from dodona_oracle.core.tables import Tables
-from dodona_oracle.core.tree import Tree
-from dodona_oracle.core.tree_calls import TreeCalls
-from dodona_oracle.core.tree_transactions import OpenTransaction
+from dodona_wire.types import NO_TREE_TRANSACTION, Now, Revision, TabletId
 
 GROWING: Final = (CreateTable, CreateDirectory, CopyNode, ReshardTable, AlterTable)
 """What is refused while the disk has no space for what is new. What is removed, mounted or

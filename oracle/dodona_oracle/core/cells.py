@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from dodona.errors import InvalidRequest, LimitExceeded
-from dodona.types import CellId, Now
+from dodona_wire.errors import InvalidRequest, LimitExceeded
+from dodona_wire.types import CellId, Now
 
 CELL_ALIVE_US: Final = 2_000_000
 PROXY_ALIVE_US: Final = 5_000_000

@@ -9,7 +9,7 @@ A clock that steps back is no matter of this: the allocator's counter goes on fr
 
 from typing import Final
 
-from dodona.types import Now
+from dodona_wire.types import Now
 
 LAST_UNIX_US: Final = (1 << 32) * 1_000_000 - 1
 """The last microsecond that a timestamp has bits for, in the year 2106."""

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.messages import CreateTable
-from dodona.errors import DataCorrupted, InvalidRequest, LimitExceeded, SchemaViolation
-from dodona.keys import decode_key
-from dodona.schema import Column, TableSchema
-from dodona.shown import shown
-from dodona.types import KEY_MAX, KEY_MIN, Key, TableSettings
+from dodona_wire.errors import DataCorrupted, InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.messages import CreateTable
+from dodona_wire.rows.keys import decode_key
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.shown import shown
+from dodona_wire.types import KEY_MAX, KEY_MIN, Key, TableSettings
 
 TABLETS_PER_TABLE_MAX: Final = 10_000
 PIVOT_KEY_BYTES_MAX: Final = 4096

@@ -9,10 +9,10 @@ for each cell: the next one of that cell, from a process that has news, answers 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dodona._core.effects import Effect, ReplyTo, Route
-from dodona._core.messages import Assignment, Heartbeat, Reply
-from dodona.types import CellId, Now
 from dodona_oracle.core.catalog import Catalog
+from dodona_wire.cores.effects import Effect, ReplyTo, Route
+from dodona_wire.messages import Assignment, Heartbeat, Reply
+from dodona_wire.types import CellId, Now
 
 HOLD_MS_MAX: Final = 1_000
 """Whatever a heartbeat says. A cell that is silent for longer may be dead."""

@@ -6,7 +6,6 @@ and all changes of a request are durable together or not at all, so that no cras
 
 from collections.abc import Callable
 
-from dodona.types import Revision
 from dodona_oracle.core.records import (
     COUNTERS,
     LAST_ID,
@@ -18,6 +17,7 @@ from dodona_oracle.core.records import (
     Record,
     encode_number,
 )
+from dodona_wire.types import Revision
 
 
 class Journal:

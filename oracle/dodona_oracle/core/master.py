@@ -10,19 +10,6 @@ from typing import Self
 
 import msgspec
 
-from dodona._core.counting import COUNTS, ClockDifference, Histogram, Tally
-from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo, Route
-from dodona._core.messages import (
-    CatalogReply,
-    CatalogRequest,
-    Failure,
-    GenerateTimestamps,
-    Heartbeat,
-    TimestampRange,
-)
-from dodona._core.mischief import Mischief, Point, behave
-from dodona.errors import DiskFull, DodonaError, InvalidRequest
-from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp, unix_us_from_timestamp
 from dodona_oracle.core.allocator import USED_UP, Allocator, AllocatorSettings
 from dodona_oracle.core.catalog import GROWING, Attendance, Catalog, CatalogStatistics
 from dodona_oracle.core.heartbeats import Heartbeats
@@ -39,6 +26,19 @@ from dodona_oracle.core.records import (
     state_from_items,
 )
 from dodona_oracle.core.tree_transactions import OpenTransaction
+from dodona_wire.cores.counting import COUNTS, ClockDifference, Histogram, Tally
+from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo, Route
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.errors import DiskFull, DodonaError, InvalidRequest
+from dodona_wire.messages import (
+    CatalogReply,
+    CatalogRequest,
+    Failure,
+    GenerateTimestamps,
+    Heartbeat,
+    TimestampRange,
+)
+from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp, unix_us_from_timestamp
 
 _count_wrong = Failure(
     "invalid_request", f"the count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}"

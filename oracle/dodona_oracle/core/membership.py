@@ -5,11 +5,11 @@ joined when its log says so; from then on a process without that log is not that
 not serve its tablets as if they were empty, nor say of a transaction that it never heard of it.
 """
 
-from dodona._core.messages import Heartbeat
-from dodona.errors import DataCorrupted, InvalidRequest
-from dodona.types import NO_CLUSTER, CellId, ClusterId, Now
 from dodona_oracle.core.journal import Journal
 from dodona_oracle.core.records import MasterState, put_cell, put_cluster
+from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.messages import Heartbeat
+from dodona_wire.types import NO_CLUSTER, CellId, ClusterId, Now
 
 
 class Membership:

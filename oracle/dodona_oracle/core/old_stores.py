@@ -9,13 +9,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dodona._core.messages import NodeKind
-from dodona.types import NO_TREE_TRANSACTION, Now
 from dodona_oracle.core.journal import Journal
 from dodona_oracle.core.nodes import ROOT
 from dodona_oracle.core.paths import DEPTH_MAX, NAME_LENGTH_MAX, below
 from dodona_oracle.core.records import MasterState, StoredNode, StoredTable, put_node
 from dodona_oracle.core.tables import Tables
+from dodona_wire.messages import NodeKind
+from dodona_wire.types import NO_TREE_TRANSACTION, Now
 
 _NAME_LENGTH: Final = NAME_LENGTH_MAX - 16
 """So that there is room for a number behind a name."""

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.batcher import Batcher
-from dodona._core.counting import COUNTS, DURATIONS_US, Histogram, Tally
-from dodona._core.effects import AskMaster, Effect, ReplyTo, Route
-from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
-from dodona._core.mischief import Mischief, Point, behave
-from dodona.errors import DataCorrupted
-from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
+from dodona_wire.cores.batcher import Batcher
+from dodona_wire.cores.counting import COUNTS, DURATIONS_US, Histogram, Tally
+from dodona_wire.cores.effects import AskMaster, Effect, ReplyTo, Route
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.messages import Failure, GenerateTimestamps, TimestampRange
+from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
 
 _count_wrong: Final = Failure(
     "invalid_request", f"the count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}"

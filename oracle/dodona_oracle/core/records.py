@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dodona._core.messages import LockMode, NodeKind, TabletSource
-from dodona.described import described
-from dodona.errors import DataCorrupted
-from dodona.schema import Column
-from dodona.types import (
+from dodona_wire.described import described
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.messages import LockMode, NodeKind, TabletSource
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import (
     NO_CLUSTER,
     Atomicity,
     CellId,

@@ -17,7 +17,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dodona._core.messages import (
+from dodona_oracle.core import life
+from dodona_oracle.core.cells import Presence
+from dodona_oracle.core.journal import Journal
+from dodona_oracle.core.records import StoredTable, StoredTablet, put_table, remove_table
+from dodona_wire.errors import LimitExceeded, Unavailable
+from dodona_wire.messages import (
     AlterTable,
     FreezeTable,
     MountedTablet,
@@ -30,8 +35,7 @@ from dodona._core.messages import (
     TabletAssignment,
     UnfreezeTable,
 )
-from dodona.errors import LimitExceeded, Unavailable
-from dodona.types import (
+from dodona_wire.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     CellId,
@@ -40,10 +44,6 @@ from dodona.types import (
     TabletId,
     Timestamp,
 )
-from dodona_oracle.core import life
-from dodona_oracle.core.cells import Presence
-from dodona_oracle.core.journal import Journal
-from dodona_oracle.core.records import StoredTable, StoredTablet, put_table, remove_table
 
 TABLES_MAX: Final = 10_000
 TABLETS_MAX: Final = 100_000

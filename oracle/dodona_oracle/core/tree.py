@@ -18,8 +18,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dodona.errors import LimitExceeded
-from dodona.types import NO_TREE_TRANSACTION, Now, TreeTransactionId
 from dodona_oracle.core.attributes import changed_table, own_attributes, pending_settings
 from dodona_oracle.core.journal import Journal
 from dodona_oracle.core.nodes import (
@@ -50,6 +48,8 @@ from dodona_oracle.core.records import (
 from dodona_oracle.core.tables import Tables
 from dodona_oracle.core.tree_locks import LOCKS_MAX, SNAPSHOTS_MAX, LockTable, locked
 from dodona_oracle.core.tree_transactions import Transactions
+from dodona_wire.errors import LimitExceeded
+from dodona_wire.types import NO_TREE_TRANSACTION, Now, TreeTransactionId
 
 NODES_MAX: Final = 100_000
 """Nodes that everybody sees, and changes of nodes under transactions."""

@@ -14,17 +14,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dodona._core.messages import CopyNode, LockMode, LockNode, MoveNode, NodeKind
-from dodona.errors import (
-    DodonaError,
-    InvalidRequest,
-    LimitExceeded,
-    NodeExists,
-    NodeNotFound,
-    TableExists,
-    TableNotFound,
-)
-from dodona.types import NO_TREE_TRANSACTION, Now, Timestamp, TreeTransactionId
 from dodona_oracle.core import life
 from dodona_oracle.core.attributes import changed_table, own_attributes, pending_settings
 from dodona_oracle.core.journal import Journal
@@ -42,6 +31,17 @@ from dodona_oracle.core.paths import (
 from dodona_oracle.core.records import StoredLock, StoredNode, StoredSnapshot, StoredTable
 from dodona_oracle.core.tables import Tables
 from dodona_oracle.core.tree import Claim, Tree
+from dodona_wire.errors import (
+    DodonaError,
+    InvalidRequest,
+    LimitExceeded,
+    NodeExists,
+    NodeNotFound,
+    TableExists,
+    TableNotFound,
+)
+from dodona_wire.messages import CopyNode, LockMode, LockNode, MoveNode, NodeKind
+from dodona_wire.types import NO_TREE_TRANSACTION, Now, Timestamp, TreeTransactionId
 
 _Change = dict[int, StoredNode]
 

@@ -8,9 +8,9 @@ locks of a transaction do not bar those inside it; theirs bar it. Nobody waits.
 from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
-from dodona.errors import InvalidRequest, NodeLocked
-from dodona.types import TreeTransactionId
 from dodona_oracle.core.records import StoredLock
+from dodona_wire.errors import InvalidRequest, NodeLocked
+from dodona_wire.types import TreeTransactionId
 
 LOCKS_MAX: Final = 100_000
 SNAPSHOTS_MAX: Final = 1_000

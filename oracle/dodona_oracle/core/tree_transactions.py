@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from dodona.errors import InvalidRequest, LimitExceeded, TransactionClosed, TransactionNotFound
-from dodona.types import NO_TREE_TRANSACTION, Now, Revision, TreeTransactionId
 from dodona_oracle.core.records import StoredTransaction
+from dodona_wire.errors import InvalidRequest, LimitExceeded, TransactionClosed, TransactionNotFound
+from dodona_wire.types import NO_TREE_TRANSACTION, Now, Revision, TreeTransactionId
 
 TRANSACTIONS_MAX: Final = 1_000
 NESTING_MAX: Final = 16

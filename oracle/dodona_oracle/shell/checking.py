@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from dodona._io.environment import open_environment, verify_pages
-from dodona._io.folder import locked_to_read
-from dodona.errors import InvalidRequest
-from dodona.types import CellId, Timestamp
 from dodona_oracle.core.records import state_from_items
 from dodona_oracle.shell.store import FILE_NAME, read_items
+from dodona_server.environment import open_environment, verify_pages
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.net.folder import locked_to_read
+from dodona_wire.types import CellId, Timestamp
 
 
 class MasterSummary(msgspec.Struct, frozen=True):

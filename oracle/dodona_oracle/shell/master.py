@@ -11,25 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dodona._core.recoveries import Recovery
-from dodona._io.answers import Application
-from dodona._io.beside import running_beside
-from dodona._io.disk_space import DiskSpace, no_space_told
-from dodona._io.door import Door
-from dodona._io.endpoint import Endpoint, EndpointLimits
-from dodona._io.flushes import RuntimeStatistics
-from dodona._io.front import Front
-from dodona._io.life import Life
-from dodona._io.logs import tell
-from dodona._io.metrics import LogReport, ServerReport
-from dodona._io.notices import Readiness, look_around
-from dodona._io.process import close_in_time, read_clock
-from dodona._io.recovery_book import FILE_NAME as BOOK_NAME
-from dodona._io.recovery_book import RecoveryBook
-from dodona._io.runtime import Runtime, RuntimeLimits
-from dodona._io.scheduling import take_short_turns
-from dodona._io.serving import Served, serve
-from dodona.errors import DataCorrupted
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.catalog import Attendance
 from dodona_oracle.core.clock_guard import DAY_US, HOUR_US
@@ -37,6 +18,25 @@ from dodona_oracle.core.master import MasterCore, MasterStatistics
 from dodona_oracle.shell.settings import MasterSettings
 from dodona_oracle.shell.store import FILE_NAME as STORE_NAME
 from dodona_oracle.shell.store import MasterStore
+from dodona_server.answers import Application
+from dodona_server.beside import running_beside
+from dodona_server.disk_space import DiskSpace, no_space_told
+from dodona_server.door import Door
+from dodona_server.endpoint import Endpoint, EndpointLimits
+from dodona_server.flushes import RuntimeStatistics
+from dodona_server.front import Front
+from dodona_server.life import Life
+from dodona_server.logs import tell
+from dodona_server.metrics import LogReport, ServerReport
+from dodona_server.notices import Readiness, look_around
+from dodona_server.process import close_in_time, read_clock
+from dodona_server.recovery_book import FILE_NAME as BOOK_NAME
+from dodona_server.recovery_book import RecoveryBook
+from dodona_server.runtime import Runtime, RuntimeLimits
+from dodona_server.scheduling import take_short_turns
+from dodona_server.serving import Served, serve
+from dodona_wire.cores.recoveries import Recovery
+from dodona_wire.errors import DataCorrupted
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 from fastapi import FastAPI
 
-from dodona._io.cluster_key import Admission
-from dodona._io.exposition import Metrics
-from dodona._io.life import Life
-from dodona._io.pages import add_metrics, create_application
-from dodona._io.recoveries_page import add_recoveries_page
-from dodona._io.recovery_book import RecoveryBook
-from dodona._io.runtime import Runtime
-from dodona._io.statistics_page import add_statistics_page
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.shell.metrics import MASTER_METRICS
 from dodona_oracle.shell.rest import add_operations
 from dodona_oracle.shell.transactions_page import add_transactions_page
+from dodona_server.exposition import Metrics
+from dodona_server.life import Life
+from dodona_server.pages import add_metrics, create_application
+from dodona_server.recoveries_page import add_recoveries_page
+from dodona_server.recovery_book import RecoveryBook
+from dodona_server.runtime import Runtime
+from dodona_server.statistics_page import add_statistics_page
+from dodona_wire.net.cluster_key import Admission
 
 
 def create_pages(

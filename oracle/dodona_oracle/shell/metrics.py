@@ -1,12 +1,12 @@
 """The metrics of master and proxy: the two tables.
 
 Owns: their names. A source is an attribute of the report that `master` or `proxy` makes for a
-scrape, as `dodona._io.metrics` says.
+scrape, as `dodona_server.metrics` says.
 """
 
 from typing import Final
 
-from dodona._io.metrics import (
+from dodona_server.metrics import (
     MICROSECONDS,
     Metric,
     log_metrics,

@@ -8,20 +8,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from dodona._core.effects import AskMaster
-from dodona._io.answers import Application
-from dodona._io.door import Door
-from dodona._io.endpoint import Endpoint, EndpointLimits
-from dodona._io.flushes import RuntimeStatistics
-from dodona._io.front import Front
-from dodona._io.life import Life, wait_until
-from dodona._io.metrics import ServerReport
-from dodona._io.runtime import Runtime
-from dodona._io.scheduling import take_short_turns
-from dodona._io.serving import Served, serve
 from dodona_oracle.core.proxy import ProxyCore, ProxyLimits, ProxyStatistics
 from dodona_oracle.shell.settings import ProxySettings
 from dodona_oracle.shell.transport import MasterLink, Registration
+from dodona_server.answers import Application
+from dodona_server.door import Door
+from dodona_server.endpoint import Endpoint, EndpointLimits
+from dodona_server.flushes import RuntimeStatistics
+from dodona_server.front import Front
+from dodona_server.life import Life, wait_until
+from dodona_server.metrics import ServerReport
+from dodona_server.runtime import Runtime
+from dodona_server.scheduling import take_short_turns
+from dodona_server.serving import Served, serve
+from dodona_wire.cores.effects import AskMaster
 
 
 def run_proxy(settings: ProxySettings) -> None:

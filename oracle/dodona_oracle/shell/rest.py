@@ -10,8 +10,12 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
-from dodona._core.messages import Failure, Message
-from dodona._core.rest import (
+from dodona_server.answers import failure_of
+from dodona_server.pages import problem_response, read_body
+from dodona_server.runtime import Runtime
+from dodona_wire.errors import DodonaError
+from dodona_wire.messages import Failure, Message
+from dodona_wire.messages.rest import (
     JSON_TYPE,
     OPERATIONS,
     PROBLEM_TYPE,
@@ -21,10 +25,6 @@ from dodona._core.rest import (
     encode_json,
     json_schemas,
 )
-from dodona._io.answers import failure_of
-from dodona._io.pages import problem_response, read_body
-from dodona._io.runtime import Runtime
-from dodona.errors import DodonaError
 
 SCHEMA_TEMPLATE: Final = "#/components/schemas/{name}"
 

@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from dodona._io.settings import Count, Milliseconds, Port, ServerSettings, Url, public_address
+from dodona_server.settings import Count, Milliseconds, Port, ServerSettings, Url, public_address
 
 
 class MasterSettings(ServerSettings):

@@ -18,13 +18,13 @@ from typing import Final, Self
 
 import lmdb
 
-from dodona._io.address_space import address_space_needed
-from dodona._io.disk_space import DiskSpace, no_space_told
-from dodona._io.environment import open_environment
-from dodona._io.folder import LockedFolder, lock_folder
-from dodona._io.page_tree import check_pages
-from dodona.errors import DataCorrupted
 from dodona_oracle.core.records import Item, Put, Record, changes_of
+from dodona_server.address_space import address_space_needed
+from dodona_server.disk_space import DiskSpace, no_space_told
+from dodona_server.environment import open_environment
+from dodona_server.page_tree import check_pages
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.net.folder import LockedFolder, lock_folder
 
 FORMAT_VERSION: Final = b"2"
 _UNSEALED_VERSION: Final = b"1"

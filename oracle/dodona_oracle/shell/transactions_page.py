@@ -6,10 +6,10 @@ Owns: the path and the JSON. It looks at the core and changes nothing.
 import msgspec
 from fastapi import FastAPI, Response
 
-from dodona._core.rest import JSON_TYPE
-from dodona._io.process import read_clock
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.tree_transactions import OpenTransaction
+from dodona_server.process import read_clock
+from dodona_wire.messages.rest import JSON_TYPE
 
 
 class TransactionsPage(msgspec.Struct, frozen=True):

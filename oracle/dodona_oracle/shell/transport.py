@@ -9,14 +9,14 @@ import logging
 from functools import partial
 from typing import Final
 
-from dodona._core.effects import AskMaster
-from dodona._core.messages import Failure, GenerateTimestamps, RegisterProxy, Reply, TimestampRange
-from dodona._io.logs import tell
-from dodona._io.master_peer import MasterPeer
-from dodona._io.runtime import Runtime
-from dodona._io.urls import hide_password
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.shell.settings import ProxySettings
+from dodona_server.logs import tell
+from dodona_server.master_peer import MasterPeer
+from dodona_server.runtime import Runtime
+from dodona_wire.cores.effects import AskMaster
+from dodona_wire.messages import Failure, GenerateTimestamps, RegisterProxy, Reply, TimestampRange
+from dodona_wire.net.urls import hide_password
 
 _logger: Final = logging.getLogger("dodona.proxy")
 

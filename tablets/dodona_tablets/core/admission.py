@@ -9,10 +9,11 @@ refused.
 from collections.abc import Sequence
 from typing import Final
 
-from dodona._core.messages import TabletModifications
-from dodona._core.mischief import Point
-from dodona._core.sizes import wire_bytes
-from dodona.errors import (
+from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.flushing import is_full
+from dodona_tablets.core.tablet import Tablet
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import (
     DiskFull,
     DodonaError,
     InvalidRequest,
@@ -21,10 +22,9 @@ from dodona.errors import (
     SnapshotTooOld,
     Unavailable,
 )
-from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
-from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.flushing import is_full
-from dodona_tablets.core.tablet import Tablet
+from dodona_wire.messages import TabletModifications
+from dodona_wire.rows.sizes import wire_bytes
+from dodona_wire.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
 
 CHUNKS_MAX: Final = 300
 """Of one tablet: compaction is behind."""

@@ -10,23 +10,6 @@ from typing import Any
 
 import msgspec
 
-from dodona._core.counting import ClockWatch
-from dodona._core.effects import Append, Effect, RemoveChunks, ReplyTo
-from dodona._core.messages import Failure, Publication, Reply, TabletModifications
-from dodona._core.mischief import Mischief, behave
-from dodona.errors import DodonaError, TabletMoved
-from dodona.types import (
-    MAX_TIMESTAMP,
-    NO_CLUSTER,
-    NULL_TIMESTAMP,
-    TIMESTAMP_COUNTER_BITS,
-    CellId,
-    Now,
-    Revision,
-    TabletId,
-    Timestamp,
-    TransactionId,
-)
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.counts import CommitCounts, Misfit
@@ -38,6 +21,23 @@ from dodona_tablets.core.readers import Readers
 from dodona_tablets.core.records import Record
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_wire.cores.counting import ClockWatch
+from dodona_wire.cores.effects import Append, Effect, RemoveChunks, ReplyTo
+from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.errors import DodonaError, TabletMoved
+from dodona_wire.messages import Failure, Publication, Reply, TabletModifications
+from dodona_wire.types import (
+    MAX_TIMESTAMP,
+    NO_CLUSTER,
+    NULL_TIMESTAMP,
+    TIMESTAMP_COUNTER_BITS,
+    CellId,
+    Now,
+    Revision,
+    TabletId,
+    Timestamp,
+    TransactionId,
+)
 
 
 class CellLimits(msgspec.Struct, frozen=True):

@@ -15,11 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dodona._core.arrow import arrow_schema, stream_of
-from dodona._core.messages import ArrowPage, CountVersions, ScanVersions
-from dodona.errors import InvalidRequest
-from dodona.keys import successor
-from dodona.types import NULL_TIMESTAMP, Key, Timestamp
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, TIMESTAMP
 from dodona_tablets.core.chunks.merging import (
     Source,
@@ -38,6 +33,11 @@ from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import Transaction
 from dodona_tablets.core.version import ALL_VERSIONS, Version, chain_of, history, versions_between
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.messages import ArrowPage, CountVersions, ScanVersions
+from dodona_wire.rows.arrow import arrow_schema, stream_of
+from dodona_wire.rows.keys import successor
+from dodona_wire.types import NULL_TIMESTAMP, Key, Timestamp
 
 WALKED_KEYS_MAX: Final = 50_000
 """Of stores in memory that one page looks at: everybody else waits for about 10 ms."""

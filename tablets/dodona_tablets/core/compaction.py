@@ -17,10 +17,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from dodona._core.effects import RemoveChunks, RunJob
-from dodona._core.messages import Failure
-from dodona._core.mischief import Point
-from dodona.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.jobs import Built, CompactionJob
@@ -29,6 +25,10 @@ from dodona_tablets.core.records import ChunksCompacted
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.stores import TabletChunk
 from dodona_tablets.core.tablet import Tablet
+from dodona_wire.cores.effects import RemoveChunks, RunJob
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import Failure
+from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TabletId, Timestamp
 
 TIER_RATIO: Final = 4
 """Chunks of one tier differ in size by less."""

@@ -10,8 +10,16 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final
 
-from dodona._core.effects import SendToCell
-from dodona._core.messages import (
+from dodona_tablets.core.admission import can_never_begin
+from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.participant import ABORTED, POISONED, ROUTES_MAX, Participant
+from dodona_tablets.core.records import AbortDecided, AllAcknowledged, CommitDecided
+from dodona_tablets.core.silence import undecided_failure
+from dodona_tablets.core.transaction import State, Transaction
+from dodona_wire.cores.effects import SendToCell
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.messages import (
     Aborted,
     Acknowledge,
     AskCoordinator,
@@ -27,15 +35,7 @@ from dodona._core.messages import (
     TellCommit,
     Undecided,
 )
-from dodona._core.mischief import Point
-from dodona.errors import InvalidRequest
-from dodona.types import CellId, Timestamp
-from dodona_tablets.core.admission import can_never_begin
-from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.participant import ABORTED, POISONED, ROUTES_MAX, Participant
-from dodona_tablets.core.records import AbortDecided, AllAcknowledged, CommitDecided
-from dodona_tablets.core.silence import undecided_failure
-from dodona_tablets.core.transaction import State, Transaction
+from dodona_wire.types import CellId, Timestamp
 
 Question = Decide | AskOutcome | PeekOutcome
 

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from dodona._core.counting import ClockDifference
-from dodona.errors import ERRORS_BY_KIND, TransactionAborted, TransactionConflict
-from dodona.types import CellId, Timestamp, TransactionId
+from dodona_wire.cores.counting import ClockDifference
+from dodona_wire.errors import ERRORS_BY_KIND, TransactionAborted, TransactionConflict
+from dodona_wire.types import CellId, Timestamp, TransactionId
 
 ONE_CELL: Final = "one_cell"
 BLIND: Final = "blind"

@@ -16,10 +16,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from dodona._core.effects import RemoveChunks, RunJob
-from dodona._core.messages import Failure
-from dodona._core.mischief import Point
-from dodona.types import NULL_TIMESTAMP, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.jobs import Built, FlushJob
@@ -28,6 +24,10 @@ from dodona_tablets.core.records import StoreFlushed, StoreRotated
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.tablet import Tablet
+from dodona_wire.cores.effects import RemoveChunks, RunJob
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import Failure
+from dodona_wire.types import NULL_TIMESTAMP, TabletId, Timestamp
 
 FLUSHES_MAX: Final = 2
 """Under way at once, in one cell."""

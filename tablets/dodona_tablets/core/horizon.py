@@ -13,11 +13,11 @@ Invariants:
 
 from typing import Final
 
-from dodona.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State
+from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, Timestamp
 
 READ_S: Final = 5
 """Between a reader's question for a timestamp and its last request at that timestamp, or its

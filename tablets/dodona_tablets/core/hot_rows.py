@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from dodona.schema import Column
-from dodona.types import DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp, Write
 from dodona_tablets.core.version import ALL_VERSIONS, Version, chain_of, values_between
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp, Write
 
 LANDMARK_STEP: Final = 64
 """Versions between two landmarks of a row, or as many as there are columns if these are more."""

@@ -12,19 +12,19 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dodona._core.effects import SendToCell
-from dodona._core.messages import AskRows, RowVersion, TabletAssignment, TabletSource, TellRows
-from dodona._core.mischief import Point
-from dodona._core.sizes import write_bytes
-from dodona.keys import successor
-from dodona.schema import TableSchema
-from dodona.types import Key, TabletId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.migration import Migration, pack_version, plain_version, range_in
 from dodona_tablets.core.records import RowsTaken
 from dodona_tablets.core.stores import TabletChunk
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.version import chain_of
+from dodona_wire.cores.effects import SendToCell
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import AskRows, RowVersion, TabletAssignment, TabletSource, TellRows
+from dodona_wire.rows.keys import successor
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.sizes import write_bytes
+from dodona_wire.types import Key, TabletId
 
 PAGE_ROWS_MAX: Final = 5_000
 PAGE_BYTES_MAX: Final = 4 << 20

@@ -11,15 +11,15 @@ that the batch was checked against.
 
 from typing import Any, Final, NamedTuple
 
-from dodona._core.effects import RemoveChunks, RunJob
-from dodona._core.messages import Failure, WriteArrow, Written
-from dodona.errors import Overloaded
-from dodona.types import LoadId, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.jobs import BatchJob, Built
 from dodona_tablets.core.records import ChunkLoaded
 from dodona_tablets.core.tablet import Tablet
+from dodona_wire.cores.effects import RemoveChunks, RunJob
+from dodona_wire.errors import Overloaded
+from dodona_wire.messages import Failure, WriteArrow, Written
+from dodona_wire.types import LoadId, TabletId, Timestamp
 
 BATCH_BYTES_MIN: Final = 256 << 10
 """A batch that is shorter does not get a chunk."""

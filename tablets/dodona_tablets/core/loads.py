@@ -13,9 +13,9 @@ Invariants:
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from dodona.errors import InvalidRequest, LoadEnded
-from dodona.types import NO_LOAD, Atomicity, Key, LoadId, LoadMode, TabletId, Timestamp
 from dodona_tablets.core.records import LoadOpened, LoadState, StagedChunk
+from dodona_wire.errors import InvalidRequest, LoadEnded
+from dodona_wire.types import NO_LOAD, Atomicity, Key, LoadId, LoadMode, TabletId, Timestamp
 
 ENDED_MAX: Final = 1_000
 """Remembered with the reason. Older ones are only known to be over."""

@@ -11,13 +11,13 @@ theirs behind, until no transaction could meet them any more.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from dodona._core.messages import Failure, RowLock, TabletModifications
-from dodona.errors import TransactionConflict
-from dodona.schema import TableSchema
-from dodona.types import MAX_TIMESTAMP, Key, LockType, SpecialWrites, Timestamp
 from dodona_tablets.core.counts import CONFLICTS
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.version import Version, bits_of
+from dodona_wire.errors import TransactionConflict
+from dodona_wire.messages import Failure, RowLock, TabletModifications
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import MAX_TIMESTAMP, Key, LockType, SpecialWrites, Timestamp
 
 KINDS: Final[dict[LockType, int]] = {
     "exclusive": 0,

@@ -6,10 +6,6 @@ whoever migrates rows takes a fence afterwards (COMMIT-PROTOCOL rule 9), and nob
 The catalog lets through only what can be translated: see `definitions` there.
 """
 
-from dodona._core.messages import RowVersion
-from dodona.keys import NULL_TAG, first_columns, successor
-from dodona.schema import TableSchema
-from dodona.types import DELETE_MASK, KEY_MAX, Key, Timestamp
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.version import (
     Version,
@@ -20,6 +16,10 @@ from dodona_tablets.core.version import (
     shared_groups_of,
     version_of,
 )
+from dodona_wire.messages import RowVersion
+from dodona_wire.rows.keys import NULL_TAG, first_columns, successor
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import DELETE_MASK, KEY_MAX, Key, Timestamp
 
 
 class Migration:

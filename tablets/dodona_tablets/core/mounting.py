@@ -14,17 +14,6 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dodona._core.effects import AskTimestamps, SendHeartbeat
-from dodona._core.messages import (
-    AskRows,
-    Assignment,
-    Heartbeat,
-    MountedTablet,
-    TabletAssignment,
-    TellRows,
-)
-from dodona._core.mischief import Point
-from dodona.types import NO_CLUSTER, NULL_TIMESTAMP, ClusterId, Revision, TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.flushing import Flushing
 from dodona_tablets.core.importing import Importing, take_over
@@ -36,6 +25,17 @@ from dodona_tablets.core.records import (
     TabletUnmounted,
 )
 from dodona_tablets.core.tablet import FROZEN, UNMOUNTED, Tablet
+from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import (
+    AskRows,
+    Assignment,
+    Heartbeat,
+    MountedTablet,
+    TabletAssignment,
+    TellRows,
+)
+from dodona_wire.types import NO_CLUSTER, NULL_TIMESTAMP, ClusterId, Revision, TabletId, Timestamp
 
 STORED_TOLD_MAX: Final = 1_000
 """Tablets that one heartbeat names as kept without being served."""

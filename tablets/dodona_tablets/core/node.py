@@ -10,9 +10,32 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from dodona._core.counting import ClockWatch
-from dodona._core.effects import AskTimestamps, Effect, Route
-from dodona._core.messages import (
+from dodona_tablets.core.cell import Cell, CellLimits
+from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.chunks.info import ChunkInfo
+from dodona_tablets.core.chunks.jobs import Built
+from dodona_tablets.core.compaction import Compaction
+from dodona_tablets.core.coordinator import Coordinator, CoordinatorEvent
+from dodona_tablets.core.counts import InDoubt, NodeStatistics
+from dodona_tablets.core.flushing import Flushing, FlushToken
+from dodona_tablets.core.loading import BatchToken, Loading
+from dodona_tablets.core.mounting import FenceToken, Mounting
+from dodona_tablets.core.nonatomic import NonAtomicWrites
+from dodona_tablets.core.participant import Participant, ParticipantEvent
+from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
+from dodona_tablets.core.records import Record
+from dodona_tablets.core.recovered import Recovered
+from dodona_tablets.core.replay import foresee, replay
+from dodona_tablets.core.staging import SealToken, StageToken, Staging
+from dodona_tablets.core.statistics import JobCounts, Parts, statistics_of
+from dodona_tablets.core.timeouts import Timeouts
+from dodona_tablets.core.transaction import State
+from dodona_tablets.core.truncation import Truncation
+from dodona_wire.cores.counting import ClockWatch
+from dodona_wire.cores.effects import AskTimestamps, Effect, Route
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.errors import InvalidRequest, Unavailable
+from dodona_wire.messages import (
     Acknowledge,
     AskCoordinator,
     AskOutcome,
@@ -47,9 +70,7 @@ from dodona._core.messages import (
     WriteArrow,
     WriteNonAtomic,
 )
-from dodona._core.mischief import Mischief, Point, behave
-from dodona.errors import InvalidRequest, Unavailable
-from dodona.types import (
+from dodona_wire.types import (
     NO_CLUSTER,
     NULL_TIMESTAMP,
     CellId,
@@ -57,27 +78,6 @@ from dodona.types import (
     Timestamp,
     unix_us_from_timestamp,
 )
-from dodona_tablets.core.cell import Cell, CellLimits
-from dodona_tablets.core.chunks.chunk import Chunk
-from dodona_tablets.core.chunks.info import ChunkInfo
-from dodona_tablets.core.chunks.jobs import Built
-from dodona_tablets.core.compaction import Compaction
-from dodona_tablets.core.coordinator import Coordinator, CoordinatorEvent
-from dodona_tablets.core.counts import InDoubt, NodeStatistics
-from dodona_tablets.core.flushing import Flushing, FlushToken
-from dodona_tablets.core.loading import BatchToken, Loading
-from dodona_tablets.core.mounting import FenceToken, Mounting
-from dodona_tablets.core.nonatomic import NonAtomicWrites
-from dodona_tablets.core.participant import Participant, ParticipantEvent
-from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
-from dodona_tablets.core.records import Record
-from dodona_tablets.core.recovered import Recovered
-from dodona_tablets.core.replay import foresee, replay
-from dodona_tablets.core.staging import SealToken, StageToken, Staging
-from dodona_tablets.core.statistics import JobCounts, Parts, statistics_of
-from dodona_tablets.core.timeouts import Timeouts
-from dodona_tablets.core.transaction import State
-from dodona_tablets.core.truncation import Truncation
 
 TICK_MS: Final = 100
 QUIET_TIME_RATIO: Final = 4

@@ -7,15 +7,15 @@ Source: the YTsaurus document, "Non-atomic transactions" and "Durability".
 
 from typing import Any
 
-from dodona._core.effects import ReplyAtOnce, ReplyTo
-from dodona._core.messages import WriteArrow, WriteNonAtomic, Written
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
-from dodona.types import TIMESTAMP_COUNTER_BITS, Timestamp
 from dodona_tablets.core.admission import atomicity_mismatch, check_log, check_room
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.loading import Loading, gets_chunk
 from dodona_tablets.core.records import BatchWritten, RowsWritten
 from dodona_tablets.core.tablet import CheckedWrites, Tablet
+from dodona_wire.cores.effects import ReplyAtOnce, ReplyTo
+from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded
+from dodona_wire.messages import WriteArrow, WriteNonAtomic, Written
+from dodona_wire.types import TIMESTAMP_COUNTER_BITS, Timestamp
 
 OFF_LIMITS = "Transaction timestamp is off limits, check the local clock readings"
 

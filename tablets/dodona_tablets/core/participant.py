@@ -12,40 +12,6 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final
 
-from dodona._core.effects import AskTimestamps, SendToCell
-from dodona._core.messages import (
-    Acknowledge,
-    AskCoordinator,
-    CommitOne,
-    Committed,
-    Failure,
-    OutcomeUnknown,
-    Prepare,
-    Prepared,
-    Publication,
-    QueryStatus,
-    Reply,
-    Status,
-    TabletModifications,
-    TellAbort,
-    TellCommit,
-)
-from dodona._core.mischief import Point
-from dodona.errors import (
-    DataCorrupted,
-    DodonaError,
-    SnapshotTooOld,
-    TabletMoved,
-    TransactionAborted,
-    TransactionConflict,
-)
-from dodona.types import (
-    MAX_TIMESTAMP,
-    NULL_TIMESTAMP,
-    CellId,
-    Timestamp,
-    TransactionId,
-)
 from dodona_tablets.core.admission import check_parts, check_transaction
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.locks import (
@@ -65,6 +31,40 @@ from dodona_tablets.core.silence import wait_failure
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.version import Version
+from dodona_wire.cores.effects import AskTimestamps, SendToCell
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import (
+    DataCorrupted,
+    DodonaError,
+    SnapshotTooOld,
+    TabletMoved,
+    TransactionAborted,
+    TransactionConflict,
+)
+from dodona_wire.messages import (
+    Acknowledge,
+    AskCoordinator,
+    CommitOne,
+    Committed,
+    Failure,
+    OutcomeUnknown,
+    Prepare,
+    Prepared,
+    Publication,
+    QueryStatus,
+    Reply,
+    Status,
+    TabletModifications,
+    TellAbort,
+    TellCommit,
+)
+from dodona_wire.types import (
+    MAX_TIMESTAMP,
+    NULL_TIMESTAMP,
+    CellId,
+    Timestamp,
+    TransactionId,
+)
 
 ROUTES_MAX = 8
 

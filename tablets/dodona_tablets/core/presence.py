@@ -8,14 +8,14 @@ different groups of a row know nothing of each other, and both of them create it
 
 from msgspec.structs import replace
 
-from dodona._core.messages import Lookup, RowLock, TabletModifications
-from dodona.errors import DataCorrupted
-from dodona.schema import MAIN_LOCK_MASK
-from dodona.types import Key, Timestamp
 from dodona_tablets.core.cell import failure_of
 from dodona_tablets.core.locks import Lost
 from dodona_tablets.core.snapshot import Look, values_of
 from dodona_tablets.core.tablet import Tablet
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.messages import Lookup, RowLock, TabletModifications
+from dodona_wire.rows.schema import MAIN_LOCK_MASK
+from dodona_wire.types import Key, Timestamp
 
 
 def widened(tablet: Tablet, part: TabletModifications, start: Timestamp) -> TabletModifications:

@@ -13,16 +13,6 @@ Invariants:
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dodona._core.messages import Failure, Publication
-from dodona.errors import (
-    ConcurrentAppend,
-    ConcurrentDeleteDelete,
-    ConcurrentDeleteRead,
-    SnapshotTooOld,
-    TransactionConflict,
-)
-from dodona.schema import TableSchema
-from dodona.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.view import ChunkView
@@ -31,6 +21,16 @@ from dodona_tablets.core.loads import Seal
 from dodona_tablets.core.locks import Lost, check_locks, check_versions, is_met
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.version import Version
+from dodona_wire.errors import (
+    ConcurrentAppend,
+    ConcurrentDeleteDelete,
+    ConcurrentDeleteRead,
+    SnapshotTooOld,
+    TransactionConflict,
+)
+from dodona_wire.messages import Failure, Publication
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
 
 if TYPE_CHECKING:
     from dodona_tablets.core.tablet import Tablet

@@ -11,8 +11,8 @@ Retention asks `oldest`, each time it is about to let versions go.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dodona.errors import Overloaded
-from dodona.types import MIN_TIMESTAMP, ReaderId, TabletId, Timestamp
+from dodona_wire.errors import Overloaded
+from dodona_wire.types import MIN_TIMESTAMP, ReaderId, TabletId, Timestamp
 
 
 class _Hold(NamedTuple):

@@ -9,8 +9,19 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dodona._core.effects import AskTimestamps
-from dodona._core.messages import (
+from dodona_tablets.core.admission import check_lease
+from dodona_tablets.core.cell import Cell, failure_of
+from dodona_tablets.core.changes import count_versions, scan_versions
+from dodona_tablets.core.scans import scan, scan_arrow
+from dodona_tablets.core.silence import blocked, is_in_vain, unproven_failure
+from dodona_tablets.core.snapshot import Read, lookup, lookup_versions, too_old
+from dodona_tablets.core.splitting import split
+from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.transaction import Transaction
+from dodona_wire.cores.effects import AskTimestamps
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded
+from dodona_wire.messages import (
     CountVersions,
     HoldSnapshot,
     Lookup,
@@ -22,24 +33,13 @@ from dodona._core.messages import (
     SnapshotHeld,
     SplitTablet,
 )
-from dodona._core.mischief import Point
-from dodona.errors import DodonaError, InvalidRequest, Overloaded
-from dodona.types import (
+from dodona_wire.types import (
     ASYNC_LAST_COMMITTED,
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,
 )
-from dodona_tablets.core.admission import check_lease
-from dodona_tablets.core.cell import Cell, failure_of
-from dodona_tablets.core.changes import count_versions, scan_versions
-from dodona_tablets.core.scans import scan, scan_arrow
-from dodona_tablets.core.silence import blocked, is_in_vain, unproven_failure
-from dodona_tablets.core.snapshot import Read, lookup, lookup_versions, too_old
-from dodona_tablets.core.splitting import split
-from dodona_tablets.core.tablet import Tablet
-from dodona_tablets.core.transaction import Transaction
 
 KINDS: Final[dict[type[Any], str]] = {
     Lookup: "lookup",

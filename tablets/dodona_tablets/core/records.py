@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.messages import TabletAssignment, TabletModifications, TabletSource, TellRows
-from dodona.types import (
+from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_wire.messages import TabletAssignment, TabletModifications, TabletSource, TellRows
+from dodona_wire.types import (
     NO_CLUSTER,
     NO_LOAD,
     NULL_TIMESTAMP,
@@ -27,7 +28,6 @@ from dodona.types import (
     TransactionId,
     WireWrite,
 )
-from dodona_tablets.core.chunks.info import AttachedChunk
 
 
 class LogRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):

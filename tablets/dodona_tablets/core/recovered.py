@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dodona._core.recoveries import TakenOver, TakenOverOutcome, TakenOverState
-from dodona.types import LoadId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_wire.cores.recoveries import TakenOver, TakenOverOutcome, TakenOverState
+from dodona_wire.types import LoadId
 
 LISTED_MAX: Final = 200
 

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from dodona._core.messages import TabletAssignment, TabletModifications
-from dodona.types import NO_CLUSTER, CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.compaction import apply_compaction
@@ -48,6 +46,8 @@ from dodona_tablets.core.records import (
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.truncation import checkpoint_of
+from dodona_wire.messages import TabletAssignment, TabletModifications
+from dodona_wire.types import NO_CLUSTER, CellId, Timestamp, TransactionId
 
 
 def replay(cell: Cell, record: Record) -> None:

@@ -11,10 +11,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from dodona._core.aggregates import combine
-from dodona.schema import Column
-from dodona.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, TableSettings, Timestamp
 from dodona_tablets.core.version import Version, bits_of, delta_mask_of, version_of
+from dodona_wire.rows.aggregates import combine
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, TableSettings, Timestamp
 
 STEP_VERSIONS_MAX: Final = 500
 """So many versions one step looks at: a row that is written all the time may have a million."""

@@ -12,10 +12,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from dodona._core.arrow import arrow_from_rows, stream_of
-from dodona._core.messages import ArrowPage, Scan, ScanArrow, ScanPage
-from dodona.keys import successor
-from dodona.types import Key
 from dodona_tablets.core.chunks.layout import KEY
 from dodona_tablets.core.chunks.rows import batches_of_rows
 from dodona_tablets.core.chunks.scanning import Page, page_of, rows_of_page
@@ -33,6 +29,10 @@ from dodona_tablets.core.version import (
     chain_of,
     versions_until,
 )
+from dodona_wire.messages import ArrowPage, Scan, ScanArrow, ScanPage
+from dodona_wire.rows.arrow import arrow_from_rows, stream_of
+from dodona_wire.rows.keys import successor
+from dodona_wire.types import Key
 
 COLUMN_ROWS_MAX: Final = 65_536
 """In a page that is made column by column: everybody else waits for some ms."""

@@ -7,14 +7,14 @@ Nothing here ends a transaction: see `participant`, `coordinator` and `reads`.
 
 from typing import Any
 
-from dodona._core.messages import Failure
-from dodona.errors import RowBlocked, TransactionConflict, Unavailable
-from dodona.types import MAX_TIMESTAMP, CellId, Key
 from dodona_tablets.core.cell import Cell, failure_of
 from dodona_tablets.core.locks import awaited, locks_of
 from dodona_tablets.core.presence import widened
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_wire.errors import RowBlocked, TransactionConflict, Unavailable
+from dodona_wire.messages import Failure
+from dodona_wire.types import MAX_TIMESTAMP, CellId, Key
 
 
 def silent_cells(cell: Cell, holder: Transaction) -> tuple[CellId, ...]:

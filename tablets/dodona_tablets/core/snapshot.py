@@ -8,28 +8,6 @@ Source: the YTsaurus document, "Reading" and "Aggregation columns".
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from dodona._core.messages import (
-    CountVersions,
-    Lookup,
-    LookupVersions,
-    Rows,
-    RowVersion,
-    Scan,
-    ScanArrow,
-    ScanVersions,
-    VersionedRows,
-)
-from dodona._core.sizes import write_bytes
-from dodona.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
-from dodona.schema import MAIN_LOCK_MASK, Column, TableSchema
-from dodona.types import (
-    ASYNC_LAST_COMMITTED,
-    DELETE_MASK,
-    KEY_MIN,
-    NULL_TIMESTAMP,
-    Key,
-    Timestamp,
-)
 from dodona_tablets.core.locks import blocking_reader
 from dodona_tablets.core.stores import Stores
 from dodona_tablets.core.tablet import Tablet
@@ -46,6 +24,28 @@ from dodona_tablets.core.version import (
     value_of,
     values_at,
     values_between,
+)
+from dodona_wire.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
+from dodona_wire.messages import (
+    CountVersions,
+    Lookup,
+    LookupVersions,
+    Rows,
+    RowVersion,
+    Scan,
+    ScanArrow,
+    ScanVersions,
+    VersionedRows,
+)
+from dodona_wire.rows.schema import MAIN_LOCK_MASK, Column, TableSchema
+from dodona_wire.rows.sizes import write_bytes
+from dodona_wire.types import (
+    ASYNC_LAST_COMMITTED,
+    DELETE_MASK,
+    KEY_MIN,
+    NULL_TIMESTAMP,
+    Key,
+    Timestamp,
 )
 
 PAGE_VERSIONS: Final = 10_000

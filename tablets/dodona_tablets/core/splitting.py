@@ -10,10 +10,10 @@ more. Changes nothing.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dodona._core.messages import SplitKeys, SplitTablet
-from dodona.types import KEY_MAX, Key
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.stores import Stores
+from dodona_wire.messages import SplitKeys, SplitTablet
+from dodona_wire.types import KEY_MAX, Key
 
 CUTS_MAX: Final = 4_096
 """Of one answer: of a tablet with more rows than so many parts may have the parts are larger."""

@@ -13,23 +13,6 @@ Invariants:
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from dodona._core.effects import RemoveChunks, RunJob
-from dodona._core.messages import (
-    CloseLoad,
-    Failure,
-    LoadHeld,
-    LoadSealed,
-    OpenLoad,
-    PeekLoad,
-    RenewLoad,
-    Reply,
-    SealLoad,
-    StageArrow,
-    Staged,
-)
-from dodona._core.mischief import Point
-from dodona.errors import DodonaError, InvalidRequest, Overloaded, ProtocolChanged
-from dodona.types import MAX_TIMESTAMP, MIN_TIMESTAMP, LoadId, ReaderId, TabletId, Timestamp
 from dodona_tablets.core.admission import (
     atomicity_mismatch,
     check_lease,
@@ -49,6 +32,23 @@ from dodona_tablets.core.snapshot import too_old
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State
+from dodona_wire.cores.effects import RemoveChunks, RunJob
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded, ProtocolChanged
+from dodona_wire.messages import (
+    CloseLoad,
+    Failure,
+    LoadHeld,
+    LoadSealed,
+    OpenLoad,
+    PeekLoad,
+    RenewLoad,
+    Reply,
+    SealLoad,
+    StageArrow,
+    Staged,
+)
+from dodona_wire.types import MAX_TIMESTAMP, MIN_TIMESTAMP, LoadId, ReaderId, TabletId, Timestamp
 
 HOLD_PERIOD_MS: Final = 5_000
 """How often the snapshots of open loads are held anew."""

@@ -7,8 +7,6 @@ time, as far as the cell knows it.
 
 from typing import Any, Final, NamedTuple
 
-from dodona._core.counting import ClockWatch
-from dodona.types import MIN_TIMESTAMP, TIMESTAMP_COUNTER_BITS, Timestamp, unix_us_from_timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.compaction import Compaction, CompactionToken
 from dodona_tablets.core.counts import (
@@ -27,6 +25,13 @@ from dodona_tablets.core.reads import KINDS, Reads
 from dodona_tablets.core.staging import SealToken, StageToken
 from dodona_tablets.core.tablet import TABLET_BYTES, Tablet
 from dodona_tablets.core.transaction import State
+from dodona_wire.cores.counting import ClockWatch
+from dodona_wire.types import (
+    MIN_TIMESTAMP,
+    TIMESTAMP_COUNTER_BITS,
+    Timestamp,
+    unix_us_from_timestamp,
+)
 
 MICROSECONDS: Final = 1_000_000
 ALIVE_STATES: Final = (State.WAITING, State.LOCKED, State.PREPARED, State.COMMITTED)

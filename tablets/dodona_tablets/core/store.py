@@ -14,9 +14,9 @@ from itertools import chain, islice, pairwise
 from operator import itemgetter
 from typing import Final
 
-from dodona._core.sizes import write_bytes
-from dodona.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, Write
 from dodona_tablets.core.version import Version, add, history, united, version_of
+from dodona_wire.rows.sizes import write_bytes
+from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, Write
 
 RUNG_STEP: Final = 64
 """Versions between two of a row at which a walk may begin."""

@@ -18,8 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
 
-from dodona.schema import TableSchema
-from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Key, Timestamp
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.reading import versions_of
@@ -37,6 +35,8 @@ from dodona_tablets.core.version import (
     versions_between,
     versions_until,
 )
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Key, Timestamp
 
 
 class TabletChunk:

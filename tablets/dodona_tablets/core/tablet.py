@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dodona._core.arrow import rows_from_arrow
-from dodona._core.messages import RowLock, TabletAssignment, TabletModifications, TabletSource
-from dodona._core.sizes import wire_bytes, write_bytes
-from dodona.errors import (
+from dodona_tablets.core.locks import LockTable
+from dodona_tablets.core.store import DynamicStore, Marks
+from dodona_tablets.core.stores import Stores
+from dodona_tablets.core.version import Values, bits_of
+from dodona_wire.errors import (
     InvalidRequest,
     SchemaViolation,
     TableNotMounted,
     TransactionAborted,
 )
-from dodona.schema import TableSchema
-from dodona.types import (
+from dodona_wire.messages import RowLock, TabletAssignment, TabletModifications, TabletSource
+from dodona_wire.rows.arrow import rows_from_arrow
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.sizes import wire_bytes, write_bytes
+from dodona_wire.types import (
     DELETE_MASK,
     MIN_TIMESTAMP,
     NULL_TIMESTAMP,
@@ -31,10 +35,6 @@ from dodona.types import (
     WireWrite,
     Write,
 )
-from dodona_tablets.core.locks import LockTable
-from dodona_tablets.core.store import DynamicStore, Marks
-from dodona_tablets.core.stores import Stores
-from dodona_tablets.core.version import Values, bits_of
 
 if TYPE_CHECKING:
     from dodona_tablets.core.publishing import Published, Publishing

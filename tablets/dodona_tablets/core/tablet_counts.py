@@ -2,9 +2,9 @@
 
 import msgspec
 
-from dodona.types import TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.tablet import Tablet
+from dodona_wire.types import TabletId, Timestamp
 
 
 class TabletCounts(msgspec.Struct, frozen=True):

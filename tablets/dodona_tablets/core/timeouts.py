@@ -4,14 +4,14 @@ Owns: when a transaction asks again for what it waits for, when it gives up, and
 watermark. Time ends nothing that is prepared. Must not import the node, whose tick calls it.
 """
 
-from dodona._core.mischief import Point
-from dodona.types import TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.coordinator import Coordinator
 from dodona_tablets.core.participant import Participant
 from dodona_tablets.core.records import WatermarkRaised
 from dodona_tablets.core.silence import is_write_over, oracle_failure, oracle_wait_us_max
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_wire.cores.mischief import Point
+from dodona_wire.types import TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
 
 
 class Timeouts:

@@ -8,8 +8,8 @@ transaction is only an outcome (see `outcomes`). Who changes the state: `partici
 import enum
 from typing import TYPE_CHECKING, Any
 
-from dodona._core.messages import TabletModifications
-from dodona.types import NULL_TIMESTAMP, CellId, Key, Timestamp, TransactionId
+from dodona_wire.messages import TabletModifications
+from dodona_wire.types import NULL_TIMESTAMP, CellId, Key, Timestamp, TransactionId
 
 if TYPE_CHECKING:
     from dodona_tablets.core.locks import Holder, LockTable

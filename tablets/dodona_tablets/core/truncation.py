@@ -19,10 +19,6 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dodona._core.effects import RemoveChunks, TruncateLog
-from dodona._core.messages import Failure
-from dodona._core.mischief import Point
-from dodona.types import TabletId, Timestamp
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.records import (
     Checkpoint,
@@ -32,6 +28,10 @@ from dodona_tablets.core.records import (
 )
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State
+from dodona_wire.cores.effects import RemoveChunks, TruncateLog
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import Failure
+from dodona_wire.types import TabletId, Timestamp
 
 WAITING_MAX: Final = 16
 """Checkpoints whose conditions do not hold yet."""

@@ -10,9 +10,9 @@ Knows nothing of locks, tablets or chunks.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from dodona._core.aggregates import combine
-from dodona.schema import Column
-from dodona.types import DELETE_MASK, Timestamp
+from dodona_wire.rows.aggregates import combine
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import DELETE_MASK, Timestamp
 
 Values = tuple[Any, ...]
 STEPS_MAX: Final = 128

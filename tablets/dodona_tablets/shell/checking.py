@@ -11,9 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from dodona._io.folder import locked_to_read
-from dodona.errors import DataCorrupted, InvalidRequest
-from dodona.types import CellId
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in, verify_chunk
@@ -21,6 +18,9 @@ from dodona_tablets.shell.log import LOG_NAME, check_files
 from dodona_tablets.shell.log_check import Begin, LogSummary, read_log, unwatched, verify_log
 from dodona_tablets.shell.log_segments import find_segments
 from dodona_tablets.shell.recovery import check_orphans
+from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.net.folder import locked_to_read
+from dodona_wire.types import CellId
 
 _SOME_CELL = CellId(0)
 """What a log has does not depend on whose it is."""

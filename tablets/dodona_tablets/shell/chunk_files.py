@@ -18,17 +18,17 @@ from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from dodona._io.descriptors import is_out_of_descriptors, out_of_descriptors
-from dodona._io.disk_space import is_no_space
-from dodona._io.folder import FOLDER_MODE, private_file, sync_folder
-from dodona.errors import DataCorrupted, DiskFull
-from dodona.schema import TableSchema
+from dodona_server.disk_space import is_no_space
 from dodona_tablets.core.chunks.checking import check_chunk
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.index import decode_index
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.writing import write_chunk
 from dodona_tablets.shell.maps import map_file
+from dodona_wire.errors import DataCorrupted, DiskFull
+from dodona_wire.net.descriptors import is_out_of_descriptors, out_of_descriptors
+from dodona_wire.net.folder import FOLDER_MODE, private_file, sync_folder
+from dodona_wire.rows.schema import TableSchema
 
 CHUNKS_NAME: Final = "chunks"
 SYNC_BYTES: Final = 2 << 20

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 from fastapi import FastAPI, Response
 
-from dodona._core.rest import JSON_TYPE
-from dodona._io.process import read_clock
+from dodona_server.process import read_clock
 from dodona_tablets.core.counts import InDoubt
 from dodona_tablets.core.node import NodeCore
+from dodona_wire.messages.rest import JSON_TYPE
 
 LISTED_MAX: Final = 1_000
 

@@ -17,11 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
-from dodona._core.messages import Failure
-from dodona._io.logs import tell
-from dodona._io.pools import Pool
-from dodona.errors import DataCorrupted, DodonaError, Overloaded
+from dodona_server.logs import tell
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.jobs import (
     Batches,
@@ -37,6 +33,10 @@ from dodona_tablets.core.chunks.jobs import (
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.log import CellLog
 from dodona_tablets.shell.turns import GivenUp, Turns
+from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
+from dodona_wire.errors import DataCorrupted, DodonaError, Overloaded
+from dodona_wire.messages import Failure
+from dodona_wire.net.pools import Pool
 
 BATCH_THREADS: Final = 2
 """One writes while the other encodes."""

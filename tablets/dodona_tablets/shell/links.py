@@ -9,10 +9,14 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dodona._core.batcher import Batcher
-from dodona._core.codec import RequestEnvelope
-from dodona._core.effects import AskTimestamps, SendHeartbeat, SendToCell
-from dodona._core.messages import (
+from dodona_server.logs import tell
+from dodona_server.master_peer import MasterPeer
+from dodona_server.runtime import Runtime
+from dodona_tablets.core.node import NodeCore
+from dodona_wire.cores.batcher import Batcher
+from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat, SendToCell
+from dodona_wire.errors import DataCorrupted, Unavailable
+from dodona_wire.messages import (
     Assignment,
     CommitOne,
     Failure,
@@ -22,15 +26,11 @@ from dodona._core.messages import (
     Reply,
     TimestampRange,
 )
-from dodona._io.cluster_key import ClusterKey
-from dodona._io.logs import tell
-from dodona._io.master_peer import MasterPeer
-from dodona._io.peer import Peer, rpc_url
-from dodona._io.runtime import Runtime
-from dodona._io.silence import Silence
-from dodona.errors import DataCorrupted, Unavailable
-from dodona.types import CellId
-from dodona_tablets.core.node import NodeCore
+from dodona_wire.messages.codec import RequestEnvelope
+from dodona_wire.net.cluster_key import ClusterKey
+from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.silence import Silence
+from dodona_wire.types import CellId
 
 ORACLE_TIMEOUT_MS: Final = 2_000
 COMMITS: Final = frozenset({CommitOne, Prepare})

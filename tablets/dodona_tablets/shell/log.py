@@ -25,10 +25,7 @@ from typing import Final, NamedTuple
 
 import lmdb
 
-from dodona._io.descriptors import has_descriptors, is_out_of_descriptors
-from dodona._io.disk_space import DiskSpace, is_no_space, no_space_told
-from dodona._io.folder import FOLDER_MODE, LockedFolder, lock_folder, sync_folder
-from dodona.errors import DataCorrupted, Overloaded
+from dodona_server.disk_space import DiskSpace, is_no_space, no_space_told
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in
 from dodona_tablets.shell.log_bounds import LogBounds, check_bounds
@@ -43,6 +40,9 @@ from dodona_tablets.shell.log_segments import (
     find_segments,
     path_of,
 )
+from dodona_wire.errors import DataCorrupted, Overloaded
+from dodona_wire.net.descriptors import has_descriptors, is_out_of_descriptors
+from dodona_wire.net.folder import FOLDER_MODE, LockedFolder, lock_folder, sync_folder
 
 LOG_NAME: Final = "log"
 SEGMENT_BYTES_MAX: Final = 64 << 20

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from dodona._io.folder import make_whole, private_file
-from dodona.errors import DataCorrupted
 from dodona_tablets.shell.log_segments import Place
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.net.folder import make_whole, private_file
 
 BOUNDS_NAME: Final = "log-bounds"
 SECTOR_BYTES: Final = 512

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from dodona._io.environment import verify_pages
-from dodona.errors import DataCorrupted
+from dodona_server.environment import verify_pages
 from dodona_tablets.core.records import Checkpoint, ClusterJoined, Record
 from dodona_tablets.shell.log import LOG_NAME, check_files
 from dodona_tablets.shell.log_groups import CHECKPOINT, decode_group
 from dodona_tablets.shell.log_reading import connected, read
 from dodona_tablets.shell.log_segments import FIRST_INDEX, Place, Segment, find_segments
+from dodona_wire.errors import DataCorrupted
 
 Begin = Callable[[str, int], Callable[[int], None]]
 """Called when a step begins, with its name and how many bytes it has; what it returns is called as

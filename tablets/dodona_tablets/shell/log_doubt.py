@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dodona.errors import DataCorrupted
+from dodona_wire.errors import DataCorrupted
 
 _COMMIT: Final = struct.Struct("=120xQ16xQ")
 """The page that every other commit writes: how many values there are with it, and its number."""

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 import pyarrow
 
-from dodona.errors import DataCorrupted
 from dodona_tablets.core.records import ROW_RECORDS, Checkpoint, Record
+from dodona_wire.errors import DataCorrupted
 
 LOG_VERSION: Final = 2
 

@@ -11,7 +11,6 @@ cost it the interpreter's lock.
 
 from collections.abc import Iterable, Iterator
 
-from dodona.errors import DataCorrupted
 from dodona_tablets.core.records import ROW_RECORDS, Checkpoint, Record
 from dodona_tablets.shell.log_groups import (
     CHECKPOINT,
@@ -21,6 +20,7 @@ from dodona_tablets.shell.log_groups import (
     decode_group,
 )
 from dodona_tablets.shell.log_segments import FIRST_INDEX, Segment
+from dodona_wire.errors import DataCorrupted
 
 
 def read(

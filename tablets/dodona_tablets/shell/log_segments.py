@@ -20,13 +20,13 @@ from typing import Final, NamedTuple
 
 import lmdb
 
-from dodona._io.environment import make_environment, open_environment
-from dodona._io.page_tree import check_pages
-from dodona.errors import DataCorrupted
+from dodona_server.environment import make_environment, open_environment
+from dodona_server.page_tree import check_pages
 from dodona_tablets.shell.log_doubt import is_last_commit_in_doubt
 from dodona_tablets.shell.log_groups import GroupKey, damaged, decode_group, decode_key
 from dodona_tablets.shell.log_tail import Group, find_groups_behind
 from dodona_tablets.shell.room import AHEAD_BYTES, STEP_BYTES, Room
+from dodona_wire.errors import DataCorrupted
 
 FIRST_INDEX: Final = 1
 SUFFIX: Final = ".mdb"

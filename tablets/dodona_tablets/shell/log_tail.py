@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dodona._io.address_space import map_to_read
-from dodona.errors import DataCorrupted
+from dodona_server.address_space import map_to_read
 from dodona_tablets.shell.log_groups import KEY_BYTES, GroupKey, damaged, decode_group, decode_key
+from dodona_wire.errors import DataCorrupted
 
 BEHIND_MAX: Final = 2
 """The one whose head was not synced yet, and the one that was under way."""

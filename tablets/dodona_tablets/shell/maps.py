@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dodona._io.address_space import address_space_needed
+from dodona_server.address_space import address_space_needed
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p

@@ -1,12 +1,12 @@
 """The metrics of a tablet node: the table.
 
 Owns: their names. A source is an attribute of the report that `service` makes for a scrape, as
-`dodona._io.metrics` says.
+`dodona_server.metrics` says.
 """
 
 from typing import Final
 
-from dodona._io.metrics import (
+from dodona_server.metrics import (
     MICROSECONDS,
     Metric,
     log_metrics,

@@ -6,7 +6,7 @@ Owns: the line about a decision that can't be.
 import logging
 from typing import Final
 
-from dodona._io.logs import tell
+from dodona_server.logs import tell
 from dodona_tablets.core.cell import Cell
 
 _logger: Final = logging.getLogger("dodona.node")

@@ -9,7 +9,10 @@ from typing import Final
 import msgspec
 from fastapi import FastAPI, Response
 
-from dodona._core.messages import (
+from dodona_server.pages import problem_response
+from dodona_server.runtime import Runtime
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.messages import (
     Aborted,
     Committed,
     Failure,
@@ -18,11 +21,8 @@ from dodona._core.messages import (
     Reply,
     Undecided,
 )
-from dodona._core.rest import JSON_TYPE
-from dodona._io.pages import problem_response
-from dodona._io.runtime import Runtime
-from dodona.errors import InvalidRequest
-from dodona.types import MAX_TIMESTAMP, CellId, Timestamp, TransactionId
+from dodona_wire.messages.rest import JSON_TYPE
+from dodona_wire.types import MAX_TIMESTAMP, CellId, Timestamp, TransactionId
 
 TIMEOUT_MS: Final = 5_000
 DIGITS_MAX: Final = len(str(MAX_TIMESTAMP))

@@ -12,19 +12,19 @@ import time
 from pathlib import Path
 from typing import Final
 
-from dodona._core.recoveries import Recovery
-from dodona._io.disk_space import DiskSpace
-from dodona._io.life import wait_until
-from dodona._io.logs import tell
-from dodona._io.process import read_clock
-from dodona._io.recovery_book import RecoveryBook
-from dodona._io.runtime import Runtime
-from dodona.errors import DataCorrupted
-from dodona.types import NO_CLUSTER, CellId, Now
+from dodona_server.disk_space import DiskSpace
+from dodona_server.life import wait_until
+from dodona_server.logs import tell
+from dodona_server.process import read_clock
+from dodona_server.recovery_book import RecoveryBook
+from dodona_server.runtime import Runtime
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles, numbers_in
 from dodona_tablets.shell.log import CellLog
 from dodona_tablets.shell.settings import NodeSettings
+from dodona_wire.cores.recoveries import Recovery
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.types import NO_CLUSTER, CellId, Now
 
 DRAIN_S_MAX: Final = 10.0
 DRAIN_STEP_S: Final = 0.005

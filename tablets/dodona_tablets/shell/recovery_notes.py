@@ -7,8 +7,8 @@ what; the book, in a thread, makes it durable.
 import asyncio
 from typing import Any, Final
 
-from dodona._io.process import read_clock
-from dodona._io.recovery_book import RecoveryBook
+from dodona_server.process import read_clock
+from dodona_server.recovery_book import RecoveryBook
 from dodona_tablets.core.recovered import Recovered
 
 LOOK_S: Final = 0.25

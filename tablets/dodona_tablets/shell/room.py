@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from dodona._io.disk_space import is_no_space
+from dodona_server.disk_space import is_no_space
 
 STEP_BYTES: Final = 1 << 20
 """Written at once, in 1 to 2 ms where a commit takes 0.3: every few thousand commits."""

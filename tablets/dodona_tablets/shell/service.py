@@ -11,23 +11,21 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from dodona._core.effects import RemoveChunks, RunJob, TruncateLog
-from dodona._io.answers import Application
-from dodona._io.beside import running_beside
-from dodona._io.disk_space import DiskSpace, no_space_told
-from dodona._io.door import Door
-from dodona._io.endpoint import Endpoint, EndpointLimits
-from dodona._io.flushes import RuntimeStatistics
-from dodona._io.front import Front
-from dodona._io.life import Life
-from dodona._io.metrics import LogReport, ServerReport
-from dodona._io.notices import Readiness, look_around
-from dodona._io.process import close_in_time
-from dodona._io.recovery_book import RecoveryBook
-from dodona._io.runtime import Runtime
-from dodona._io.server_tracing import server_spans, server_tracing
-from dodona._io.serving import Served, serve
-from dodona.types import CellId, Now
+from dodona_server.answers import Application
+from dodona_server.beside import running_beside
+from dodona_server.disk_space import DiskSpace, no_space_told
+from dodona_server.door import Door
+from dodona_server.endpoint import Endpoint, EndpointLimits
+from dodona_server.flushes import RuntimeStatistics
+from dodona_server.front import Front
+from dodona_server.life import Life
+from dodona_server.metrics import LogReport, ServerReport
+from dodona_server.notices import Readiness, look_around
+from dodona_server.process import close_in_time
+from dodona_server.recovery_book import RecoveryBook
+from dodona_server.runtime import Runtime
+from dodona_server.serving import Served, serve
+from dodona_server.tracing import server_spans, server_tracing
 from dodona_tablets.core.counts import NodeStatistics
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles
@@ -38,6 +36,8 @@ from dodona_tablets.shell.notices import Misfits
 from dodona_tablets.shell.recovery import drain, finish, keep_posted, recover
 from dodona_tablets.shell.recovery_notes import RecoveryNotes
 from dodona_tablets.shell.settings import NodeSettings
+from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
+from dodona_wire.types import CellId, Now
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long a thread that makes a chunk may keep the event loop waiting for Python."""

@@ -10,8 +10,8 @@ from annotated_types import Ge
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from dodona._io.runtime import RuntimeLimits
-from dodona._io.settings import (
+from dodona_server.runtime import RuntimeLimits
+from dodona_server.settings import (
     Count,
     Milliseconds,
     Port,

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 from fastapi import FastAPI, Response
 
-from dodona._core.rest import JSON_TYPE
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.tablet_counts import TabletCounts, count_tablets
+from dodona_wire.messages.rest import JSON_TYPE
 
 LISTED_MAX: Final = 10_000
 

@@ -13,7 +13,7 @@ import pytest
 NEEDED = "Helm comes with the extra `chart`, for Linux on x86-64 only"
 pytest.importorskip("helm_python", reason=NEEDED)
 
-from dodona._io.cluster_key import ClusterKey  # noqa: E402
+from dodona_wire.net.cluster_key import ClusterKey  # noqa: E402
 from helm_chart.pods import Release  # noqa: E402
 from helm_chart.rendering import render  # noqa: E402
 

@@ -11,10 +11,10 @@ from typing import Any, Final, Self
 import httpx
 import msgspec
 
-from dodona._core.rest import PROBLEM_TYPE, Problem
 from dodona.errors import ERRORS_BY_KIND, error_from_wire
 from dodona_gateway.shell.gateway import ROUTES
 from dodona_gateway.shell.routes import Route
+from dodona_wire.messages.rest import PROBLEM_TYPE, Problem
 
 BY_NAME: Final[dict[str, Route]] = {route.name: route for route in ROUTES}
 INSIDES: Final = re.compile(

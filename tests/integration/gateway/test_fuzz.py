@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from dodona._core.rest import PROBLEM_TYPE, Problem
 from dodona.errors import ERRORS_BY_KIND
 from dodona_local.launcher import LocalCluster
+from dodona_wire.messages.rest import PROBLEM_TYPE, Problem
 from integration.gateway.fuzzing import COLUMNS, KEPT, TARGETS, WIDE, Fuzzer, Sent
 from integration.gateway.rest import INSIDES, Rest
 

@@ -12,7 +12,6 @@ import pytest
 from starlette.routing import Route as Served
 
 import dodona
-from dodona._io.settings import parse_settings
 from dodona.errors import Unauthenticated
 from dodona_gateway.core.access.grants import TOKENS
 from dodona_gateway.core.console.visit import LOGIN, LOGOUT, STATIC, STATIC_FILES, is_console
@@ -22,6 +21,7 @@ from dodona_gateway.shell.gateway import create_gateway
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.ytsaurus.api import COMMANDS
 from dodona_local.launcher import LocalCluster
+from dodona_server.settings import parse_settings
 from integration.gateway.permissions import CASES, MINE, OTHERS, SCHEMA, TABLE, Case
 from integration.gateway.rest import BY_NAME, INSIDES, Rest, problem_of
 from suite.waiting import wait_until, with_enough_time

@@ -6,7 +6,13 @@ import pytest
 
 from dodona._core import committing
 from dodona._core.context import Context
-from dodona._core.messages import (
+from dodona._core.steps import Calls, Pause, Protocol
+from dodona._core.transaction import TransactionBuffer
+from dodona.errors import TransactionConflict
+from dodona.types import CellId, Timestamp, TransactionId
+from dodona_tablets.core.participant import Participant
+from dodona_tablets.core.transaction import State
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     CommitOne,
@@ -16,12 +22,6 @@ from dodona._core.messages import (
     Prepared,
     Reply,
 )
-from dodona._core.steps import Calls, Pause, Protocol
-from dodona._core.transaction import TransactionBuffer
-from dodona.errors import TransactionConflict
-from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.participant import Participant
-from dodona_tablets.core.transaction import State
 from negative.bug import BUSY, PlantedBug, Where
 
 ATTEMPTS = 3

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from dodona._core.buffer import merge
-from dodona._core.effects import Effect, ReplyAtOnce, ReplyTo
-from dodona._io.runtime import Runtime
 from dodona.errors import DataCorrupted
 from dodona.schema import TableSchema
 from dodona.types import DELETE_MASK, MIN_TIMESTAMP, Timestamp, Write
+from dodona_server.runtime import Runtime
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.locks import release
 from dodona_tablets.core.node import NodeCore
@@ -24,6 +23,7 @@ from dodona_tablets.core.snapshot import Read
 from dodona_tablets.core.transaction import Transaction
 from dodona_tablets.shell import log
 from dodona_tablets.shell.log import CellLog
+from dodona_wire.cores.effects import Effect, ReplyAtOnce, ReplyTo
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 from unit.client import test_transaction
 from unit.oracle import test_folder, test_runtime_life
@@ -128,7 +128,7 @@ def check_failed_flush(_: Path) -> None:
 
 
 def leave_names_to_chance(patch: pytest.MonkeyPatch) -> None:
-    for module in ("dodona._io.folder", "dodona_tablets.shell.log"):
+    for module in ("dodona_wire.net.folder", "dodona_tablets.shell.log"):
         patch.setattr(f"{module}.sync_folder", lambda _: None)
 
 

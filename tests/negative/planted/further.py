@@ -2,9 +2,9 @@
 
 import pytest
 
-from dodona._core.batcher import Batcher
-from dodona._core.effects import Route
 from dodona.types import Timestamp
+from dodona_wire.cores.batcher import Batcher
+from dodona_wire.cores.effects import Route
 from negative.bug import PlantedBug
 
 

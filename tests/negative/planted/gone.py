@@ -5,12 +5,12 @@ from typing import Final
 
 import pytest
 
-from dodona._core.messages import Assignment
 from dodona.types import Revision, TabletId
 from dodona_oracle.core.records import StoredTable
 from dodona_oracle.core.tables import Tables
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.mounting import Mounting
+from dodona_wire.messages import Assignment
 from negative.bug import CheckedBug, PlantedBug, Where
 from unit.oracle import test_gone
 from unit.tablets import test_dropping

@@ -10,10 +10,10 @@ import pytest
 
 from dodona._core import committing
 from dodona._core.context import Context
-from dodona._core.messages import AskOutcome, Committed, Decide, Reply
 from dodona._core.steps import Protocol
 from dodona.types import CellId
 from dodona_loadtest.checkers.violation import Promise
+from dodona_wire.messages import AskOutcome, Committed, Decide, Reply
 from negative.bug import BUSY, PlantedBug, Where
 from negative.planted.recovery import LOSSY, always_recover_to_abort, answer_without_poison
 

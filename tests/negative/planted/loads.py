@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from dodona._core.loads.publishing import Publisher, Seals
 from dodona._core.loads.records import LoadPhase, Records
 from dodona._core.loads.ticket import Published
-from dodona._core.messages import CloseLoad, LoadHeld, SealLoad
 from dodona._core.senders import Stager
 from dodona._core.steps import Protocol
 from dodona.schema import TableSchema
@@ -25,6 +24,7 @@ from dodona_tablets.core.participant import acquire_all
 from dodona_tablets.core.publishing import Publishing
 from dodona_tablets.core.staging import DELETIONS, Staging, Token
 from dodona_tablets.core.transaction import Transaction
+from dodona_wire.messages import CloseLoad, LoadHeld, SealLoad
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 
 LOADS = Where("loads", seconds=15, changes=BUSY)

@@ -6,10 +6,6 @@ from typing import Self
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.batcher import Batcher
-from dodona._core.effects import Effect, ReplyAtOnce, ReplyTo, Route
-from dodona._core.messages import GenerateTimestamps, TimestampRange
-from dodona._core.mischief import Mischief, behave
 from dodona.types import (
     TIMESTAMP_COUNTER_BITS,
     TIMESTAMPS_PER_REQUEST_MAX,
@@ -22,6 +18,10 @@ from dodona_oracle.core.allocator import Allocator, AllocatorSettings, Grant
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.core.records import Item, MasterState, state_from_items
+from dodona_wire.cores.batcher import Batcher
+from dodona_wire.cores.effects import Effect, ReplyAtOnce, ReplyTo, Route
+from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.messages import GenerateTimestamps, TimestampRange
 from negative.bug import BUSY, CheckedBug, Plant, PlantedBug, Where
 from unit.oracle import test_allocator, test_master, test_store
 
@@ -137,7 +137,7 @@ def believe_to_be_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def share_the_store(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona._io.folder.fcntl.flock", lambda *_: None)
+    patch.setattr("dodona_wire.net.folder.fcntl.flock", lambda *_: None)
 
 
 def tell_before_it_is_written(patch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from dodona._core.effects import AskTimestamps
-from dodona._core.messages import Scan, ScanPage, TabletModifications
 from dodona.types import MAX_TIMESTAMP, SYNC_LAST_COMMITTED, CellId, Key, Timestamp, TransactionId
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.locks import Holder, blocking_reader
@@ -20,6 +18,8 @@ from dodona_tablets.core.scans import scan
 from dodona_tablets.core.snapshot import Read, blocker_of_keys
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_wire.cores.effects import AskTimestamps
+from dodona_wire.messages import Scan, ScanPage, TabletModifications
 from negative.bug import BUSY, Plant, PlantedBug, Where
 
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from dodona._core.effects import Append
-from dodona._core.messages import Aborted, Acknowledge, Failure
 from dodona.types import TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
 from dodona_tablets.core import participant
 from dodona_tablets.core.cell import Cell
@@ -17,6 +15,8 @@ from dodona_tablets.core.participant import TABLE as PARTICIPANT
 from dodona_tablets.core.records import AbortDecided
 from dodona_tablets.core.timeouts import Timeouts
 from dodona_tablets.core.transaction import State, Transaction
+from dodona_wire.cores.effects import Append
+from dodona_wire.messages import Aborted, Acknowledge, Failure
 from negative.bug import BUSY, PlantedBug, Where
 
 LONG_US = 1 << 60

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import pytest
 
-from dodona._core.messages import TabletModifications
 from dodona.types import NULL_TIMESTAMP, Timestamp, TransactionId
 from dodona_tablets.core.admission import check_parts
 from dodona_tablets.core.cell import Cell
 from dodona_tablets.core.locks import RowLocks
 from dodona_tablets.core.tablet import Tablet
+from dodona_wire.messages import TabletModifications
 from negative.bug import CheckedBug, PlantedBug, Where
 from unit.tablets import test_row_locks
 

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import pytest
 
-from dodona._core import effects
 from dodona.types import Key, Timestamp
 from dodona_tablets.core.flushing import Flushing
 from dodona_tablets.core.readers import Readers
@@ -14,6 +13,7 @@ from dodona_tablets.core.stores import Stores
 from dodona_tablets.core.tablet import Tablet
 from dodona_tablets.core.truncation import Truncation
 from dodona_tablets.core.version import Version
+from dodona_wire.cores import effects
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 from unit.tablets import test_readers
 

@@ -17,16 +17,16 @@ pytest.importorskip("helm_python", reason=NEEDED)
 from typer.testing import CliRunner  # noqa: E402
 
 from dodona._core.sql.engine import QueryLimits  # noqa: E402
-from dodona._io.addresses import is_loopback  # noqa: E402
-from dodona._io.life import HEALTH, READINESS, STARTUP  # noqa: E402
-from dodona._io.serving import GRACE_SECONDS  # noqa: E402
-from dodona._io.settings import ProcessSettings, parse_settings  # noqa: E402
 from dodona.errors import InvalidRequest  # noqa: E402
 from dodona_gateway.shell.service import gateway_number  # noqa: E402
 from dodona_gateway.shell.settings import GatewaySettings  # noqa: E402
 from dodona_local.cli import application  # noqa: E402
 from dodona_oracle.__main__ import ROLES as ORACLE_ROLES  # noqa: E402
+from dodona_server.life import HEALTH, READINESS, STARTUP  # noqa: E402
+from dodona_server.serving import GRACE_SECONDS  # noqa: E402
+from dodona_server.settings import ProcessSettings, parse_settings  # noqa: E402
 from dodona_tablets.shell.settings import NodeSettings  # noqa: E402
+from dodona_wire.net.addresses import is_loopback  # noqa: E402
 from helm_chart import CHART, ROLES  # noqa: E402
 from helm_chart.combinations import COMBINATIONS  # noqa: E402
 from helm_chart.kubelet import Command, Pod, command_of  # noqa: E402

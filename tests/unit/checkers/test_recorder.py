@@ -3,7 +3,6 @@
 from random import Random
 from typing import Any, cast
 
-from dodona._core.messages import CommitOne, Prepare
 from dodona._core.outcomes import Outcome
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Protocol
@@ -14,6 +13,7 @@ from dodona.types import CellId, Timestamp, TransactionId
 from dodona_loadtest.histories.history import History, Read, RowKey, Scan, Transaction
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
+from dodona_wire.messages import CommitOne, Prepare
 
 TABLE = TableShape(
     "//t", (Column("id", "int64", sort_order="ascending"), Column("v", "utf8")), ((),)

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from dodona._core.messages import CommitOne, Prepare
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Protocol
 from dodona.schema import Column
@@ -17,6 +16,7 @@ from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads import Bank, Blind, Cycle
 from dodona_loadtest.workloads.blind import ROWS_PER_TABLET
 from dodona_tablets.core.node import NodeCore
+from dodona_wire.messages import CommitOne, Prepare
 from simulator.simulation import Simulation
 
 SHAPE = TableShape(

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 import dodona
 import dodona.aio
-from dodona._io.folder import lock_folder
-from dodona._io.paths import place_of
 from dodona.errors import InvalidRequest
 from dodona_local.checking import check_folder
 from dodona_local.cli import application
 from dodona_local.cli.words import schema_of
 from dodona_local.folder import DataFolder
+from dodona_wire.net.folder import lock_folder
+from dodona_wire.net.paths import place_of
 from unit.cli.commands import TABLE, Commands
 
 BAD = {

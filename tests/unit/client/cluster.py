@@ -13,8 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from dodona._core import rest
-from dodona._core.messages import (
+from dodona.errors import InvalidRequest
+from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TransactionId
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     Cell,
@@ -42,9 +43,8 @@ from dodona._core.messages import (
     VersionedRows,
     WriteNonAtomic,
     Written,
+    rest,
 )
-from dodona.errors import InvalidRequest
-from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TransactionId
 from suite.waiting import WAIT_S_MAX
 from unit.client.endpoint import Endpoint, Timestamps
 

@@ -21,8 +21,8 @@ from picows import (
     ws_create_server,
 )
 
-from dodona._core.codec import FRAME_BYTES_MAX, ONE_WAY, decode_requests, encode_frame, goodbye
-from dodona._core.messages import (
+from dodona.types import Timestamp
+from dodona_wire.messages import (
     CellMessage,
     DataReply,
     GenerateTimestamps,
@@ -30,7 +30,13 @@ from dodona._core.messages import (
     TimestampRange,
     Traced,
 )
-from dodona.types import Timestamp
+from dodona_wire.messages.codec import (
+    FRAME_BYTES_MAX,
+    ONE_WAY,
+    decode_requests,
+    encode_frame,
+    goodbye,
+)
 
 Request = RpcRequest | CellMessage | Traced
 Answer = Callable[[Request], DataReply | None]

@@ -1,7 +1,9 @@
 """A master, an oracle and cells that answer whoever holds a snapshot, and note what was asked."""
 
 from dodona._core.holding import LEASE_MS
-from dodona._core.messages import (
+from dodona._core.steps import MASTER, ORACLE, Target
+from dodona.types import Timestamp
+from dodona_wire.messages import (
     Failure,
     GenerateTimestamps,
     GetTable,
@@ -12,8 +14,6 @@ from dodona._core.messages import (
     Table,
     TimestampRange,
 )
-from dodona._core.steps import MASTER, ORACLE, Target
-from dodona.types import Timestamp
 
 FRESH = Timestamp(500)
 HELD = SnapshotHeld(LEASE_MS)

@@ -8,19 +8,6 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from dodona._core.context import Acknowledgement
-from dodona._core.messages import (
-    BeginTreeTransaction,
-    CommitOne,
-    Failure,
-    GenerateTimestamps,
-    GetTable,
-    Reply,
-    Request,
-    Table,
-    Tablet,
-    TimestampRange,
-    TreeTransaction,
-)
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Calls, Pause, Post, Protocol, Target
 from dodona._core.transaction import TransactionBuffer
@@ -36,6 +23,19 @@ from dodona.types import (
     TabletId,
     Timestamp,
     TreeTransactionId,
+)
+from dodona_wire.messages import (
+    BeginTreeTransaction,
+    CommitOne,
+    Failure,
+    GenerateTimestamps,
+    GetTable,
+    Reply,
+    Request,
+    Table,
+    Tablet,
+    TimestampRange,
+    TreeTransaction,
 )
 
 Result = TypeVar("Result")

@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from dodona._core.aggregates import combine
 from dodona.schema import AGGREGATE_TYPES, Column
+from dodona_wire.rows.aggregates import combine
 
 VALUES: Final[dict[str, list[Any]]] = {
     "int64": [-(1 << 63), -1, 0, 1, (1 << 63) - 1],

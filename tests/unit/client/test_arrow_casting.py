@@ -16,7 +16,6 @@ import pyarrow.parquet
 import pytest
 
 import dodona
-from dodona._core.arrow import arrow_type
 from dodona._core.arrow_casting import cast_column
 from dodona._core.bulk import fit
 from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
@@ -26,6 +25,7 @@ from dodona_gateway.core.row_stream import reader_of
 from dodona_local.files.formats import FileFormat
 from dodona_local.inserting import Bringing, How, bring
 from dodona_local.progress import Progress
+from dodona_wire.rows.arrow import arrow_type
 
 TYPES: Final = ("int64", "uint64", "double", "boolean", "string", "utf8", "any")
 TEXTS: Final = ["a", None, "longer than a view holds", "a", "", None]

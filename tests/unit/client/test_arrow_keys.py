@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow
 import pytest
 
-from dodona._core import arrow_keys
-from dodona._core.arrow_keys import cut_at, decode_keys, encode_keys, in_order, order_of
 from dodona.errors import DataCorrupted, LimitExceeded, SchemaViolation
 from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MIN
+from dodona_wire.rows import arrow_keys
+from dodona_wire.rows.arrow_keys import cut_at, decode_keys, encode_keys, in_order, order_of
 
 SCHEMA = TableSchema.parse(
     [

@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import (
+from dodona._core.reserve import RESERVE_COUNT
+from dodona._core.session import Session
+from dodona._core.steps import MASTER, ORACLE, Target
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    DodonaError,
+    TransactionAborted,
+    Unavailable,
+)
+from dodona.types import Atomicity, Durability, Timestamp, TransactionId
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import (
     AskOutcome,
     CommitOne,
     Committed,
@@ -20,17 +31,6 @@ from dodona._core.messages import (
     WriteNonAtomic,
     Written,
 )
-from dodona._core.mischief import Point
-from dodona._core.reserve import RESERVE_COUNT
-from dodona._core.session import Session
-from dodona._core.steps import MASTER, ORACLE, Target
-from dodona.errors import (
-    CommitOutcomeUnknown,
-    DodonaError,
-    TransactionAborted,
-    Unavailable,
-)
-from dodona.types import Atomicity, Durability, Timestamp, TransactionId
 from unit.client.protocols import (
     COLUMNS,
     CONFLICT,

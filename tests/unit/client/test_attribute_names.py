@@ -4,7 +4,8 @@ import warnings
 
 import pytest
 
-from dodona._core.attribute_names import (
+from dodona.errors import DodonaWarning
+from dodona_wire.messages.attribute_names import (
     SETTINGS,
     WITHOUT_MEANING,
     meant,
@@ -12,7 +13,6 @@ from dodona._core.attribute_names import (
     warn_about,
     warnings_about,
 )
-from dodona.errors import DodonaWarning
 
 
 @pytest.mark.parametrize("name", SETTINGS)

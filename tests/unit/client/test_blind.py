@@ -6,7 +6,19 @@ import pytest
 
 from dodona._core import context as context_module
 from dodona._core import reserve as reserve_module
-from dodona._core.messages import (
+from dodona._core.reserve import RESERVE_COUNT, RESERVE_MS_MAX, Reserve
+from dodona._core.session import Session
+from dodona._core.steps import MASTER, ORACLE, Pause, Target
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    DodonaError,
+    Overloaded,
+    SnapshotTooOld,
+    TransactionAborted,
+    Unavailable,
+)
+from dodona.types import CellId, Timestamp, TransactionId
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     Cluster,
@@ -24,18 +36,6 @@ from dodona._core.messages import (
     Request,
     TimestampRange,
 )
-from dodona._core.reserve import RESERVE_COUNT, RESERVE_MS_MAX, Reserve
-from dodona._core.session import Session
-from dodona._core.steps import MASTER, ORACLE, Pause, Target
-from dodona.errors import (
-    CommitOutcomeUnknown,
-    DodonaError,
-    Overloaded,
-    SnapshotTooOld,
-    TransactionAborted,
-    Unavailable,
-)
-from dodona.types import CellId, Timestamp, TransactionId
 from unit.client.protocols import (
     LOST,
     MOVED,

@@ -7,14 +7,15 @@ import msgspec
 import pyarrow
 import pytest
 
-from dodona._core import arrow, arrow_keys, bulk
-from dodona._core.arrow import table_of
-from dodona._core.messages import Failure, Reply, Request, Table, WriteArrow, Written
+from dodona._core import bulk
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, Overloaded, SchemaViolation, Unavailable
 from dodona.schema import Column, TableSchema
 from dodona.types import LoadId, Timestamp, timestamp_from_unix_us
+from dodona_wire.messages import Failure, Reply, Request, Table, WriteArrow, Written
+from dodona_wire.rows import arrow, arrow_keys
+from dodona_wire.rows.arrow import table_of
 from unit.client.protocols import (
     LOST,
     MOVED,

@@ -4,7 +4,20 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import (
+from dodona._core.steps import MASTER, Target
+from dodona._core.tables import TABLETS_MAX, decode_prefix, pivots_of
+from dodona.errors import (
+    DataCorrupted,
+    InvalidRequest,
+    SchemaViolation,
+    TableExists,
+    TableNotFound,
+    Unavailable,
+)
+from dodona.keys import encode_key
+from dodona.schema import Column, TableSchema
+from dodona.types import Key, TableSettings
+from dodona_wire.messages import (
     AlterTable,
     Cluster,
     CreateTable,
@@ -24,19 +37,6 @@ from dodona._core.messages import (
     UnfreezeTable,
     UnmountTable,
 )
-from dodona._core.steps import MASTER, Target
-from dodona._core.tables import TABLETS_MAX, decode_prefix, pivots_of
-from dodona.errors import (
-    DataCorrupted,
-    InvalidRequest,
-    SchemaViolation,
-    TableExists,
-    TableNotFound,
-    Unavailable,
-)
-from dodona.keys import encode_key
-from dodona.schema import Column, TableSchema
-from dodona.types import Key, TableSettings
 from unit.client.protocols import (
     COLUMNS,
     LOST,

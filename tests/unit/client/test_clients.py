@@ -13,13 +13,6 @@ import pytest
 
 import dodona
 import dodona.aio
-from dodona._core.messages import (
-    CommitOne,
-    Failure,
-    GenerateTimestamps,
-    Prepare,
-    Reply,
-)
 from dodona._core.steps import ORACLE, Calls, Protocol
 from dodona._io import network
 from dodona.errors import (
@@ -29,6 +22,13 @@ from dodona.errors import (
     TransactionClosed,
     TransactionConflict,
     Unavailable,
+)
+from dodona_wire.messages import (
+    CommitOne,
+    Failure,
+    GenerateTimestamps,
+    Prepare,
+    Reply,
 )
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.client.cluster import (

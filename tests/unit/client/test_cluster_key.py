@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dodona._io.cluster_key import ENVIRONMENT, ClusterKey, key_headers
 from dodona.errors import InvalidRequest
+from dodona_wire.net.cluster_key import ENVIRONMENT, ClusterKey, key_headers
 
 TEXT = "correct-horse:battery"
 

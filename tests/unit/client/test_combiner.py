@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import AskOutcome, Committed, Failure, Reply, Request
-from dodona._io import threads
 from dodona.errors import DataCorrupted, Unavailable
 from dodona.types import Timestamp, TransactionId
 from dodona_local import embedded_combiner
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_cores import Asked
+from dodona_wire.messages import AskOutcome, Committed, Failure, Reply, Request
+from dodona_wire.net import threads
 from suite.waiting import WAIT_S_MAX, wait_until
 
 

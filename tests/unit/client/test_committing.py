@@ -4,24 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from dodona._core.messages import (
-    Aborted,
-    AskOutcome,
-    Cell,
-    Cluster,
-    CommitOne,
-    Committed,
-    Decide,
-    Failure,
-    GetCluster,
-    GetTable,
-    OutcomeUnknown,
-    PeekOutcome,
-    Prepare,
-    Prepared,
-    Reply,
-    Request,
-)
 from dodona._core.outcomes import Outcome
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Calls, Target
@@ -39,6 +21,24 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import CellId, Timestamp, TransactionId
+from dodona_wire.messages import (
+    Aborted,
+    AskOutcome,
+    Cell,
+    Cluster,
+    CommitOne,
+    Committed,
+    Decide,
+    Failure,
+    GetCluster,
+    GetTable,
+    OutcomeUnknown,
+    PeekOutcome,
+    Prepare,
+    Prepared,
+    Reply,
+    Request,
+)
 from unit.client.protocols import (
     COLUMNS,
     CONFLICT,

@@ -7,11 +7,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from dodona._core.arrow import arrow_schema
 from dodona._core.sql.condition import TEXT_LENGTH_MAX, Filter, plan
 from dodona._core.sql.pushdown import ScanRange
 from dodona.errors import InvalidRequest, LimitExceeded
 from dodona.schema import Column, TableSchema
+from dodona_wire.rows.arrow import arrow_schema
 
 SCHEMA = TableSchema.parse(
     [

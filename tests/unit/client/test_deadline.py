@@ -15,10 +15,10 @@ import dodona.aio
 from dodona._core.context import error_of
 from dodona._core.deadline import bounded
 from dodona._core.master_transaction import RowsRefused
-from dodona._core.messages import Committed, Decide, Failure, GetTable, Prepare, Prepared
 from dodona._core.steps import MASTER, Calls, Post, Protocol, Target
 from dodona.errors import CommitOutcomeUnknown, InvalidRequest, Unavailable
 from dodona.types import Timestamp, TransactionId
+from dodona_wire.messages import Committed, Decide, Failure, GetTable, Prepare, Prepared
 from unit.client.protocols import (
     NEVER_SENT,
     PATH,

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 import dodona
 from dodona._core.context import SessionLimits
-from dodona._core.messages import GenerateTimestamps, Reply, Request, Scan, ScanPage, TimestampRange
 from dodona._core.pages import FirstRows
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona.types import KEY_MIN, SYNC_LAST_COMMITTED, Timestamp
+from dodona_wire.messages import GenerateTimestamps, Reply, Request, Scan, ScanPage, TimestampRange
 from suite.levels import examples
 from unit.client.protocols import (
     COLUMNS,

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import Failure, Prepared, Reply, Request, Rows
 from dodona._core.steps import MASTER, Target
 from dodona.errors import TableNotMounted
 from dodona.types import Timestamp, TransactionId
+from dodona_wire.messages import Failure, Prepared, Reply, Request, Rows
 from unit.client.protocols import (
     MOVED,
     PATH,

@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona._core import messages
+from dodona_wire import messages
 from integration.other_release import RELEASES, paths_of, unpack
 
 SHAPES = """
 import json, sys
 import msgspec
-from dodona._core import messages
+from dodona._core import messages  # where older releases have them
 from unit.client.test_growth import shapes_of
+assert messages.__file__.startswith(sys.path[0]), messages.__file__
 print(json.dumps(shapes_of(messages)))
 """
 

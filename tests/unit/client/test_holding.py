@@ -6,16 +6,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.arrow import arrow_from_rows
 from dodona._core.holding import AGAIN_MS, LEASE_MS, ROUNDS_PER_LEASE, Hold
-from dodona._core.messages import (
-    ArrowPage,
-    Failure,
-    Reply,
-    ScanArrow,
-    SnapshotHeld,
-    TimestampRange,
-)
 from dodona._core.session import Session
 from dodona._core.steps import Post, Target
 from dodona.errors import (
@@ -28,6 +19,15 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import SYNC_LAST_COMMITTED, TabletId, Timestamp
+from dodona_wire.messages import (
+    ArrowPage,
+    Failure,
+    Reply,
+    ScanArrow,
+    SnapshotHeld,
+    TimestampRange,
+)
+from dodona_wire.rows.arrow import arrow_from_rows
 from unit.client.holding_cells import FRESH, HELD, TOO_OLD, Cells
 from unit.client.protocols import (
     LOST,

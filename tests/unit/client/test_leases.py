@@ -6,7 +6,10 @@ import pytest
 
 from dodona._core.loads.leases import ROUNDS_PER_LEASE, Lease
 from dodona._core.loads.ticket import LoadTicket
-from dodona._core.messages import (
+from dodona._core.session import Session
+from dodona._core.steps import MASTER, Target
+from dodona.types import CellId, LoadId, Timestamp
+from dodona_wire.messages import (
     Cell,
     Cluster,
     Failure,
@@ -16,9 +19,6 @@ from dodona._core.messages import (
     Reply,
     Request,
 )
-from dodona._core.session import Session
-from dodona._core.steps import MASTER, Target
-from dodona.types import CellId, LoadId, Timestamp
 from unit.client.protocols import LOST, Clock, new_session, nobody, play, table
 
 LEASE_MS = 60_000

@@ -5,7 +5,19 @@ from typing import Any
 import pytest
 
 from dodona._core.master_transaction import PING_PERIOD_MS_MAX
-from dodona._core.messages import (
+from dodona._core.steps import MASTER
+from dodona._core.transaction import TransactionState
+from dodona._core.tree import MasterTransactionSession
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    InvalidRequest,
+    NodeLocked,
+    TransactionClosed,
+    TransactionNotFound,
+    Unavailable,
+)
+from dodona.types import TreeTransactionId
+from dodona_wire.messages import (
     AbortTreeTransaction,
     BeginTreeTransaction,
     CommitTreeTransaction,
@@ -19,18 +31,6 @@ from dodona._core.messages import (
     Request,
     TreeTransaction,
 )
-from dodona._core.steps import MASTER
-from dodona._core.transaction import TransactionState
-from dodona._core.tree import MasterTransactionSession
-from dodona.errors import (
-    CommitOutcomeUnknown,
-    InvalidRequest,
-    NodeLocked,
-    TransactionClosed,
-    TransactionNotFound,
-    Unavailable,
-)
-from dodona.types import TreeTransactionId
 from unit.client.protocols import (
     LOST,
     NEVER_SENT,

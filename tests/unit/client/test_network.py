@@ -3,10 +3,10 @@
 import httpx
 import pytest
 
-from dodona._core.messages import Failure, GetCluster
 from dodona._core.routing import Routing
 from dodona._core.steps import MASTER
 from dodona._io.network import Network
+from dodona_wire.messages import Failure, GetCluster
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dodona._core.messages import DataReply, Failure, GenerateTimestamps, TimestampRange
 from dodona._io import oracle as oracle_module
 from dodona._io.oracle import OracleClient
 from dodona.errors import DataCorrupted, InvalidRequest, Overloaded, Unavailable
 from dodona.types import Timestamp
+from dodona_wire.messages import DataReply, Failure, GenerateTimestamps, TimestampRange
 from suite.waiting import WAIT_S_MAX, until
 from unit.client.endpoint import Endpoint, Timestamps, serving
 

@@ -4,7 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from dodona._core.messages import (
+from dodona._core.outcomes import Outcome
+from dodona._core.session import Session
+from dodona._core.steps import MASTER, ORACLE, Target
+from dodona.errors import DodonaError, InvalidRequest, Unavailable
+from dodona.types import CellId, Timestamp, TransactionId
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     Cell,
@@ -20,11 +25,6 @@ from dodona._core.messages import (
     TimestampRange,
     Undecided,
 )
-from dodona._core.outcomes import Outcome
-from dodona._core.session import Session
-from dodona._core.steps import MASTER, ORACLE, Target
-from dodona.errors import DodonaError, InvalidRequest, Unavailable
-from dodona.types import CellId, Timestamp, TransactionId
 from unit.client.protocols import LOST, Clock, Play, finish, new_session, play
 
 ID = TransactionId(50)

@@ -7,9 +7,9 @@ import pytest
 
 import dodona.aio
 from dodona._core.context import error_of
-from dodona._core.messages import Failure
-from dodona.row_code import ColumnCode, row_code
 from dodona.values import own_copy
+from dodona_wire.messages import Failure
+from dodona_wire.rows.row_code import ColumnCode, row_code
 
 
 @pytest.mark.anyio

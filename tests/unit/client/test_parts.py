@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from dodona._core.codec import decode_requests, encode_frame
-from dodona._core.messages import CommitOne, Committed, Prepare, RowLock
 from dodona.schema import Column
 from dodona.types import Timestamp, TransactionId
+from dodona_wire.messages import CommitOne, Committed, Prepare, RowLock
+from dodona_wire.messages.codec import decode_requests, encode_frame
 from unit.client.protocols import (
     COLUMNS,
     PATH,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from picows import WSMsgType, ws_connect
 
-from dodona._core.codec import encode_frame, newest_of_goodbye
-from dodona._core.messages import (
+from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TransactionId
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     Committed,
@@ -22,9 +22,9 @@ from dodona._core.messages import (
     WriteArrow,
     WriteNonAtomic,
 )
-from dodona._io import peer as peer_module
-from dodona._io.peer import Peer, rpc_url
-from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TransactionId
+from dodona_wire.messages.codec import encode_frame, newest_of_goodbye
+from dodona_wire.net import peer as peer_module
+from dodona_wire.net.peer import Peer, rpc_url
 from suite.waiting import WAIT_S_MAX, until
 from unit.client.endpoint import Endpoint, Timestamps, serving
 

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dodona._core.messages import AskOutcome, Committed, DataReply, Lookup, Rows
-from dodona._io import peer as peer_module
-from dodona._io.peer import Peer
 from dodona.types import Key, Revision, TabletId, Timestamp, TransactionId
+from dodona_wire.messages import AskOutcome, Committed, DataReply, Lookup, Rows
+from dodona_wire.net import peer as peer_module
+from dodona_wire.net.peer import Peer
 from unit.client.endpoint import Endpoint, serving
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,6 @@ import pytest
 
 from dodona._core import master_transaction
 from dodona._core.master_transaction import Lease
-from dodona._core.messages import Done, Failure, PingTreeTransaction, Reply, TreeTransaction
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Protocol
 from dodona._core.transaction import TransactionState
@@ -19,6 +18,7 @@ from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.pinger import Pinger
 from dodona._io.sessions import new_session
 from dodona.types import TreeTransactionId
+from dodona_wire.messages import Done, Failure, PingTreeTransaction, Reply, TreeTransaction
 from suite.waiting import WAIT_S_MAX, until
 
 SOON_MS = 30

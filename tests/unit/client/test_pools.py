@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from dodona._io import threads
-from dodona._io.pools import Pool, asked
 from dodona.errors import Unavailable
+from dodona_wire.net import threads
+from dodona_wire.net.pools import Pool, asked
 
 pytestmark = pytest.mark.anyio
 

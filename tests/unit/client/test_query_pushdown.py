@@ -8,10 +8,10 @@ import pytest
 
 import dodona
 from dodona._core import steps
-from dodona._core.messages import ScanArrow
 from dodona._core.sql import query as query_module
 from dodona._core.sql.pushdown import ScanRange
 from dodona.schema import TableSchema
+from dodona_wire.messages import ScanArrow
 
 KEY = [
     dodona.Column("day", "int64", "ascending"),

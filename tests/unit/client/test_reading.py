@@ -5,20 +5,6 @@ from typing import Any
 import pytest
 
 from dodona._core.context import SessionLimits
-from dodona._core.messages import (
-    CommitOne,
-    Failure,
-    GenerateTimestamps,
-    GetTable,
-    Lookup,
-    Reply,
-    Request,
-    Rows,
-    Scan,
-    ScanPage,
-    Tablet,
-    TimestampRange,
-)
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, ORACLE, Target
 from dodona.errors import (
@@ -37,6 +23,20 @@ from dodona.types import (
     SYNC_LAST_COMMITTED,
     Key,
     Timestamp,
+)
+from dodona_wire.messages import (
+    CommitOne,
+    Failure,
+    GenerateTimestamps,
+    GetTable,
+    Lookup,
+    Reply,
+    Request,
+    Rows,
+    Scan,
+    ScanPage,
+    Tablet,
+    TimestampRange,
 )
 from unit.client.protocols import (
     COLUMNS,

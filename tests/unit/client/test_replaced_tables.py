@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import Lookup, Reply, Request, Rows, Scan, ScanPage
 from dodona._core.steps import MASTER, Target
 from dodona.types import Timestamp
+from dodona_wire.messages import Lookup, Reply, Request, Rows, Scan, ScanPage
 from unit.client.protocols import MOVED, PATH, PIVOT, Clock, key, new_session, play, table, tablet
 
 HERE, THERE, ELSEWHERE = 0, 1, 5

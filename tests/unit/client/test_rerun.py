@@ -2,7 +2,6 @@
 
 import pytest
 
-from dodona._core.messages import Aborted, AskOutcome, Committed, OutcomeUnknown, Reply, Request
 from dodona._core.session import Session
 from dodona._core.steps import Pause, Target
 from dodona._core.transaction import TransactionBuffer
@@ -18,6 +17,7 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import CellId, Timestamp, TransactionId
+from dodona_wire.messages import Aborted, AskOutcome, Committed, OutcomeUnknown, Reply, Request
 from unit.client.protocols import (
     LOST,
     Clock,

@@ -6,7 +6,6 @@ import pytest
 
 from dodona.errors import SchemaViolation
 from dodona.keys import encode_key
-from dodona.row_rules import KEY_BYTES_MAX, ROW_BYTES_MAX
 from dodona.schema import (
     KEY_COLUMNS_MAX,
     LOCK_GROUPS_MAX,
@@ -17,6 +16,7 @@ from dodona.schema import (
 )
 from dodona.types import Key
 from dodona.values import NESTING_DEPTH_MAX, VALUE_BYTES_MAX
+from dodona_wire.rows.row_rules import KEY_BYTES_MAX, ROW_BYTES_MAX
 
 Definition = dict[str, Any]
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from dodona._core.holding import LEASE_MS, RENEWAL_MS_MAX
-from dodona._core.messages import HoldSnapshot, SnapshotHeld
 from dodona._core.session import Session
 from dodona._core.steps import ORACLE
 from dodona.errors import InvalidRequest, SnapshotTooOld
 from dodona.types import ReaderId, TabletId, Timestamp
+from dodona_wire.messages import HoldSnapshot, SnapshotHeld
 from unit.client.holding_cells import FRESH, TOO_OLD, Cells
 from unit.client.protocols import PATH, Clock, Play, new_session, nobody, play, table
 

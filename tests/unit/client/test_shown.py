@@ -14,7 +14,7 @@ import pytest
 
 import dodona
 from dodona.errors import DodonaError, InvalidRequest, SchemaViolation
-from dodona.shown import DEPTH_MAX, LENGTH_MAX, shown
+from dodona_wire.shown import DEPTH_MAX, LENGTH_MAX, shown
 from unit.client.interrupting import Alarm, interrupted, points_of
 
 TABLE: Final = "//t"

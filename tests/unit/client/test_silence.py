@@ -5,7 +5,10 @@ from typing import Final
 
 import pytest
 
-from dodona._core.messages import (
+from dodona._core.retry import RETRY_DEAD_MS, Patience
+from dodona.errors import CommitOutcomeUnknown, Unavailable
+from dodona.types import Timestamp
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     Committed,
@@ -14,12 +17,9 @@ from dodona._core.messages import (
     Prepared,
     Reply,
 )
-from dodona._core.retry import RETRY_DEAD_MS, Patience
-from dodona._io import peer as peer_module
-from dodona._io.peer import Peer, rpc_url
-from dodona._io.silence import DEAD_AFTER_SECONDS, Silence
-from dodona.errors import CommitOutcomeUnknown, Unavailable
-from dodona.types import Timestamp
+from dodona_wire.net import peer as peer_module
+from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.silence import DEAD_AFTER_SECONDS, Silence
 from suite.waiting import WAIT_S_MAX
 from unit.client.protocols import Clock, finish
 from unit.client.test_committing import CELLS, ID, one, prepared, two

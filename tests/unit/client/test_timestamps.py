@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dodona
-from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
 from dodona._core.steps import ORACLE
 from dodona.errors import InvalidRequest, Unavailable
 from dodona.timestamps import check_plausible
 from dodona.types import MAX_TIMESTAMP, Timestamp
+from dodona_wire.messages import Failure, GenerateTimestamps, TimestampRange
 from unit.client.protocols import LOST, Clock, Play, finish, new_session
 
 MICROSECONDS = st.integers(1_000_000, (1 << 32) * 1_000_000 - 1)

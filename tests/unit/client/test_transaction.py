@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from dodona._core.buffer import merge
-from dodona._core.sizes import write_bytes
 from dodona._core.transaction import (
     TransactionBuffer,
     TransactionLimits,
@@ -23,6 +22,7 @@ from dodona.errors import (
 )
 from dodona.schema import TableSchema
 from dodona.types import SYNC_LAST_COMMITTED, Timestamp, Write
+from dodona_wire.rows.sizes import write_bytes
 from unit.client.protocols import PATH, SCHEMA, key
 
 WIDE = TableSchema.parse(

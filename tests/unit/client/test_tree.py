@@ -7,7 +7,17 @@ import msgspec
 import pytest
 
 from dodona._core.arguments import DEPTH_MAX
-from dodona._core.messages import (
+from dodona._core.steps import MASTER, Protocol
+from dodona._core.tree import MasterTransactionSession, TreeSession
+from dodona.errors import (
+    InvalidRequest,
+    NodeLocked,
+    NodeNotFound,
+    TableNotFound,
+    Unavailable,
+)
+from dodona.types import Key, TreeTransactionId
+from dodona_wire.messages import (
     CopyNode,
     CreateDirectory,
     CreateTable,
@@ -25,16 +35,6 @@ from dodona._core.messages import (
     Request,
     SetNode,
 )
-from dodona._core.steps import MASTER, Protocol
-from dodona._core.tree import MasterTransactionSession, TreeSession
-from dodona.errors import (
-    InvalidRequest,
-    NodeLocked,
-    NodeNotFound,
-    TableNotFound,
-    Unavailable,
-)
-from dodona.types import Key, TreeTransactionId
 from unit.client.protocols import (
     COLUMNS,
     LOST,

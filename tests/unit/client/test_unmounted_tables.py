@@ -2,9 +2,9 @@
 
 import pytest
 
-from dodona._core.messages import GetTable
 from dodona._core.steps import MASTER
 from dodona.errors import TableNotMounted
+from dodona_wire.messages import GetTable
 from unit.client.protocols import (
     PATH,
     Clock,

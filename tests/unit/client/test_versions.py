@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from dodona import SYNC_LAST_COMMITTED, VersionedRow, VersionedValue
-from dodona._core.messages import LookupVersions, Reply, Request, RowVersion, VersionedRows
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona.types import Key, Timestamp
+from dodona_wire.messages import LookupVersions, Reply, Request, RowVersion, VersionedRows
 from unit.client.protocols import (
     COLUMNS,
     MOVED,

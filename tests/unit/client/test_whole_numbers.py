@@ -14,10 +14,8 @@ import pytest
 
 import dodona
 import dodona.aio
-from dodona._core.arrow import arrow_type
 from dodona._core.arrow_casting import cast_column
 from dodona._core.row_tables import table_of_rows
-from dodona._core.spelling import read_value, value_of_text
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona_gateway.core.yt_json import loads_json
@@ -26,6 +24,8 @@ from dodona_local.files.formats import FileFormat
 from dodona_local.files.parts import Want
 from dodona_local.inserting import Bringing, How, bring
 from dodona_local.progress import Progress
+from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.spelling import read_value, value_of_text
 
 FIRST: Final = (1 << 53) + 1
 HELD: Final = [0, -7, 1 << 53, (1 << 53) + 2, -(1 << 53) - 4, 1 << 63, 3 << 61]

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import Failure, Reply, Request, WriteNonAtomic, Written
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Target
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import DodonaError, InvalidRequest, TransactionAborted, Unavailable
 from dodona.schema import Column
 from dodona.types import Timestamp, timestamp_from_unix_us
+from dodona_wire.messages import Failure, Reply, Request, WriteNonAtomic, Written
 from unit.client.protocols import (
     COLUMNS,
     LOST,

@@ -14,7 +14,7 @@ import pytest
 
 from disk_faults.campaign import PARTS, Tally, Way, examine
 from disk_faults.workloads import WORKLOADS
-from dodona._io.folder import sync_folder
+from dodona_wire.net.folder import sync_folder
 from negative.planted.durability import (
     answer_after_a_failed_flush,
     answer_before_the_log,
@@ -59,7 +59,7 @@ def _make_at_once(path: Path, make: Callable[[Path], None], **_: bool) -> None:
     sync_folder(path.parent)
 
 
-_ENVIRONMENT: Final = "dodona._io.environment"
+_ENVIRONMENT: Final = "dodona_server.environment"
 _SEGMENTS: Final = "dodona_tablets.shell.log_segments"
 _TAKE: Final[dict[Loss, Callable[[pytest.MonkeyPatch], None]]] = {
     "commits not synced": _replaced("lmdb.open", partial(lmdb.open, sync=False)),

@@ -17,13 +17,13 @@ import typer.main
 from documents.blocks import DOCS, blocks_of
 from documents.settings_page import PROCESSES
 from documents.units import UNITS, command_of, files_of, option, options_of, seconds, units_of
-from dodona._io.addresses import is_loopback
-from dodona._io.settings import USAGE_STATUS, ProcessSettings, parse_settings
 from dodona_gateway.core.access.grants import parse_grants
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_local.cli import application
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings
+from dodona_server.settings import USAGE_STATUS, ProcessSettings, parse_settings
 from dodona_tablets.shell.settings import NodeSettings
+from dodona_wire.net.addresses import is_loopback
 
 PAGE: Final = "docs/how-to/run-on-machines.md"
 FILES: Final = files_of(PAGE)

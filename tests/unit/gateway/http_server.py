@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from dodona._io.http import HttpBounds, bounded_http
+from dodona_server.http import HttpBounds, bounded_http
 from suite.waiting import WAIT_S_MAX, wait_until
 
 GRACE_S: Final = 86_400

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import Failure, Lookup, LookupVersions, Reply, Rows, RowVersion
-from dodona._core.messages import VersionedRows as Histories
 from dodona._core.steps import Target
 from dodona.errors import LimitExceeded, Unavailable
 from dodona.types import Timestamp
 from dodona_gateway.core.answer_budget import within_budget
+from dodona_wire.messages import Failure, Lookup, LookupVersions, Reply, Rows, RowVersion
+from dodona_wire.messages import VersionedRows as Histories
 from unit.client.protocols import PATH, Clock, new_session, play, table
 
 KEYS = [{"id": it} for it in range(10)]

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from dodona._io.settings import parse_settings
 from dodona.errors import Forbidden, InvalidRequest, Overloaded, Unavailable
 from dodona_gateway.core.access.grants import parse_grants
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.shell import audit, service
 from dodona_gateway.shell.audit import AuditedCall, AuditLog
 from dodona_gateway.shell.settings import GatewaySettings
+from dodona_server.settings import parse_settings
 from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,6 @@ import brotli
 import pytest
 from fastapi import Request
 
-from dodona._io.pages import collect_body
 from dodona.errors import (
     InvalidRequest,
     LimitExceeded,
@@ -23,6 +22,7 @@ from dodona_gateway.core.content import decode_body
 from dodona_gateway.core.requests import InsertRows
 from dodona_gateway.core.row_stream import LinesOfJson
 from dodona_gateway.shell.bodies import TAKE_BODY, pieces_of, whole_body
+from dodona_server.pages import collect_body
 
 CONTENT: Final = bytes(range(256)) * 1_000
 PACKED: Final[dict[str, Callable[[bytes], bytes]]] = {

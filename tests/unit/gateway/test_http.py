@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 import uvloop
 
-from dodona._io import http
-from dodona._io.http import HttpBounds, _Outlet
+from dodona_server import http
+from dodona_server.http import HttpBounds, _Outlet
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.gateway.http_server import GRACE_S, LARGE, Line, Server, serving
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from dodona._core.spelling import DEPTH_MAX, may_be_marked, spell_any, unmarked
 from dodona._core.versions import VersionedRow, VersionedValue
 from dodona.errors import InvalidRequest
 from dodona.schema import Column
@@ -16,6 +15,7 @@ from dodona_gateway.core.json_values import (
     converters,
     shown_attributes,
 )
+from dodona_wire.rows.spelling import DEPTH_MAX, may_be_marked, spell_any, unmarked
 
 COLUMNS = [Column("n", "int64"), Column("s", "string"), Column("d", "double"), Column("a", "any")]
 CONVERT = converters(COLUMNS)

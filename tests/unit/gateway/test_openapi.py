@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from dodona._core.rest import decode_query
 from dodona_gateway.core.content import decode_body
 from dodona_gateway.core.examples import EXAMPLES
 from dodona_gateway.shell.gateway import ROUTES, openapi_document, openapi_text
 from dodona_gateway.shell.routes import Route
+from dodona_wire.messages.rest import decode_query
 
 DOCUMENT: Final = Path(__file__).resolve().parents[3] / "docs" / "reference" / "openapi.json"
 METHODS: Final = {"get", "post", "delete"}

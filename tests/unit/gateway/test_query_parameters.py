@@ -2,10 +2,10 @@
 
 import pytest
 
-from dodona._core.rest import decode_query
 from dodona.errors import InvalidRequest
 from dodona.types import Timestamp
 from dodona_gateway.core.requests import BulkRead
+from dodona_wire.messages.rest import decode_query
 
 TABLE = ("table", "//t")
 

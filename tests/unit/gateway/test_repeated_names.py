@@ -14,9 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona._core.json_text import decode_json, repeated_name
-from dodona._core.packed_names import repeated_in_packed
-from dodona._core.spelling import value_of_text
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona_gateway.core.content import decode_body
@@ -25,6 +22,9 @@ from dodona_gateway.core.row_stream import LinesOfJson, PackedRows
 from dodona_gateway.core.yson import RowReader, loads
 from dodona_gateway.core.yt_json import JsonRowReader, loads_json
 from dodona_gateway.core.ytsaurus.parameters import decode_parameters
+from dodona_wire.rows.json_text import decode_json, repeated_name
+from dodona_wire.rows.packed_names import repeated_in_packed
+from dodona_wire.rows.spelling import value_of_text
 from pyspark_dodona.option_values import key_range
 
 # ---- the check itself

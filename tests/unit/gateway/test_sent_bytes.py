@@ -12,13 +12,13 @@ import pytest
 from fastapi import FastAPI
 
 import dodona.aio
-from dodona._io.settings import parse_settings
 from dodona_gateway.core.access.principal import ANYBODY
 from dodona_gateway.shell.rest import rows, transactions
 from dodona_gateway.shell.routes import add_routes
 from dodona_gateway.shell.service import Service
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.ytsaurus.api import add_ytsaurus_api
+from dodona_server.settings import parse_settings
 
 pytestmark = pytest.mark.anyio
 

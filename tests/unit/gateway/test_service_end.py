@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from dodona._io import beside
-from dodona._io.settings import parse_settings
 from dodona_gateway.shell.service import Service, open_service
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.transactions import Transactions
+from dodona_server import beside
+from dodona_server.settings import parse_settings
 
 pytestmark = pytest.mark.anyio
 

@@ -63,7 +63,7 @@ def test_shares_are_of_functions_and_of_files() -> None:
         (f"f ({PLACE}asyncio/runners.py:5)", "f (asyncio/runners.py:5)"),
         (f"f ({PLACE}site-packages/a/b.py)", "f (a/b.py)"),
         ("f (/opt/own/place/tool.py:5)", "f (tool.py:5)"),
-        ("f (dodona/_io/peer.py:5)", "f (dodona/_io/peer.py:5)"),
+        ("f (dodona_wire/net/peer.py:5)", "f (dodona_wire/net/peer.py:5)"),
         ('xmlns="http://www.w3.org/2000/svg"></g>', 'xmlns="http://www.w3.org/2000/svg"></g>'),
     ],
 )

@@ -11,13 +11,13 @@ import lmdb
 import pytest
 
 import dodona
-from dodona._io.address_space import map_to_read
-from dodona._io.environment import make_environment, open_environment
-from dodona._io.page_tree import check_pages
 from dodona.errors import InvalidRequest
 from dodona_oracle.core.records import Put
 from dodona_oracle.shell import store
 from dodona_oracle.shell.store import MasterStore
+from dodona_server.address_space import map_to_read
+from dodona_server.environment import make_environment, open_environment
+from dodona_server.page_tree import check_pages
 from dodona_tablets.shell.log import CellLog
 
 LOG_BYTES = 1 << 30

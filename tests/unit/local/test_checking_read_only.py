@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import dodona
-from dodona._io import folder as folders
-from dodona._io.folder import LOCK_NAME, lock_folder, locked_to_read
 from dodona.errors import FolderInUse, InvalidRequest
 from dodona_local.checking import check_folder
+from dodona_wire.net import folder as folders
+from dodona_wire.net.folder import LOCK_NAME, lock_folder, locked_to_read
 
 MOUNTED = """
 import sys

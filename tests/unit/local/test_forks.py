@@ -21,12 +21,12 @@ import pytest
 
 import dodona
 import dodona.aio
-from dodona._io.folder import LOCK_NAME, lock_folder
 from dodona.errors import FolderInUse
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_oracle.shell.store import MasterStore
 from dodona_tablets.shell.log import CellLog
+from dodona_wire.net.folder import LOCK_NAME, lock_folder
 from suite.programs import program
 
 WAIT_S_MAX = 60.0
@@ -191,12 +191,12 @@ KILLED = """
 """
 
 
-@pytest.mark.parametrize("how", ["dodona.open", "dodona._io.folder.lock_folder"])
+@pytest.mark.parametrize("how", ["dodona.open", "dodona_wire.net.folder.lock_folder"])
 def test_a_killed_process_leaves_the_folder_to_others_than_its_forks(
     how: str, tmp_path: Path
 ) -> None:
     code = textwrap.dedent(KILLED).format(how=how, place=str(tmp_path / "data"))
-    words = [sys.executable, "-c", "import dodona._io.folder\n" + code]
+    words = [sys.executable, "-c", "import dodona_wire.net.folder\n" + code]
     with program(words, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None
         child = int(killed.stdout.readline())

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import dodona
-from dodona._io import disk_space
 from dodona.errors import DiskFull, Unavailable
 from dodona_local import cli
+from dodona_server import disk_space
 from dodona_tablets.shell import log_segments
 from suite.waiting import wait_until
 from unit.local.disks import Disk, mounted

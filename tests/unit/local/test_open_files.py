@@ -16,12 +16,12 @@ import lmdb
 import pytest
 
 import dodona
-from dodona._io.descriptors import is_out_of_descriptors, need_descriptors, out_of_descriptors
 from dodona.errors import Overloaded
 from dodona_tablets.core.chunks.jobs import FlushJob
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.shell.chunk_files import ChunkFiles, verify_chunk
 from dodona_tablets.shell.jobs import Jobs
+from dodona_wire.net.descriptors import is_out_of_descriptors, need_descriptors, out_of_descriptors
 from unit.tablets.chunks.making import SCHEMA, at, items_of, key
 
 TABLES = 20

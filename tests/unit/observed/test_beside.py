@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from dodona._io import beside, process
-from dodona._io.beside import running_beside
+from dodona_server import beside, process
+from dodona_server.beside import running_beside
 from suite.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -4,18 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona._core.counting import COUNTS, ClockDifference, ClockWatch, Tally
-from dodona._core.effects import AskMaster
-from dodona._core.messages import (
-    CommitOne,
-    GenerateTimestamps,
-    GetTable,
-    HoldSnapshot,
-    Prepared,
-    RowLock,
-    TabletModifications,
-    WriteNonAtomic,
-)
 from dodona.types import (
     CellId,
     LockType,
@@ -28,6 +16,18 @@ from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.counts import CONFLICTS, NodeStatistics
+from dodona_wire.cores.counting import COUNTS, ClockDifference, ClockWatch, Tally
+from dodona_wire.cores.effects import AskMaster
+from dodona_wire.messages import (
+    CommitOne,
+    GenerateTimestamps,
+    GetTable,
+    HoldSnapshot,
+    Prepared,
+    RowLock,
+    TabletModifications,
+    WriteNonAtomic,
+)
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, key, put
 
 # ---- with what

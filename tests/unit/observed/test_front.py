@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dodona._io.answers import status_answer
-from dodona._io.front import MAKING, Front
-from dodona._io.life import Life
+from dodona_server.answers import status_answer
+from dodona_server.front import MAKING, Front
+from dodona_server.life import Life
 from suite.waiting import WAIT_S_MAX
 
 Message = dict[str, Any]

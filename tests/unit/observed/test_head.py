@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from dodona._io.door import Door
-from dodona._io.exposition import Metrics
-from dodona._io.front import Front
-from dodona._io.life import Life
-from dodona._io.pages import add_metrics, create_application
+from dodona_server.door import Door
+from dodona_server.exposition import Metrics
+from dodona_server.front import Front
+from dodona_server.life import Life
+from dodona_server.pages import add_metrics, create_application
 from unit.observed.test_front import get, no_lifespan
 from unit.oracle.test_application import no_lifespan as no_pages_lifespan
 

@@ -12,13 +12,13 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from dodona._io.door import Door
-from dodona._io.life import Life, wait_until
-from dodona._io.pages import create_application
-from dodona._io.serving import serve_pages
-from dodona._io.settings import ProcessSettings
 from dodona.errors import InvalidRequest
 from dodona_gateway.shell import gateway
+from dodona_server.door import Door
+from dodona_server.life import Life, wait_until
+from dodona_server.pages import create_application
+from dodona_server.serving import serve_pages
+from dodona_server.settings import ProcessSettings
 from suite import waiting
 from unit.oracle.test_application import no_lifespan
 

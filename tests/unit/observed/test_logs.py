@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dodona._io import logs
+from dodona_server import logs
 
 
 @pytest.fixture

@@ -11,23 +11,23 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from documents.metrics_page import TABLES
-from dodona._core.counting import Tally
-from dodona._core.messages import (
+from dodona.errors import ERRORS_BY_KIND, InvalidRequest
+from dodona.types import CellId, Now, TabletId, TransactionId, TreeTransactionId
+from dodona_gateway.core.traffic import Traffic, route_of
+from dodona_oracle.core.master import MasterCore
+from dodona_server.exposition import Metrics
+from dodona_server.life import Life
+from dodona_server.metrics import Metric, full_name
+from dodona_server.pages import add_metrics, create_application
+from dodona_wire.cores.counting import Tally
+from dodona_wire.messages import (
     BeginTreeTransaction,
     CommitOne,
     CommitTreeTransaction,
     GetTable,
     MountTable,
 )
-from dodona._io.cluster_key import Admission, ClusterKey, MetricsKey
-from dodona._io.exposition import Metrics
-from dodona._io.life import Life
-from dodona._io.metrics import Metric, full_name
-from dodona._io.pages import add_metrics, create_application
-from dodona.errors import ERRORS_BY_KIND, InvalidRequest
-from dodona.types import CellId, Now, TabletId, TransactionId, TreeTransactionId
-from dodona_gateway.core.traffic import Traffic, route_of
-from dodona_oracle.core.master import MasterCore
+from dodona_wire.net.cluster_key import Admission, ClusterKey, MetricsKey
 from unit.oracle.realm import create
 from unit.oracle.test_application import no_lifespan
 from unit.tablets.cells import Bench, changes, put

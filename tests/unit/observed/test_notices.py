@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from dodona._core.messages import GenerateTimestamps
-from dodona._io import notices
-from dodona._io.life import Life
-from dodona._io.notices import Readiness, look_around
-from dodona._io.process import read_clock
-from dodona._io.recovery_book import RecoveryBook
-from dodona._io.settings import parse_settings
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.shell.master import create_master
 from dodona_oracle.shell.settings import MasterSettings
 from dodona_oracle.shell.store import MasterStore
+from dodona_server import notices
+from dodona_server.life import Life
+from dodona_server.notices import Readiness, look_around
+from dodona_server.process import read_clock
+from dodona_server.recovery_book import RecoveryBook
+from dodona_server.settings import parse_settings
+from dodona_wire.messages import GenerateTimestamps
 from suite.waiting import until
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dodona._io.settings import ProcessSettings, parse_settings
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings
+from dodona_server.settings import ProcessSettings, parse_settings
 from dodona_tablets.shell.settings import NodeSettings
 
 KINDS: list[type[ProcessSettings]] = [GatewaySettings, MasterSettings, NodeSettings, ProxySettings]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from dodona._io.door import Door
-from dodona._io.stand_in import POLL_SECONDS, STANDING_US_MIN, StandIn
+from dodona_server.door import Door
+from dodona_server.stand_in import POLL_SECONDS, STANDING_US_MIN, StandIn
 from suite.waiting import WAIT_S_MAX, wait_until
 
 HOST = "127.0.0.1"

@@ -15,13 +15,15 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind
 
 from dodona._core.routing import Routing
-from dodona._io import logs, making_drivers, tracing
+from dodona._io import making_drivers
 from dodona._io.drivers import AsyncioDriver, BlockingDriver
-from dodona._io.server_tracing import server_spans
-from dodona._io.spans import Spans
 from dodona._io.traced_client import TracedAsyncioDriver, TracedPeer
 from dodona.errors import InvalidRequest
+from dodona_server import logs
+from dodona_server.tracing import server_spans
 from dodona_tablets.shell.settings import NodeSettings
+from dodona_wire.net import tracing
+from dodona_wire.net.spans import Spans
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +55,7 @@ def test_nothing_of_it_is_imported_by_whoever_does_not_trace(modules: str, forbi
 import sys, {modules}
 from dodona._core.routing import Routing
 from dodona._io.making_drivers import blocking_driver
-from dodona._io.server_tracing import server_spans
+from dodona_server.tracing import server_spans
 from dodona._io.drivers import BlockingDriver
 driver = blocking_driver("http://127.0.0.1:9", Routing())
 assert type(driver) is BlockingDriver
@@ -136,7 +138,7 @@ def test_a_ratio_is_checked(ratio: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_is_not_installed_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(sys.modules, "dodona._io.spans", None)
+    monkeypatch.setitem(sys.modules, "dodona_wire.net.spans", None)
     with pytest.raises(InvalidRequest, match=r"dodona\[tracing\]"):
         server_spans("node", "http://127.0.0.1:9", None)
     monkeypatch.setenv("DODONA_TRACE_URL", "http://127.0.0.1:9")
@@ -195,7 +197,7 @@ async def test_an_exporter_that_fails_hurts_nobody(
 def test_a_program_ends_soon_though_its_collector_does_not_answer() -> None:
     code = """
 from opentelemetry.trace import SpanKind
-from dodona._io.tracing import client_spans
+from dodona_wire.net.tracing import client_spans
 spans = client_spans()
 for _ in range(1_500):
     spans.begin("x", SpanKind.CLIENT, {}).end()

@@ -15,8 +15,29 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Sampler
 from opentelemetry.trace import SpanKind
 
-from dodona._core.effects import ReplyTo
-from dodona._core.messages import (
+from dodona._core.session import Session
+from dodona._core.steps import ORACLE, Calls, Post, Protocol
+from dodona._io.traced_client import TracedPeer, traced
+from dodona.errors import TransactionConflict
+from dodona.types import (
+    SYNC_LAST_COMMITTED,
+    Key,
+    Now,
+    Revision,
+    TabletId,
+    Timestamp,
+    TransactionId,
+)
+from dodona_gateway.shell.traced_requests import RequestTracing
+from dodona_oracle.core.master import MasterCore
+from dodona_server import logs
+from dodona_server.endpoint import Endpoint
+from dodona_server.flushes import Batch
+from dodona_server.logs import JsonLines
+from dodona_server.runtime import Runtime
+from dodona_server.traced_server import ServerTracing, TracedReplier
+from dodona_wire.cores.effects import ReplyTo
+from dodona_wire.messages import (
     AskOutcome,
     CommitOne,
     Committed,
@@ -30,28 +51,7 @@ from dodona._core.messages import (
     Traced,
     WriteArrow,
 )
-from dodona._core.session import Session
-from dodona._core.steps import ORACLE, Calls, Post, Protocol
-from dodona._io import logs
-from dodona._io.endpoint import Endpoint
-from dodona._io.flushes import Batch
-from dodona._io.logs import JsonLines
-from dodona._io.runtime import Runtime
-from dodona._io.spans import LINKS_MAX, Spans, current_ids, parent_context, traceparent
-from dodona._io.traced_client import TracedPeer, traced
-from dodona._io.traced_requests import RequestTracing
-from dodona._io.traced_server import ServerTracing, TracedReplier
-from dodona.errors import TransactionConflict
-from dodona.types import (
-    SYNC_LAST_COMMITTED,
-    Key,
-    Now,
-    Revision,
-    TabletId,
-    Timestamp,
-    TransactionId,
-)
-from dodona_oracle.core.master import MasterCore
+from dodona_wire.net.spans import LINKS_MAX, Spans, current_ids, parent_context, traceparent
 from unit.client.endpoint import serving
 from unit.gateway.exchange import Exchange, edge_of
 from unit.oracle.test_endpoint import EchoCore, listening

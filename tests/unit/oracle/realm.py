@@ -3,15 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-from dodona._core.messages import (
-    Assignment,
-    CatalogReply,
-    CatalogRequest,
-    CreateTable,
-    GetTable,
-    Heartbeat,
-    MountedTablet,
-)
 from dodona.keys import encode_key
 from dodona.schema import Column
 from dodona.types import KEY_MIN, CellId, ClusterId, Key, Now, Revision, TabletId
@@ -29,6 +20,15 @@ from dodona_oracle.core.records import (
     decode_number,
     encode_number,
     state_from_items,
+)
+from dodona_wire.messages import (
+    Assignment,
+    CatalogReply,
+    CatalogRequest,
+    CreateTable,
+    GetTable,
+    Heartbeat,
+    MountedTablet,
 )
 
 COLUMNS = (

@@ -5,17 +5,17 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dodona._core.effects import (
+from dodona.types import CellId, Now, Timestamp, TransactionId
+from dodona_wire.cores.effects import (
     Append,
     Effect,
     ReplyTo,
 )
-from dodona._core.messages import (
+from dodona_wire.messages import (
     Acknowledge,
     GenerateTimestamps,
     TimestampRange,
 )
-from dodona.types import CellId, Now, Timestamp, TransactionId
 from suite.waiting import WAIT_S_MAX, until
 
 ACKNOWLEDGE = Acknowledge(CellId(1), TransactionId(2))

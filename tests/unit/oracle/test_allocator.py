@@ -2,7 +2,6 @@
 
 import pytest
 
-from dodona._core.counting import ClockDifference
 from dodona.types import (
     MAX_TIMESTAMP,
     TIMESTAMPS_PER_REQUEST_MAX,
@@ -13,6 +12,7 @@ from dodona.types import (
 )
 from dodona_oracle.core.allocator import Allocator, AllocatorSettings
 from dodona_oracle.core.clock_guard import LAST_UNIX_US
+from dodona_wire.cores.counting import ClockDifference
 
 HOUR_US = 3_600_000_000
 NOON_US = 1_700_000_000_000_000

@@ -9,14 +9,14 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from dodona._core.rest import BODY_BYTES_MAX, OPERATIONS
-from dodona._io.life import Life
-from dodona._io.pages import create_application
-from dodona._io.process import read_clock
-from dodona._io.runtime import Runtime
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.records import Record
 from dodona_oracle.shell.rest import add_operations
+from dodona_server.life import Life
+from dodona_server.pages import create_application
+from dodona_server.process import read_clock
+from dodona_server.runtime import Runtime
+from dodona_wire.messages.rest import BODY_BYTES_MAX, OPERATIONS
 
 pytestmark = pytest.mark.anyio
 

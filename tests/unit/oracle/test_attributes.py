@@ -5,7 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona._core.messages import (
+from dodona.errors import InvalidRequest, InvalidTabletState, LimitExceeded, NodeNotFound
+from dodona.keys import encode_key
+from dodona.schema import Column
+from dodona.types import KEY_MIN, Revision, TableSettings, TabletId, Timestamp
+from dodona_oracle.core import attribute_calls
+from dodona_oracle.core.attributes import instant_text
+from dodona_wire.messages import (
     CreateDirectory,
     CreateTable,
     GetNode,
@@ -19,12 +25,6 @@ from dodona._core.messages import (
     SetNode,
     UnmountTable,
 )
-from dodona.errors import InvalidRequest, InvalidTabletState, LimitExceeded, NodeNotFound
-from dodona.keys import encode_key
-from dodona.schema import Column
-from dodona.types import KEY_MIN, Revision, TableSettings, TabletId, Timestamp
-from dodona_oracle.core import attribute_calls
-from dodona_oracle.core.attributes import instant_text
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
 NOON_US = 1_700_000_000_123_456

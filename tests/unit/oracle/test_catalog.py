@@ -4,17 +4,6 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import (
-    CreateTable,
-    Done,
-    GetTable,
-    ListTables,
-    MountTable,
-    RemoveNode,
-    Table,
-    TableList,
-    UnmountTable,
-)
 from dodona.errors import (
     InvalidRequest,
     LimitExceeded,
@@ -25,6 +14,17 @@ from dodona.errors import (
 from dodona.schema import Column
 from dodona.types import KEY_MAX, KEY_MIN, Key
 from dodona_oracle.core import tables as tables_module
+from dodona_wire.messages import (
+    CreateTable,
+    Done,
+    GetTable,
+    ListTables,
+    MountTable,
+    RemoveNode,
+    Table,
+    TableList,
+    UnmountTable,
+)
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
 

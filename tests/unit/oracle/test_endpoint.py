@@ -11,15 +11,16 @@ import picows
 import pytest
 import uvicorn
 
-from dodona._core.codec import (
-    ENVELOPES_MAX,
-    FRAME_BYTES_MAX,
-    ONE_WAY,
-    decode_replies,
-    encode_frame,
+from dodona.types import CellId, Now, Timestamp, TransactionId
+from dodona_server.endpoint import (
+    UVICORN_OPTIONS,
+    Endpoint,
+    EndpointLimits,
+    reply_frames,
 )
-from dodona._core.effects import Effect, ReplyTo
-from dodona._core.messages import (
+from dodona_server.runtime import Runtime
+from dodona_wire.cores.effects import Effect, ReplyTo
+from dodona_wire.messages import (
     AskOutcome,
     Failure,
     GenerateTimestamps,
@@ -28,14 +29,13 @@ from dodona._core.messages import (
     TimestampRange,
     Traced,
 )
-from dodona._io.endpoint import (
-    UVICORN_OPTIONS,
-    Endpoint,
-    EndpointLimits,
-    reply_frames,
+from dodona_wire.messages.codec import (
+    ENVELOPES_MAX,
+    FRAME_BYTES_MAX,
+    ONE_WAY,
+    decode_replies,
+    encode_frame,
 )
-from dodona._io.runtime import Runtime
-from dodona.types import CellId, Now, Timestamp, TransactionId
 from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = pytest.mark.anyio

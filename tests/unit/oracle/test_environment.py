@@ -8,8 +8,8 @@ from typing import Any
 import lmdb
 import pytest
 
-from dodona._io.environment import open_environment
 from dodona.errors import DataCorrupted, DiskFull, InvalidRequest
+from dodona_server.environment import open_environment
 
 MAP_BYTES = 1 << 20
 PAGE_BYTES = 4096

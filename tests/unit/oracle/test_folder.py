@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dodona._io.folder import LOCK_NAME, UNFINISHED_NAME
 from dodona_oracle.shell.store import MasterStore
 from dodona_tablets.shell.log import CellLog
+from dodona_wire.net.folder import LOCK_NAME, UNFINISHED_NAME
 
 
 def watch(patch: pytest.MonkeyPatch) -> dict[int, list[str]]:

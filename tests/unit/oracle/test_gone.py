@@ -5,7 +5,19 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import (
+from dodona.errors import InvalidRequest
+from dodona.types import (
+    KEY_MIN,
+    NO_CLUSTER,
+    NO_TREE_TRANSACTION,
+    CellId,
+    Key,
+    TabletId,
+    TreeTransactionId,
+)
+from dodona_oracle.core.catalog import Catalog
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import (
     AbortTreeTransaction,
     CommitTreeTransaction,
     CopyNode,
@@ -18,18 +30,6 @@ from dodona._core.messages import (
     Tablet,
     UnmountTable,
 )
-from dodona._core.mischief import Point
-from dodona.errors import InvalidRequest
-from dodona.types import (
-    KEY_MIN,
-    NO_CLUSTER,
-    NO_TREE_TRANSACTION,
-    CellId,
-    Key,
-    TabletId,
-    TreeTransactionId,
-)
-from dodona_oracle.core.catalog import Catalog
 from unit.oracle.realm import create, pivot
 from unit.oracle.tree_realm import Tree
 

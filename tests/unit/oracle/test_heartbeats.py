@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
-from dodona._core.messages import (
+from dodona.schema import Column
+from dodona.types import KEY_MIN, NO_CLUSTER, CellId, ClusterId, Now, Revision, TabletId
+from dodona_oracle.core.heartbeats import HOLD_MS_MAX
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.core.records import Put, Record, changes_of
+from dodona_wire.cores.effects import Append, ReplyAtOnce, ReplyTo
+from dodona_wire.messages import (
     Assignment,
     CreateTable,
     GenerateTimestamps,
@@ -16,11 +21,6 @@ from dodona._core.messages import (
     MountedTablet,
     MountTable,
 )
-from dodona.schema import Column
-from dodona.types import KEY_MIN, NO_CLUSTER, CellId, ClusterId, Now, Revision, TabletId
-from dodona_oracle.core.heartbeats import HOLD_MS_MAX
-from dodona_oracle.core.master import MasterCore
-from dodona_oracle.core.records import Put, Record, changes_of
 
 HOLD_MS = 800
 COLUMNS = (Column("k", "int64", sort_order="ascending"), Column("v", "any"))

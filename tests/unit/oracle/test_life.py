@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import MountedTablet, TabletSource
 from dodona.errors import DodonaError, InvalidRequest, InvalidTabletState, Unavailable
 from dodona.types import KEY_MIN, CellId, Revision, TableSettings, TabletId
 from dodona_oracle.core import life
 from dodona_oracle.core.records import StoredTable, StoredTablet
+from dodona_wire.messages import MountedTablet, TabletSource
 from unit.oracle.realm import COLUMNS, pivot
 
 CELL = CellId(3)

@@ -6,22 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo
-from dodona._core.messages import (
-    AskOutcome,
-    BeginTreeTransaction,
-    CommitTreeTransaction,
-    CreateDirectory,
-    CreateTable,
-    Done,
-    Failure,
-    GenerateTimestamps,
-    GetTable,
-    NodeExists,
-    NodeValue,
-    Table,
-    TimestampRange,
-)
 from dodona.errors import DataCorrupted
 from dodona.schema import Column
 from dodona.types import KEY_MIN, Now, Timestamp, TransactionId
@@ -36,6 +20,22 @@ from dodona_oracle.core.records import (
     Record,
     changes_of,
     put_ceiling,
+)
+from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo
+from dodona_wire.messages import (
+    AskOutcome,
+    BeginTreeTransaction,
+    CommitTreeTransaction,
+    CreateDirectory,
+    CreateTable,
+    Done,
+    Failure,
+    GenerateTimestamps,
+    GetTable,
+    NodeExists,
+    NodeValue,
+    Table,
+    TimestampRange,
 )
 from suite.levels import examples
 

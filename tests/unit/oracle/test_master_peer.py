@@ -9,8 +9,15 @@ from typing import Any
 import httpx
 import pytest
 
-from dodona._core import rest
-from dodona._core.messages import (
+from dodona.types import NO_CLUSTER, CellId, Now
+from dodona_oracle.core.master import MasterCore
+from dodona_oracle.shell.store import MasterStore
+from dodona_server import master_peer
+from dodona_server.endpoint import Endpoint
+from dodona_server.master_peer import MasterPeer
+from dodona_server.process import read_clock
+from dodona_server.runtime import Runtime
+from dodona_wire.messages import (
     Assignment,
     Done,
     Failure,
@@ -18,16 +25,9 @@ from dodona._core.messages import (
     Heartbeat,
     RegisterProxy,
     TimestampRange,
+    rest,
 )
-from dodona._io import master_peer
-from dodona._io.cluster_key import ClusterKey
-from dodona._io.endpoint import Endpoint
-from dodona._io.master_peer import MasterPeer
-from dodona._io.process import read_clock
-from dodona._io.runtime import Runtime
-from dodona.types import NO_CLUSTER, CellId, Now
-from dodona_oracle.core.master import MasterCore
-from dodona_oracle.shell.store import MasterStore
+from dodona_wire.net.cluster_key import ClusterKey
 from unit.oracle.test_endpoint import listening
 
 pytestmark = pytest.mark.anyio

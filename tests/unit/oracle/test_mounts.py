@@ -2,7 +2,16 @@
 
 import pytest
 
-from dodona._core.messages import (
+from dodona.errors import (
+    DodonaError,
+    InvalidRequest,
+    InvalidTabletState,
+    LimitExceeded,
+    Unavailable,
+)
+from dodona.types import KEY_MAX, KEY_MIN, CellId
+from dodona_oracle.core import cells as cells_module
+from dodona_wire.messages import (
     CatalogRequest,
     Cell,
     Cluster,
@@ -20,15 +29,6 @@ from dodona._core.messages import (
     UnfreezeTable,
     UnmountTable,
 )
-from dodona.errors import (
-    DodonaError,
-    InvalidRequest,
-    InvalidTabletState,
-    LimitExceeded,
-    Unavailable,
-)
-from dodona.types import KEY_MAX, KEY_MIN, CellId
-from dodona_oracle.core import cells as cells_module
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
 

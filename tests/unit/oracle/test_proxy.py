@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.batcher import Batcher
-from dodona._core.effects import AskMaster, ReplyTo
-from dodona._core.messages import AskOutcome, Failure, GenerateTimestamps, TimestampRange
 from dodona.errors import DataCorrupted
 from dodona.types import Now, Timestamp, TransactionId
 from dodona_oracle.core.proxy import ProxyCore, ProxyLimits
+from dodona_wire.cores.batcher import Batcher
+from dodona_wire.cores.effects import AskMaster, ReplyTo
+from dodona_wire.messages import AskOutcome, Failure, GenerateTimestamps, TimestampRange
 from suite.levels import examples
 
 SECOND = 1_000_000

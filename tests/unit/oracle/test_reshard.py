@@ -5,12 +5,12 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import TabletSource
 from dodona.errors import InvalidTabletState, LimitExceeded, SchemaViolation, Unavailable
 from dodona.schema import Column
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Revision, TableSettings, TabletId
 from dodona_oracle.core import definitions, life
 from dodona_oracle.core.records import StoredTable, StoredTablet
+from dodona_wire.messages import TabletSource
 from unit.oracle.realm import COLUMNS, pivot
 
 

@@ -6,7 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona._core.messages import (
+from dodona.errors import ERRORS_BY_KIND, InvalidRequest, SchemaViolation
+from dodona.schema import Column
+from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TreeTransactionId
+from dodona_wire.messages import (
     AbortTreeTransaction,
     AlterTable,
     Assignment,
@@ -51,7 +54,7 @@ from dodona._core.messages import (
     UnfreezeTable,
     UnmountTable,
 )
-from dodona._core.rest import (
+from dodona_wire.messages.rest import (
     OPERATIONS,
     OPERATIONS_BY_REQUEST,
     RestRequest,
@@ -63,9 +66,6 @@ from dodona._core.rest import (
     json_schemas,
     problem_of,
 )
-from dodona.errors import ERRORS_BY_KIND, InvalidRequest, SchemaViolation
-from dodona.schema import Column
-from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TreeTransactionId
 
 COLUMNS = (
     Column("k", "int64", sort_order="ascending"),

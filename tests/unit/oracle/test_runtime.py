@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from dodona._core.effects import (
+from dodona.types import CellId, Now
+from dodona_server.runtime import Runtime, RuntimeLimits
+from dodona_wire.cores.effects import (
     Append,
     AskTimestamps,
     Effect,
@@ -14,9 +16,7 @@ from dodona._core.effects import (
     SendHeartbeat,
     SendToCell,
 )
-from dodona._core.messages import GenerateTimestamps, Heartbeat
-from dodona._io.runtime import Runtime, RuntimeLimits
-from dodona.types import CellId, Now
+from dodona_wire.messages import GenerateTimestamps, Heartbeat
 from unit.oracle.scripted import (
     ACKNOWLEDGE,
     REQUEST,

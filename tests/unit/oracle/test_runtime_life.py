@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from dodona._core.effects import (
+from dodona.types import Now
+from dodona_server.process import EXIT_STATUS_SURPRISE, read_clock
+from dodona_server.runtime import Runtime, RuntimeLimits
+from dodona_wire.cores.effects import (
     AskTimestamps,
     Effect,
     ReplyTo,
 )
-from dodona._core.messages import (
+from dodona_wire.messages import (
     Failure,
     GenerateTimestamps,
 )
-from dodona._io.process import EXIT_STATUS_SURPRISE, read_clock
-from dodona._io.runtime import Runtime, RuntimeLimits
-from dodona.types import Now
 from suite.waiting import until
 from unit.oracle.scripted import (
     ACKNOWLEDGE,
@@ -285,9 +285,9 @@ async def test_an_append_without_a_log_is_a_surprise() -> None:
 
 SURPRISED_PROCESS = """
 import asyncio, sys
-from dodona._core.effects import Append
-from dodona._core.messages import GenerateTimestamps
-from dodona._io.runtime import Runtime
+from dodona_wire.cores.effects import Append
+from dodona_wire.messages import GenerateTimestamps
+from dodona_server.runtime import Runtime
 
 class Core:
     def handle(self, route, body, now):
@@ -333,7 +333,7 @@ def test_a_surprise_ends_the_process_at_once_and_says_why(where: str, words: str
 
 
 def test_a_runtime_does_not_run_without_assertions() -> None:
-    script = "from dodona._io.runtime import Runtime; Runtime(None, None)"
+    script = "from dodona_server.runtime import Runtime; Runtime(None, None)"
     ended = subprocess.run(
         [sys.executable, "-O", "-c", script],
         capture_output=True,

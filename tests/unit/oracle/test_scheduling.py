@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dodona._io import scheduling
-from dodona._io.scheduling import TURN_US, take_short_turns
+from dodona_server import scheduling
+from dodona_server.scheduling import TURN_US, take_short_turns
 
 GETATTR = {"x86_64": 315, "aarch64": 275}
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from dodona._io.settings import parse_settings
 from dodona_oracle import __main__ as program
 from dodona_oracle.__main__ import main
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings
+from dodona_server.settings import parse_settings
 
 
 def must_not_run(settings: object) -> None:

@@ -1,11 +1,11 @@
 """A master that takes over the store of another, which may still be running somewhere."""
 
-from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo
-from dodona._core.messages import Failure, GenerateTimestamps, TimestampRange
 from dodona.types import MAX_TIMESTAMP, TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.records import MACHINE, ORACLE, Put, changes_of, put_ceiling
+from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo
+from dodona_wire.messages import Failure, GenerateTimestamps, TimestampRange
 
 NOON_US = 1_700_000_000_000_000
 TAKEOVER_US = AllocatorSettings().takeover_us

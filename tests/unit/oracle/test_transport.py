@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from dodona._core.effects import AskMaster
-from dodona._core.messages import Done, Failure, GenerateTimestamps, Reply, TimestampRange
-from dodona._io.cluster_key import ClusterKey
-from dodona._io.master_peer import MasterPeer
-from dodona._io.runtime import Runtime
-from dodona._io.settings import parse_settings
 from dodona.types import Timestamp
 from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.shell import transport
 from dodona_oracle.shell.settings import ProxySettings
 from dodona_oracle.shell.transport import MasterLink, Registration
+from dodona_server.master_peer import MasterPeer
+from dodona_server.runtime import Runtime
+from dodona_server.settings import parse_settings
+from dodona_wire.cores.effects import AskMaster
+from dodona_wire.messages import Done, Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona_wire.net.cluster_key import ClusterKey
 from suite.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -5,21 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona._core.messages import (
-    CopyNode,
-    CreateDirectory,
-    GetNode,
-    GetTable,
-    ListNodes,
-    ListTables,
-    MountTable,
-    MoveNode,
-    NodeExists,
-    RemoveNode,
-    SetNode,
-    TableList,
-    UnmountTable,
-)
 from dodona.errors import (
     InvalidRequest,
     InvalidTabletState,
@@ -40,6 +25,21 @@ from dodona_oracle.core.records import (
     encode_number,
     put_table,
     state_from_items,
+)
+from dodona_wire.messages import (
+    CopyNode,
+    CreateDirectory,
+    GetNode,
+    GetTable,
+    ListNodes,
+    ListTables,
+    MountTable,
+    MoveNode,
+    NodeExists,
+    RemoveNode,
+    SetNode,
+    TableList,
+    UnmountTable,
 )
 from unit.oracle.realm import COLUMNS, Realm, create
 

@@ -3,7 +3,15 @@
 import msgspec
 import pytest
 
-from dodona._core.messages import (
+from dodona.errors import (
+    InvalidRequest,
+    LimitExceeded,
+    NodeLocked,
+    NodeNotFound,
+    TableNotFound,
+)
+from dodona_oracle.core import tree as tree_module
+from dodona_wire.messages import (
     AlterTable,
     CatalogRequest,
     CopyNode,
@@ -21,14 +29,6 @@ from dodona._core.messages import (
     UnfreezeTable,
     UnmountTable,
 )
-from dodona.errors import (
-    InvalidRequest,
-    LimitExceeded,
-    NodeLocked,
-    NodeNotFound,
-    TableNotFound,
-)
-from dodona_oracle.core import tree as tree_module
 from unit.oracle.realm import COLUMNS
 from unit.oracle.tree_realm import ALL, Tree
 

@@ -2,7 +2,17 @@
 
 import pytest
 
-from dodona._core.messages import (
+from dodona.errors import (
+    InvalidRequest,
+    InvalidTabletState,
+    LimitExceeded,
+    TransactionClosed,
+    TransactionNotFound,
+    Unavailable,
+)
+from dodona.types import TreeTransactionId
+from dodona_oracle.core import tree_transactions
+from dodona_wire.messages import (
     BeginTreeTransaction,
     CommitTreeTransaction,
     CopyNode,
@@ -17,16 +27,6 @@ from dodona._core.messages import (
     TableList,
     UnmountTable,
 )
-from dodona.errors import (
-    InvalidRequest,
-    InvalidTabletState,
-    LimitExceeded,
-    TransactionClosed,
-    TransactionNotFound,
-    Unavailable,
-)
-from dodona.types import TreeTransactionId
-from dodona_oracle.core import tree_transactions
 from unit.oracle.tree_realm import ALL, Tree
 
 SECOND_US = 1_000_000

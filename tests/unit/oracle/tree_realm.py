@@ -5,7 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona._core.messages import (
+from dodona.errors import (
+    NodeLocked,
+)
+from dodona.types import NO_TREE_TRANSACTION, TreeTransactionId
+from dodona_wire.messages import (
     AbortTreeTransaction,
     BeginTreeTransaction,
     CatalogRequest,
@@ -17,10 +21,6 @@ from dodona._core.messages import (
     NodeExists,
     SetNode,
 )
-from dodona.errors import (
-    NodeLocked,
-)
-from dodona.types import NO_TREE_TRANSACTION, TreeTransactionId
 from unit.oracle.realm import Realm, create
 
 ALL = NO_TREE_TRANSACTION

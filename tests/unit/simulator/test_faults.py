@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from dodona._core.messages import Aborted, AskOutcome, Failure, Reply
 from dodona.types import TransactionId
+from dodona_wire.messages import Aborted, AskOutcome, Failure, Reply
 from simulator.cluster import Cluster
 from simulator.disk import DiskOptions
 from simulator.drawing import FAULTS_MAX, draw_options

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from dodona._core.holding import Hold
-from dodona._core.mischief import Mischief
 from dodona._core.session import Session
 from dodona._core.steps import Pause, Protocol
 from dodona.errors import DodonaError, SnapshotTooOld
@@ -20,6 +19,7 @@ from dodona_loadtest.histories.recorder import Recorder
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.readers import Readers
+from dodona_wire.cores.mischief import Mischief
 from simulator.driver import Task
 from simulator.faults import Options
 from simulator.simulation import SECOND_US, Simulation

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from dodona._core.effects import Append, Effect, ReplyAtOnce, ReplyTo
-from dodona._core.messages import (
+from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Post, Protocol
+from dodona.types import Key, Now, Revision, TabletId, Timestamp, TransactionId
+from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     Failure,
@@ -16,8 +18,6 @@ from dodona._core.messages import (
     TimestampRange,
     WriteNonAtomic,
 )
-from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Post, Protocol
-from dodona.types import Key, Now, Revision, TabletId, Timestamp, TransactionId
 from simulator.disk import Disk, DiskOptions
 from simulator.driver import ClientProcess, Task
 from simulator.host import CoreStopped, Host

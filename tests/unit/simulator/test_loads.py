@@ -13,13 +13,13 @@ import pytest
 
 from dodona._core.loads.session import LoadSession
 from dodona._core.loads.ticket import LoadTicket, Published
-from dodona._core.messages import LookupVersions, OpenLoad
 from dodona._core.senders import StagedBatch
 from dodona._core.session import Session
 from dodona._core.steps import Calls, Pause, Protocol, Result, Step
 from dodona.errors import CommitOutcomeUnknown, DodonaError, LoadEnded, Unavailable
 from dodona_loadtest.workloads.loads import Loads
 from dodona_tablets.core.node import NodeCore
+from dodona_wire.messages import LookupVersions, OpenLoad
 from simulator.driver import Task
 from simulator.faults import Options
 from simulator.simulation import SECOND_US, Simulation

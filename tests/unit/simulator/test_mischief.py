@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dodona._core.mischief import Point, behave
+from dodona_wire.cores.mischief import Point, behave
 from simulator.drawing import draw_options
 from simulator.faults import Options
 from simulator.mischief import FIRING_RATES, Imp

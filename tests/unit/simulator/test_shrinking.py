@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dodona._core.mischief import Mischief
 from dodona.types import CellId
 from dodona_loadtest.checkers.violation import Promise, Violation
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
+from dodona_wire.cores.mischief import Mischief
 from simulator.faults import Fault
 from simulator.servers import CoreFactory
 from simulator.shrinking import RUNS_MAX, Shrunk, in_words, minimize, shrink

@@ -27,9 +27,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from dodona._core.arrow import arrow_schema
 from dodona.schema import Column, ColumnType, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN
+from dodona_wire.rows.arrow import arrow_schema
 from pyspark_dodona.filters import expression_of, key_range_of
 from pyspark_dodona.ranges import Range, cut, intersection, is_empty
 

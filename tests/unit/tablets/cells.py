@@ -9,30 +9,6 @@ from typing import Any
 
 import msgspec
 
-from dodona._core.effects import (
-    Append,
-    AskTimestamps,
-    RemoveChunks,
-    ReplyAtOnce,
-    ReplyTo,
-    RunJob,
-    SendHeartbeat,
-    SendToCell,
-    TruncateLog,
-)
-from dodona._core.messages import (
-    Assignment,
-    CommitOne,
-    DataRequest,
-    Decide,
-    Lookup,
-    Prepare,
-    Reply,
-    RowLock,
-    TabletAssignment,
-    TabletModifications,
-)
-from dodona._core.mischief import Mischief, behave
 from dodona.schema import TableSchema
 from dodona.types import (
     KEY_MAX,
@@ -54,6 +30,30 @@ from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.jobs import Built, build
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Checkpoint, Record
+from dodona_wire.cores.effects import (
+    Append,
+    AskTimestamps,
+    RemoveChunks,
+    ReplyAtOnce,
+    ReplyTo,
+    RunJob,
+    SendHeartbeat,
+    SendToCell,
+    TruncateLog,
+)
+from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.messages import (
+    Assignment,
+    CommitOne,
+    DataRequest,
+    Decide,
+    Lookup,
+    Prepare,
+    Reply,
+    RowLock,
+    TabletAssignment,
+    TabletModifications,
+)
 
 SCHEMA = TableSchema.parse(
     [

@@ -4,8 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dodona._core.arrow import arrow_schema, stream_of
-from dodona._core.messages import (
+from dodona.types import MAX_TIMESTAMP, BatchKind, Key, LoadId, LoadMode, Timestamp, TransactionId
+from dodona_wire.messages import (
     CloseLoad,
     CommitOne,
     Failure,
@@ -19,7 +19,7 @@ from dodona._core.messages import (
     Staged,
     TabletModifications,
 )
-from dodona.types import MAX_TIMESTAMP, BatchKind, Key, LoadId, LoadMode, Timestamp, TransactionId
+from dodona_wire.rows.arrow import arrow_schema, stream_of
 from unit.tablets.cells import ATOMIC, REVISION, SCHEMA, Bench
 
 COLUMNS: dict[BatchKind, tuple[str, ...]] = {

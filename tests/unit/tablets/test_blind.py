@@ -2,7 +2,8 @@
 
 import pytest
 
-from dodona._core.messages import (
+from dodona_tablets.core.cell import CellLimits
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     CommitOne,
@@ -13,7 +14,6 @@ from dodona._core.messages import (
     Prepared,
     RowLock,
 )
-from dodona_tablets.core.cell import CellLimits
 from unit.tablets.cells import SECOND, Bench, changes, key, put
 
 

@@ -5,17 +5,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dodona._core.arrow import arrow_schema, stream_of, table_of
-from dodona._core.messages import (
-    ArrowPage,
-    CountVersions,
-    Failure,
-    Lookup,
-    ScanVersions,
-    WriteArrow,
-    WriteNonAtomic,
-    Written,
-)
 from dodona.schema import TableSchema
 from dodona.types import (
     KEY_MAX,
@@ -31,6 +20,17 @@ from dodona.types import (
 from dodona_tablets.core import changes
 from dodona_tablets.core.chunks.block import Block
 from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_wire.messages import (
+    ArrowPage,
+    CountVersions,
+    Failure,
+    Lookup,
+    ScanVersions,
+    WriteArrow,
+    WriteNonAtomic,
+    Written,
+)
+from dodona_wire.rows.arrow import arrow_schema, stream_of, table_of
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dodona._core.arrow import table_of
-from dodona._core.messages import ArrowPage, CountVersions, ScanVersions
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Timestamp
+from dodona_wire.messages import ArrowPage, CountVersions, ScanVersions
+from dodona_wire.rows.arrow import table_of
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key, put
 from unit.tablets.loads import Loading
 

@@ -3,15 +3,6 @@
 import msgspec
 import pytest
 
-from dodona._core.effects import RemoveChunks
-from dodona._core.messages import (
-    CommitOne,
-    Failure,
-    Lookup,
-    RowLock,
-    WriteNonAtomic,
-    Written,
-)
 from dodona.errors import Overloaded
 from dodona.types import (
     MAX_TIMESTAMP,
@@ -28,6 +19,15 @@ from dodona_tablets.core.compaction import CompactionToken, expired_chunks, tier
 from dodona_tablets.core.records import ChunksCompacted
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.tablet import Tablet
+from dodona_wire.cores.effects import RemoveChunks
+from dodona_wire.messages import (
+    CommitOne,
+    Failure,
+    Lookup,
+    RowLock,
+    WriteNonAtomic,
+    Written,
+)
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

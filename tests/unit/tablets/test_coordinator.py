@@ -2,7 +2,11 @@
 
 import pytest
 
-from dodona._core.messages import (
+from dodona.types import CellId, Timestamp, TransactionId
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.records import AllAcknowledged
+from dodona_tablets.core.transaction import State
+from dodona_wire.messages import (
     Aborted,
     Acknowledge,
     AskCoordinator,
@@ -18,10 +22,6 @@ from dodona._core.messages import (
     TellAbort,
     TellCommit,
 )
-from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.records import AllAcknowledged
-from dodona_tablets.core.transaction import State
 from unit.tablets.cells import ATOMIC, SECOND, Bench, changes, put
 
 ZERO, ONE = CellId(0), CellId(1)

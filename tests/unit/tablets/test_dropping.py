@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import (
+from dodona.types import KEY_MAX, KEY_MIN, CellId, Revision, TabletId, Timestamp
+from dodona_tablets.core import importing, mounting
+from dodona_tablets.core.mounting import FenceToken
+from dodona_tablets.core.records import Record, TabletsDropped
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.messages import (
     AskRows,
     Assignment,
     Committed,
@@ -13,11 +18,6 @@ from dodona._core.messages import (
     TabletAssignment,
     TellRows,
 )
-from dodona._core.mischief import Mischief, Point, behave
-from dodona.types import KEY_MAX, KEY_MIN, CellId, Revision, TabletId, Timestamp
-from dodona_tablets.core import importing, mounting
-from dodona_tablets.core.mounting import FenceToken
-from dodona_tablets.core.records import Record, TabletsDropped
 from unit.tablets.cells import ATOMIC, CLUSTER, NON_ATOMIC, Bench, assignment, put
 from unit.tablets.test_importing import (
     FIRST,

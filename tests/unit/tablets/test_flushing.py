@@ -2,14 +2,14 @@
 
 import pytest
 
-from dodona._core.effects import RunJob
-from dodona._core.messages import Failure, WriteNonAtomic, Written
 from dodona.errors import Overloaded, TransactionConflict
 from dodona.types import CellId, TableSettings, Timestamp, TransactionId
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.flushing import SHRINK_PERIOD_MS, FlushToken
 from dodona_tablets.core.records import StoreFlushed, StoreRotated
 from dodona_tablets.core.stores import Stores
+from dodona_wire.cores.effects import RunJob
+from dodona_wire.messages import Failure, WriteNonAtomic, Written
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, key, put
 
 CELL = CellId(0)

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import (
+from dodona.types import CellId, Revision, TableSettings
+from dodona_tablets.core.records import TabletAdjusted
+from dodona_wire.messages import (
     CommitOne,
     Committed,
     Failure,
@@ -14,8 +16,6 @@ from dodona._core.messages import (
     WriteNonAtomic,
     Written,
 )
-from dodona.types import CellId, Revision, TableSettings
-from dodona_tablets.core.records import TabletAdjusted
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

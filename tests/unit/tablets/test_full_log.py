@@ -8,9 +8,13 @@ import pytest
 from pydantic import ValidationError
 
 import dodona
-from dodona._core.arrow import arrow_schema, stream_of
-from dodona._core.codec import FRAME_BYTES_MAX
-from dodona._core.messages import (
+from dodona._core.retry import Patience
+from dodona.errors import Overloaded
+from dodona.types import CellId, Timestamp
+from dodona_local import embedded_cores
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.shell.settings import NodeSettings
+from dodona_wire.messages import (
     Committed,
     Failure,
     Lookup,
@@ -20,12 +24,8 @@ from dodona._core.messages import (
     WriteNonAtomic,
     Written,
 )
-from dodona._core.retry import Patience
-from dodona.errors import Overloaded
-from dodona.types import CellId, Timestamp
-from dodona_local import embedded_cores
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.shell.settings import NodeSettings
+from dodona_wire.messages.codec import FRAME_BYTES_MAX
+from dodona_wire.rows.arrow import arrow_schema, stream_of
 from unit.tablets.cells import NON_ATOMIC, REVISION, SCHEMA, Bench, put
 
 FULL = CellLimits().log_fill_ratio_max + 0.01

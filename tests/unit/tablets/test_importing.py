@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import (
+from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Revision, TabletId, Timestamp
+from dodona_tablets.core import importing
+from dodona_tablets.core.tablet import Tablet
+from dodona_wire.messages import (
     AskRows,
     Committed,
     Failure,
@@ -15,10 +18,7 @@ from dodona._core.messages import (
     TabletSource,
     TellRows,
 )
-from dodona._core.messages import CommitOne as Commit
-from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Revision, TabletId, Timestamp
-from dodona_tablets.core import importing
-from dodona_tablets.core.tablet import Tablet
+from dodona_wire.messages import CommitOne as Commit
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.effects import RunJob
-from dodona._core.messages import Failure
 from dodona.errors import ConcurrentAppend, DiskFull, InvalidRequest
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, MIN_TIMESTAMP, TableSettings, Timestamp
 from dodona_tablets.core.chunks.jobs import (
@@ -34,6 +32,8 @@ from dodona_tablets.shell import jobs
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.turns import GivenUp
+from dodona_wire.cores.effects import RunJob
+from dodona_wire.messages import Failure
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.tablets.chunks.making import SCHEMA, at, key, made_of
 

@@ -1,8 +1,8 @@
 """A cell with an empty log: it serves nobody until the master says that it may join."""
 
-from dodona._core.messages import Assignment, CommitOne, Failure, QueryStatus
 from dodona.types import NO_CLUSTER, CellId, ClusterId, Revision, TransactionId
 from dodona_tablets.core.records import ClusterJoined
+from dodona_wire.messages import Assignment, CommitOne, Failure, QueryStatus
 from unit.tablets.cells import ATOMIC, CLUSTER, Bench
 
 CELL = CellId(0)

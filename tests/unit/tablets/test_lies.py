@@ -3,7 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import (
+from dodona.schema import TableSchema
+from dodona.types import CellId, Timestamp, TransactionId
+from dodona_tablets.core.counts import Misfit
+from dodona_tablets.shell.notices import Misfits
+from dodona_wire.messages import (
     Aborted,
     CommitOne,
     Committed,
@@ -14,10 +18,6 @@ from dodona._core.messages import (
     TabletModifications,
     WriteNonAtomic,
 )
-from dodona.schema import TableSchema
-from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.counts import Misfit
-from dodona_tablets.shell.notices import Misfits
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

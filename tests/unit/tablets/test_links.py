@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from dodona._core.effects import AskTimestamps, Effect
-from dodona._core.messages import (
+from dodona.types import CellId, Now, Timestamp, TransactionId
+from dodona_server.runtime import Runtime
+from dodona_tablets.shell import links as links_module
+from dodona_tablets.shell.links import Links
+from dodona_wire.cores.effects import AskTimestamps, Effect
+from dodona_wire.messages import (
     AskOutcome,
     CommitOne,
     Failure,
@@ -20,11 +24,7 @@ from dodona._core.messages import (
     Reply,
     TimestampRange,
 )
-from dodona._io.cluster_key import ClusterKey
-from dodona._io.runtime import Runtime
-from dodona.types import CellId, Now, Timestamp, TransactionId
-from dodona_tablets.shell import links as links_module
-from dodona_tablets.shell.links import Links
+from dodona_wire.net.cluster_key import ClusterKey
 
 pytestmark = pytest.mark.anyio
 

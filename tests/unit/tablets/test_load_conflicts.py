@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import Committed, Failure, LoadHeld
 from dodona.errors import (
     ConcurrentAppend,
     ConcurrentDeleteDelete,
@@ -16,6 +15,7 @@ from dodona.errors import (
 )
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, LoadMode, TableSettings
 from dodona_tablets.core import publishing
+from dodona_wire.messages import Committed, Failure, LoadHeld
 from unit.tablets.cells import ATOMIC, Bench, delete, put
 from unit.tablets.loads import Loading, failure
 

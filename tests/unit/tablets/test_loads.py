@@ -5,20 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import (
-    CloseLoad,
-    Committed,
-    LoadHeld,
-    Lookup,
-    OpenLoad,
-    PeekLoad,
-    RenewLoad,
-    Rows,
-    SealLoad,
-    Staged,
-    WriteArrow,
-    Written,
-)
 from dodona.errors import (
     InvalidRequest,
     LoadEnded,
@@ -39,6 +25,20 @@ from dodona.types import (
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.loads import ENDED_MAX
 from dodona_tablets.core.nonatomic import OFF_LIMITS
+from dodona_wire.messages import (
+    CloseLoad,
+    Committed,
+    LoadHeld,
+    Lookup,
+    OpenLoad,
+    PeekLoad,
+    RenewLoad,
+    Rows,
+    SealLoad,
+    Staged,
+    WriteArrow,
+    Written,
+)
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, key, put
 from unit.tablets.loads import LEASE_MS, Loading, batch, failure
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import RowLock, TabletModifications
 from dodona.schema import TableSchema
 from dodona.types import (
     MAX_TIMESTAMP,
@@ -35,6 +34,7 @@ from dodona_tablets.core.locks import (
 )
 from dodona_tablets.core.transaction import State, Transaction
 from dodona_tablets.core.version import Version, version_of
+from dodona_wire.messages import RowLock, TabletModifications
 
 SCHEMA = TableSchema.parse(
     [

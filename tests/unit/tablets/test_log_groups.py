@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dodona._core.messages import TellRows
 from dodona.errors import DataCorrupted
 from dodona.types import KEY_MIN, CellId, Timestamp, TransactionId
 from dodona_tablets.core.records import (
@@ -29,6 +28,7 @@ from dodona_tablets.shell.log_groups import (
     decode_key,
     encode_group,
 )
+from dodona_wire.messages import TellRows
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, changes, put
 from unit.tablets.logs import RECORDS, rows
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dodona._io.folder import sync_folder
 from dodona.errors import DataCorrupted, FolderInUse
 from dodona.types import Timestamp
 from dodona_tablets.core.records import Checkpoint, Record, WatermarkRaised
 from dodona_tablets.shell.log import LOG_NAME, SEGMENTS_MIN, CellLog
+from dodona_wire.net.folder import sync_folder
 from suite.waiting import WAIT_S_MAX
 from unit.tablets.logs import BYTES_MAX, RECORDS, fill, groups_of, rows, write_file
 

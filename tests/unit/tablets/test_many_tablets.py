@@ -7,14 +7,14 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from dodona._core.effects import Append, SendHeartbeat
-from dodona._core.messages import Assignment, TabletAssignment
 from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, CellId, Key, Revision, TabletId, Timestamp
 from dodona_tablets.core.flushing import Flushing
 from dodona_tablets.core.mounting import SLICE_PERIOD_MS, SLICE_TABLETS
 from dodona_tablets.core.records import TabletMounted, TabletsDropped, TabletUnmounted
 from dodona_tablets.core.tablet import TABLET_BYTES, Tablet
+from dodona_wire.cores.effects import Append, SendHeartbeat
+from dodona_wire.messages import Assignment, TabletAssignment
 from unit.tablets.cells import CLUSTER, SCHEMA, Bench, assignment, put
 
 CELL: Final = CellId(0)

@@ -5,16 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import (
-    CommitOne,
-    Committed,
-    Lookup,
-    Rows,
-    RowVersion,
-    TabletAssignment,
-    TabletModifications,
-    TabletSource,
-)
 from dodona.keys import encode_key, first_columns, successor
 from dodona.schema import Column, TableSchema
 from dodona.types import (
@@ -29,6 +19,16 @@ from dodona.types import (
 )
 from dodona_tablets.core.migration import Migration, pack_version, plain_version, range_in
 from dodona_tablets.core.version import Version
+from dodona_wire.messages import (
+    CommitOne,
+    Committed,
+    Lookup,
+    Rows,
+    RowVersion,
+    TabletAssignment,
+    TabletModifications,
+    TabletSource,
+)
 from unit.tablets.cells import ATOMIC, SCHEMA, Bench, assignment, put, update
 
 CELL = CellId(0)

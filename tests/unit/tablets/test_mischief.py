@@ -1,8 +1,8 @@
 """A cell that misbehaves: what nobody else can tell from a run, and what would be no mischief."""
 
-from dodona._core.messages import Committed, Failure, Lookup, Prepared
-from dodona._core.mischief import Mischief, Point
 from dodona.types import MAX_TIMESTAMP, SYNC_LAST_COMMITTED, CellId
+from dodona_wire.cores.mischief import Mischief, Point
+from dodona_wire.messages import Committed, Failure, Lookup, Prepared
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key, put
 
 

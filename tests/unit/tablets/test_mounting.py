@@ -1,6 +1,7 @@
 """Mounting: assignments, fences, unmounting under a transaction, restarts."""
 
-from dodona._core.messages import (
+from dodona.types import KEY_MAX, KEY_MIN, CellId, Revision, Timestamp
+from dodona_wire.messages import (
     Assignment,
     Committed,
     Failure,
@@ -9,7 +10,6 @@ from dodona._core.messages import (
     TabletAssignment,
     WriteNonAtomic,
 )
-from dodona.types import KEY_MAX, KEY_MIN, CellId, Revision, Timestamp
 from unit.tablets.cells import ATOMIC, CLUSTER, NON_ATOMIC, REVISION, Bench, assignment, put
 
 CELL = CellId(0)

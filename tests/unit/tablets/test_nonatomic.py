@@ -3,9 +3,12 @@
 import pyarrow as pa
 import pytest
 
-from dodona._core.arrow import arrow_schema, stream_of
-from dodona._core.effects import Append, ReplyAtOnce, ReplyTo
-from dodona._core.messages import (
+from dodona.schema import TableSchema
+from dodona.types import SYNC_LAST_COMMITTED, CellId, SpecialWrites, Timestamp, Write
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.nonatomic import OFF_LIMITS
+from dodona_wire.cores.effects import Append, ReplyAtOnce, ReplyTo
+from dodona_wire.messages import (
     CommitOne,
     Failure,
     Lookup,
@@ -14,10 +17,7 @@ from dodona._core.messages import (
     WriteNonAtomic,
     Written,
 )
-from dodona.schema import TableSchema
-from dodona.types import SYNC_LAST_COMMITTED, CellId, SpecialWrites, Timestamp, Write
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.nonatomic import OFF_LIMITS
+from dodona_wire.rows.arrow import arrow_schema, stream_of
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

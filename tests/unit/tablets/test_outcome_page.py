@@ -8,12 +8,12 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from dodona._core.effects import AskTimestamps, SendHeartbeat, SendToCell
-from dodona._io.process import read_clock
-from dodona._io.runtime import Runtime
 from dodona.types import MAX_TIMESTAMP, CellId, Timestamp
+from dodona_server.process import read_clock
+from dodona_server.runtime import Runtime
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.outcome_page import add_outcome_page
+from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat, SendToCell
 from unit.tablets.cells import SECOND, Bench, put
 
 pytestmark = pytest.mark.anyio

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import ArrowPage, ScanArrow, ScanVersions
 from dodona.types import KEY_MAX, KEY_MIN, NULL_TIMESTAMP
 from dodona_tablets.core import changes, scans
 from dodona_tablets.core.chunks.block import Block
 from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_wire.messages import ArrowPage, ScanArrow, ScanVersions
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key, put
 from unit.tablets.test_changes import flush
 

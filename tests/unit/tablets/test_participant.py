@@ -2,7 +2,11 @@
 
 import pytest
 
-from dodona._core.messages import (
+from dodona.types import CellId, LockType, Revision, Timestamp, TransactionId
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.records import CommittedHere
+from dodona_tablets.core.transaction import State
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     CommitOne,
@@ -14,10 +18,6 @@ from dodona._core.messages import (
     RowLock,
     TabletModifications,
 )
-from dodona.types import CellId, LockType, Revision, Timestamp, TransactionId
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.records import CommittedHere
-from dodona_tablets.core.transaction import State
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

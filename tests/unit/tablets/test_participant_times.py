@@ -3,10 +3,10 @@ they count."""
 
 import pytest
 
-from dodona._core.messages import AskOutcome, Committed, Failure
 from dodona.types import CellId
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.counts import CommitCounts
+from dodona_wire.messages import AskOutcome, Committed, Failure
 from unit.tablets.cells import Bench, put
 
 CELL = CellId(0)

@@ -2,7 +2,9 @@
 
 import pytest
 
-from dodona._core.messages import (
+from dodona.types import CellId, Timestamp, TransactionId
+from dodona_tablets.core.transaction import State
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     Committed,
@@ -14,8 +16,6 @@ from dodona._core.messages import (
     Reply,
     Undecided,
 )
-from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.transaction import State
 from unit.tablets.cells import Bench, put
 
 ZERO, ONE = CellId(0), CellId(1)

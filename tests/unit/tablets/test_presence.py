@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import (
+from dodona.schema import TableSchema
+from dodona.types import (
+    KEY_MAX,
+    KEY_MIN,
+    NULL_TIMESTAMP,
+    CellId,
+    LockType,
+    Timestamp,
+    TransactionId,
+)
+from dodona_wire.messages import (
     ArrowPage,
     CommitOne,
     Committed,
@@ -25,16 +35,6 @@ from dodona._core.messages import (
     ScanPage,
     ScanVersions,
     VersionedRows,
-)
-from dodona.schema import TableSchema
-from dodona.types import (
-    KEY_MAX,
-    KEY_MIN,
-    NULL_TIMESTAMP,
-    CellId,
-    LockType,
-    Timestamp,
-    TransactionId,
 )
 from unit.tablets.cells import ATOMIC, REVISION, Bench, changes, delete, key, update
 

@@ -4,21 +4,6 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import (
-    Aborted,
-    CommitOne,
-    Committed,
-    Failure,
-    LoadHeld,
-    PeekLoad,
-    Prepared,
-    RowLock,
-    Rows,
-    ScanArrow,
-    ScanPage,
-    SealLoad,
-)
-from dodona._core.messages import Scan as ScanRows
 from dodona.errors import (
     DataCorrupted,
     LoadEnded,
@@ -36,6 +21,21 @@ from dodona.types import (
 )
 from dodona_tablets.core.chunks.block import Block
 from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_wire.messages import (
+    Aborted,
+    CommitOne,
+    Committed,
+    Failure,
+    LoadHeld,
+    PeekLoad,
+    Prepared,
+    RowLock,
+    Rows,
+    ScanArrow,
+    ScanPage,
+    SealLoad,
+)
+from dodona_wire.messages import Scan as ScanRows
 from unit.tablets.cells import ATOMIC, REVISION, Bench, changes, key, put
 from unit.tablets.loads import Loading, failure
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from dodona._core.effects import AskTimestamps, SendHeartbeat
-from dodona._core.messages import Assignment
 from dodona.types import TabletId
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.flushing import Flushing
 from dodona_tablets.core.node import TICK_MS
 from dodona_tablets.core.tablet import Tablet
+from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat
+from dodona_wire.messages import Assignment
 from unit.tablets.cells import CLUSTER, SECOND, Bench, put
 
 LIMITS = CellLimits()

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import Failure, HoldSnapshot, Lookup, SnapshotHeld
 from dodona.errors import Overloaded
 from dodona.types import (
     MAX_TIMESTAMP,
@@ -20,6 +19,7 @@ from dodona.types import (
 )
 from dodona_tablets.core.cell import CellLimits
 from dodona_tablets.core.readers import Readers
+from dodona_wire.messages import Failure, HoldSnapshot, Lookup, SnapshotHeld
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, Bench, key, put
 
 CELL = CellId(0)

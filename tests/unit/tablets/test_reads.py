@@ -3,21 +3,6 @@
 import pyarrow as pa
 import pytest
 
-from dodona._core.arrow import arrow_schema, stream_of, table_of
-from dodona._core.messages import (
-    ArrowPage,
-    Failure,
-    Lookup,
-    LookupVersions,
-    Reply,
-    Rows,
-    RowVersion,
-    Scan,
-    ScanArrow,
-    ScanPage,
-    VersionedRows,
-    WriteArrow,
-)
 from dodona.errors import SnapshotTooOld
 from dodona.types import (
     ASYNC_LAST_COMMITTED,
@@ -33,6 +18,21 @@ from dodona.types import (
 )
 from dodona_tablets.core import snapshot
 from dodona_tablets.core.scans import COLUMN_ROWS_MAX, WALKED_ROWS_MAX
+from dodona_wire.messages import (
+    ArrowPage,
+    Failure,
+    Lookup,
+    LookupVersions,
+    Reply,
+    Rows,
+    RowVersion,
+    Scan,
+    ScanArrow,
+    ScanPage,
+    VersionedRows,
+    WriteArrow,
+)
+from dodona_wire.rows.arrow import arrow_schema, stream_of, table_of
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

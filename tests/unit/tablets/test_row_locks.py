@@ -4,21 +4,6 @@ from typing import Any
 
 import pytest
 
-from dodona._core.messages import (
-    CommitOne,
-    Committed,
-    Failure,
-    Lookup,
-    LookupVersions,
-    Prepare,
-    Prepared,
-    RowLock,
-    RowVersion,
-    Scan,
-    ScanPage,
-    TabletModifications,
-    VersionedRows,
-)
 from dodona.schema import TableSchema
 from dodona.types import (
     KEY_MAX,
@@ -33,6 +18,21 @@ from dodona.types import (
     Write,
 )
 from dodona_tablets.core.locks import RowLocks
+from dodona_wire.messages import (
+    CommitOne,
+    Committed,
+    Failure,
+    Lookup,
+    LookupVersions,
+    Prepare,
+    Prepared,
+    RowLock,
+    RowVersion,
+    Scan,
+    ScanPage,
+    TabletModifications,
+    VersionedRows,
+)
 from unit.tablets.cells import ATOMIC, REVISION, Bench
 
 SCHEMA = TableSchema.parse(

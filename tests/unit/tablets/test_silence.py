@@ -2,7 +2,11 @@
 
 import pytest
 
-from dodona._core.messages import (
+from dodona.schema import TableSchema
+from dodona.types import CellId, TransactionId, Write
+from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.transaction import State
+from dodona_wire.messages import (
     Aborted,
     AskOutcome,
     Committed,
@@ -12,10 +16,6 @@ from dodona._core.messages import (
     Prepared,
     Reply,
 )
-from dodona.schema import TableSchema
-from dodona.types import CellId, TransactionId, Write
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.transaction import State
 from unit.tablets.cells import ATOMIC, Bench, changes, put
 
 CELLS = (CellId(0), CellId(1), CellId(2))

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 
-from dodona._core.messages import Failure, SplitKeys, SplitTablet
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, Key, Revision, Timestamp, Write
 from dodona_tablets.core import splitting
@@ -13,6 +12,7 @@ from dodona_tablets.core.chunks.block import Block
 from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.splitting import BLOCKS_OPENED_MAX, CUTS_MAX, KEY_BYTES_MAX, split
 from dodona_tablets.core.stores import Stores
+from dodona_wire.messages import Failure, SplitKeys, SplitTablet
 from unit.tablets.cells import ATOMIC, REVISION, Bench, put
 from unit.tablets.cells import key as bench_key
 from unit.tablets.chunks.making import FULL, SCHEMA, at, key, made_of, small_blocks

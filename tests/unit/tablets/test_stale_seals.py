@@ -2,9 +2,9 @@
 
 import pytest
 
-from dodona._core.messages import Committed, LoadSealed
 from dodona.errors import ConcurrentAppend, ProtocolChanged, SnapshotTooOld
 from dodona.types import CellId, LoadMode, TableSettings, Timestamp
+from dodona_wire.messages import Committed, LoadSealed
 from unit.tablets.cells import Bench, delete, key, put
 from unit.tablets.loads import Loading, failure
 

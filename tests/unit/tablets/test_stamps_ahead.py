@@ -3,7 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.messages import (
+from dodona.errors import SnapshotTooOld
+from dodona.types import CellId, Revision, TabletId, Timestamp
+from dodona_wire.messages import (
     CommitOne,
     Committed,
     Failure,
@@ -13,8 +15,6 @@ from dodona._core.messages import (
     TabletSource,
     WriteNonAtomic,
 )
-from dodona.errors import SnapshotTooOld
-from dodona.types import CellId, Revision, TabletId, Timestamp
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, assignment, put
 
 CELLS = HERE, THERE = CellId(0), CellId(1)

@@ -9,7 +9,11 @@ from typing import Final
 
 from dodona._core.context import Context, error_of, expect, wait_or_raise
 from dodona._core.loads.ticket import LoadTicket
-from dodona._core.messages import (
+from dodona._core.retry import Patience
+from dodona._core.steps import Calls, Protocol
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import LoadEnded, Unavailable
+from dodona_wire.messages import (
     CloseLoad,
     Cluster,
     DataRequest,
@@ -21,11 +25,7 @@ from dodona._core.messages import (
     RenewLoad,
     Reply,
 )
-from dodona._core.mischief import Point
-from dodona._core.retry import Patience
-from dodona._core.steps import Calls, Protocol
-from dodona.errors import LoadEnded, Unavailable
-from dodona.types import CellId, LoadId, TabletId
+from dodona_wire.types import CellId, LoadId, TabletId
 
 ASK_AGAIN_KINDS: Final = frozenset({"unavailable", "overloaded"})
 

@@ -11,8 +11,8 @@ from dodona._core.context import Context
 from dodona._core.loads.cells import renew_everywhere
 from dodona._core.loads.ticket import LoadTicket
 from dodona._core.steps import Protocol
-from dodona.errors import DodonaError, InvalidRequest, LoadEnded
-from dodona.shown import shown
+from dodona_wire.errors import DodonaError, InvalidRequest, LoadEnded
+from dodona_wire.shown import shown
 
 ROUNDS_PER_LEASE: Final = 4
 

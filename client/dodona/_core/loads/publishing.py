@@ -23,13 +23,12 @@ from dodona._core.loads.records import (
 from dodona._core.loads.tables import refusal_of, route_of
 from dodona._core.loads.ticket import LoadTable, LoadTicket, Published
 from dodona._core.loads.versions import check_versions, insert_versions, read_versions
-from dodona._core.messages import Failure, LoadSealed, Publication, SealLoad
-from dodona._core.mischief import Point
 from dodona._core.routing import TableRoute, is_soon_served
 from dodona._core.senders import StagedBatch
 from dodona._core.steps import Calls, Post, Protocol
 from dodona._core.transaction import TransactionBuffer
-from dodona.errors import (
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import (
     CommitOutcomeUnknown,
     ConcurrentAppend,
     ConcurrentDeleteDelete,
@@ -48,7 +47,8 @@ from dodona.errors import (
     TransactionConflict,
     Unavailable,
 )
-from dodona.types import Key, TabletId
+from dodona_wire.messages import Failure, LoadSealed, Publication, SealLoad
+from dodona_wire.types import Key, TabletId
 
 FINAL: Final = (
     ConcurrentTransaction,

@@ -19,7 +19,7 @@ from dodona._core.context import Context, wait_or_raise
 from dodona._core.loads.ticket import Published
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
-from dodona.errors import (
+from dodona_wire.errors import (
     InvalidTabletState,
     NodeExists,
     NodeNotFound,
@@ -28,8 +28,8 @@ from dodona.errors import (
     TransactionAborted,
     Unavailable,
 )
-from dodona.schema import TableSchema
-from dodona.types import NO_LOAD, LoadId, Timestamp
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import NO_LOAD, LoadId, Timestamp
 
 if TYPE_CHECKING:
     from dodona._core.session import Session

@@ -39,7 +39,7 @@ from dodona._core.routing import is_soon_served
 from dodona._core.senders import StagedBatch
 from dodona._core.steps import Protocol
 from dodona._core.transaction import check_modes
-from dodona.errors import (
+from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,
     LoadEnded,
@@ -47,8 +47,8 @@ from dodona.errors import (
     TableNotFound,
     TableNotMounted,
 )
-from dodona.shown import shown
-from dodona.types import (
+from dodona_wire.shown import shown
+from dodona_wire.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     NO_LOAD,

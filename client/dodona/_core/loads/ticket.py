@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from dodona.described import described
-from dodona.errors import InvalidRequest
-from dodona.schema import Column
-from dodona.types import (
+from dodona_wire.described import described
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import (
     MAX_TIMESTAMP,
     NULL_TIMESTAMP,
     Atomicity,

@@ -20,8 +20,8 @@ from dodona._core.loads.ticket import LoadTicket, Published
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
 from dodona._core.versions import VersionedRow
-from dodona.errors import ConcurrentTransaction, NodeNotFound, ProtocolChanged
-from dodona.types import SYNC_LAST_COMMITTED, LoadId, Timestamp, unix_us_from_timestamp
+from dodona_wire.errors import ConcurrentTransaction, NodeNotFound, ProtocolChanged
+from dodona_wire.types import SYNC_LAST_COMMITTED, LoadId, Timestamp, unix_us_from_timestamp
 
 CLOCKS_US: Final = 2_000_000
 """A table's creation has the wall clock's time, which timestamps follow within about a second."""

@@ -8,12 +8,12 @@ Like a query it sees nothing but the rows, in columns of DuckDB's types: see `qu
 
 from typing import Any, Final
 
-from dodona._core.arrow import arrow_type
 from dodona._core.sql.engine import Engine, QueryLimits
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.query import json_texts, shown_schema, stream
-from dodona.errors import InvalidRequest, LimitExceeded
-from dodona.schema import TableSchema
+from dodona_wire.errors import InvalidRequest, LimitExceeded
+from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.schema import TableSchema
 
 TEXT_LENGTH_MAX: Final = 1 << 20
 _VIEW: Final = "rows"

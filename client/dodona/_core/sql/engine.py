@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona._core.sql.pushdown import Expression
-from dodona.errors import InvalidRequest, LimitExceeded
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
 _QUERY_NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})

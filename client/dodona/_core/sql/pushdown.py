@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.schema import TableSchema
+from dodona_wire.rows.schema import TableSchema
 
 Expression = dict[str, Any]
 """A node of the syntax tree that DuckDB's `json_serialize_sql` gives."""

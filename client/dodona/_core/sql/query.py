@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from dodona._core.arguments import check_text
-from dodona._core.arrow import arrow_type
 from dodona._core.context import Context
-from dodona._core.messages import ArrowPage, ScanPage
 from dodona._core.reading import check_retention, check_timestamp
 from dodona._core.routing import TableRoute
-from dodona._core.sizes import write_bytes
-from dodona._core.spelling import spell_packed_as_text
 from dodona._core.sql.engine import Engine, QueryLimits, check_size, load_duckdb
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
-from dodona.errors import LimitExceeded, MetadataChanged
-from dodona.schema import Column, TableSchema
-from dodona.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
+from dodona_wire.errors import LimitExceeded, MetadataChanged
+from dodona_wire.messages import ArrowPage, ScanPage
+from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.rows.sizes import write_bytes
+from dodona_wire.rows.spelling import spell_packed_as_text
+from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
 Bound = Sequence[Any] | None
 ReadArrow = Callable[[str, Bound, Bound, Sequence[str], Timestamp], Protocol[Any]]

@@ -8,7 +8,7 @@ right place. What is wrong with the rest of the text is DuckDB's to say.
 import re
 from typing import Final
 
-from dodona.errors import InvalidRequest
+from dodona_wire.errors import InvalidRequest
 
 _TOKEN: Final = re.compile(
     r"""

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 import msgspec
 
-from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.access.paths import ANY_NAME, ANY_NAMES, Names, node_names, pattern_names
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 Role = Literal["read", "write", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)

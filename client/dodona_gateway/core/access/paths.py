@@ -9,7 +9,7 @@ read paths alike is tested.
 import re
 from typing import Final
 
-from dodona.errors import InvalidRequest, LimitExceeded
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 PATH_LENGTH_MAX: Final = 1024
 """Characters."""

@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from dodona.errors import Forbidden
 from dodona_gateway.core.access.grants import (
     Grant,
     Need,
@@ -18,6 +17,7 @@ from dodona_gateway.core.access.grants import (
     need_of,
 )
 from dodona_gateway.core.access.tokens import Token, TokenId
+from dodona_wire.errors import Forbidden
 
 
 class Principal(msgspec.Struct, frozen=True):

@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from dodona.described import described
-from dodona.errors import InvalidRequest, LimitExceeded, Unauthenticated
 from dodona_gateway.core.access.grants import Grant
+from dodona_wire.described import described
+from dodona_wire.errors import InvalidRequest, LimitExceeded, Unauthenticated
 
 ID_BYTES: Final = 8
 SECRET_BYTES: Final = 32

@@ -7,7 +7,6 @@ their sums, without a name.
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from dodona.types import CellId
 from dodona_gateway.core.console.told import (
     ClusterTold,
     Doubt,
@@ -16,6 +15,7 @@ from dodona_gateway.core.console.told import (
     TabletCounts,
     TabletsTold,
 )
+from dodona_wire.types import CellId
 
 OTHERS: Final = ""
 """In the place of a path: tables that may not be read."""

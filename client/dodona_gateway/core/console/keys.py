@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.spelling import SPELLERS, json_of, read_value, value_of_text
-from dodona.errors import InvalidRequest, LimitExceeded
-from dodona.schema import TableSchema
+from dodona_wire.errors import InvalidRequest, LimitExceeded
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.spelling import SPELLERS, json_of, read_value, value_of_text
 
 LENGTH_MAX: Final = 64 << 10
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dodona._core.spelling import spell_any
+from dodona_wire.rows.spelling import spell_any
 
 TEXT_LENGTH_MAX: Final = 160
 """Characters of a value that are shown."""

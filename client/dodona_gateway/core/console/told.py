@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from dodona._core.recoveries import Recovery
-from dodona.described import described
-from dodona.types import CellId, TabletId, Timestamp, TransactionId
+from dodona_wire.cores.recoveries import Recovery
+from dodona_wire.described import described
+from dodona_wire.types import CellId, TabletId, Timestamp, TransactionId
 
 ServerKind = Literal["master", "proxy", "cell"]
 

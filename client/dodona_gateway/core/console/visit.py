@@ -9,7 +9,7 @@ not other ports of this host, which a browser takes for the same site.
 from collections.abc import Iterable
 from typing import Final
 
-from dodona.errors import Forbidden
+from dodona_wire.errors import Forbidden
 
 PREFIX: Final = "/console"
 PARTS: Final = "/console/parts/"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.query.source import Source
 from dodona_gateway.core.query.typed import Expression, Mode, bounded
 from dodona_gateway.core.query.values import EVERYTHING, Kind, first_of, names_of
+from dodona_wire.errors import InvalidRequest
 
 Nulls = Literal["any", "all", "never", "may be"]
 

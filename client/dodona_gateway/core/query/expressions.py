@@ -9,7 +9,6 @@ counted: whoever follows the tree may call itself.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.query import values
 from dodona_gateway.core.query.source import Source
 from dodona_gateway.core.query.tokens import (
@@ -42,6 +41,7 @@ from dodona_gateway.core.query.tree import (
     spread,
 )
 from dodona_gateway.core.query.values import NULL, Constant, Kind
+from dodona_wire.errors import InvalidRequest
 
 NodeT = TypeVar("NodeT", bound=Node)
 NESTING_MAX: Final = 50

@@ -1,7 +1,8 @@
 """Values of type any: JSON text to SQL. Pure.
 
 Owns: what is taken out of them. JSON does not tell int64 from uint64; what is asked for decides. A
-string is text or bytes, and a double may be no number: `dodona._core.spelling` says how these look.
+string is text or bytes, and a double may be no number: `dodona_wire.rows.spelling` says how these
+look.
 `int64(x)` and the like convert, and refuse what they can't; `get_int64(x, "/a/0")` refuses another
 type, and `try_get_int64` gives null for it.
 """
@@ -9,9 +10,9 @@ type, and `try_get_int64` gives null for it.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dodona._core.spelling import BASE64, DOUBLE
 from dodona_gateway.core.query.calls import Argument, Function
 from dodona_gateway.core.query.values import SQL_TYPES, Kind, text_of, text_sql
+from dodona_wire.rows.spelling import BASE64, DOUBLE
 
 _TYPES: Final = {
     Kind.INT64: "'BIGINT', 'UBIGINT'",

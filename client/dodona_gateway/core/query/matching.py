@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.query.calls import Argument
 from dodona_gateway.core.query.values import text_of, text_sql
+from dodona_wire.errors import InvalidRequest
 
 _ESCAPE: Final = "\\"
 _SPECIAL: Final = re.compile(r"[\\%_]")

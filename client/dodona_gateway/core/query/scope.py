@@ -7,12 +7,12 @@ given no name. Columns that USING names are one.
 
 from typing import Final
 
-from dodona.schema import Column, TableSchema
 from dodona_gateway.core.query.names import reference_name
 from dodona_gateway.core.query.source import Source
 from dodona_gateway.core.query.tree import Reference, Table
 from dodona_gateway.core.query.typed import Expression, bounded
 from dodona_gateway.core.query.values import KIND_OF_TYPE
+from dodona_wire.rows.schema import Column, TableSchema
 
 
 class TableScope:

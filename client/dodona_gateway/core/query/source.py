@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from dodona.errors import InvalidRequest, LimitExceeded
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 TEXT_LENGTH_MAX: Final = 1 << 20
 NEAR_LENGTH_MAX: Final = 24

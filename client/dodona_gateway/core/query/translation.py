@@ -11,8 +11,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from dodona.errors import TableNotFound
-from dodona.schema import TableSchema
 from dodona_gateway.core.query.building import Builder
 from dodona_gateway.core.query.comparisons import both, compare
 from dodona_gateway.core.query.names import name_of
@@ -22,6 +20,8 @@ from dodona_gateway.core.query.source import not_too_deep
 from dodona_gateway.core.query.tree import Join, Node, Query, Table, spread
 from dodona_gateway.core.query.typed import CONDITION, VALUE, Expression, bounded
 from dodona_gateway.core.query.values import SQL_TYPES, Kind, first_of
+from dodona_wire.errors import TableNotFound
+from dodona_wire.rows.schema import TableSchema
 
 ResultType = Literal["int64", "uint64", "double", "boolean", "string", "any"]
 COLUMNS_MAX: Final = 4_096

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dodona.errors import LimitExceeded
 from dodona_gateway.core.query.values import Constant, Kind
+from dodona_wire.errors import LimitExceeded
 
 SQL_LENGTH_MAX: Final = 1 << 20
 """What the engine takes."""

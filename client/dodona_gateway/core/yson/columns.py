@@ -9,8 +9,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from dodona.errors import InvalidRequest
-from dodona.schema import ColumnType
 from dodona_gateway.core.yson import spelling
 from dodona_gateway.core.yson.spelling import SHORT_VARINTS, varint
 from dodona_gateway.core.yson.values import (
@@ -21,6 +19,8 @@ from dodona_gateway.core.yson.values import (
     Uint64,
 )
 from dodona_gateway.core.yson.writer import dumps, raw_string
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.schema import ColumnType
 
 Values = Sequence[Any]
 _pack_double: Final = struct.Struct("<d").pack

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from dodona.errors import InvalidRequest, LimitExceeded
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 DEPTH_MAX: Final = 100
 """Nested values are read and written by nested calls: up to five for a level, of which Python

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from dodona.shown import shown
 from dodona_gateway.core.yson import tokens
 from dodona_gateway.core.yson.limits import (
     DEFAULT_LIMITS,
@@ -19,6 +18,7 @@ from dodona_gateway.core.yson.limits import (
     YsonLimits,
 )
 from dodona_gateway.core.yson.values import Attributed, Kind, Strings, Uint64
+from dodona_wire.shown import shown
 
 SPACES: Final = b" \t\n\v\f\r"
 _after_spaces: Final = re.compile(rb"[ \t\n\v\f\r]*").match

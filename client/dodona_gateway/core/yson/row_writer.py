@@ -10,11 +10,11 @@ from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import Any, Final
 
-from dodona.errors import InvalidRequest
-from dodona.schema import ColumnType
 from dodona_gateway.core.yson.columns import ColumnWriter
 from dodona_gateway.core.yson.values import Attributed, Format
 from dodona_gateway.core.yson.writer import dumps
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.schema import ColumnType
 
 ROWS_PER_PART: Final = 1024
 

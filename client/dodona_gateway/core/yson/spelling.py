@@ -8,8 +8,8 @@ import re
 import struct
 from typing import Final
 
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.yson.values import INT64_MAX, INT64_MIN, UINT64_MAX
+from dodona_wire.errors import InvalidRequest
 
 _pack_double: Final = struct.Struct("<d").pack
 

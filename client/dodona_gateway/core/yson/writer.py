@@ -8,10 +8,10 @@ limit bounds, so that a list inside of itself is an error as well. Imports no cl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.yson import spelling
 from dodona_gateway.core.yson.limits import DEPTH_MAX
 from dodona_gateway.core.yson.values import Attributed, Format, Kind, Uint64
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 _INDENT: Final = b"    "
 

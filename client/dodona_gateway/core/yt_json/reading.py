@@ -8,10 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.json_text import decode_json, without_mark
-from dodona.errors import InvalidRequest, LimitExceeded
-from dodona.shown import shown
-from dodona.values import is_same
 from dodona_gateway.core.yson.limits import DEFAULT_LIMITS, YsonLimits
 from dodona_gateway.core.yson.reader import text_of
 from dodona_gateway.core.yson.values import (
@@ -23,6 +19,10 @@ from dodona_gateway.core.yson.values import (
     Uint64,
 )
 from dodona_gateway.core.yt_json.options import DEFAULT_OPTIONS, JsonOptions
+from dodona_wire.errors import InvalidRequest, LimitExceeded
+from dodona_wire.rows.json_text import decode_json, without_mark
+from dodona_wire.rows.values import is_same
+from dodona_wire.shown import shown
 
 _CONTROL_KEYS: Final = ("$value", "$attributes", "$type")
 

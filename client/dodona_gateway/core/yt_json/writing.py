@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.yson.limits import DEPTH_MAX
 from dodona_gateway.core.yson.values import INT64_MIN, UINT64_MAX, Attributed
 from dodona_gateway.core.yt_json.options import DEFAULT_OPTIONS, JsonOptions
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -7,8 +7,8 @@ body is `unpacking`.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from dodona.errors import InvalidRequest, LimitExceeded
 from dodona_gateway.core.yson import Attributed
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 BODY_BYTES_MAX: Final = 64 << 20
 """Unpacked."""

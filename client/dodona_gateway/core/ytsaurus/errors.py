@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.errors import DodonaError, TransactionConflict
 from dodona_gateway.core.json_values import shown_attributes
+from dodona_wire.errors import DodonaError, TransactionConflict
 
 CODES: Final[dict[str, int]] = {
     "invalid_request": 1,  # 100 is an error of the transport there, and is tried again

@@ -7,8 +7,6 @@ headers `Accept` and `Content-Type` say is of no account in this API.)
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from dodona._core.rest import JSON_TYPE
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.yson import (
     Attributed,
     RowReader,
@@ -26,6 +24,8 @@ from dodona_gateway.core.yt_json import (
     loads_json,
 )
 from dodona_gateway.core.ytsaurus.parameters import plain
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.messages.rest import JSON_TYPE
 
 DEFAULT_VALUE: Final = "json"
 DEFAULT_ROWS: Final = "yson"

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dodona._core.json_text import decode_json, without_mark
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.yson import Attributed, YsonLimits, loads
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.json_text import decode_json, without_mark
 
 _LIMITS: Final = YsonLimits(depth_max=64, bytes_max=64 << 20, values_max=200_000)
 """Of what is inside; how long the whole may be, those who read it know."""

@@ -8,8 +8,8 @@ succeed without it.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.ytsaurus.parameters import Parameters
+from dodona_wire.errors import InvalidRequest
 
 ALWAYS: Final = {
     "prerequisite_transaction_ids": "a command has no prerequisites here",

@@ -8,11 +8,11 @@ that computes itself, a descending key, a type that would keep other values.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from dodona.errors import InvalidRequest, SchemaViolation
-from dodona.shown import shown
-from dodona.types import TableSettings
 from dodona_gateway.core.yson import Attributed, Uint64
 from dodona_gateway.core.ytsaurus.parameters import plain
+from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.shown import shown
+from dodona_wire.types import TableSettings
 
 TYPES: Final = ("int64", "uint64", "double", "boolean", "string", "utf8", "any")
 TYPES_V3: Final[dict[str, str]] = {

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 import httpx
 import msgspec
 
-from dodona._io.cluster_key import ClusterKey, key_headers
-from dodona.described import described
-from dodona.errors import Unavailable
+from dodona_wire.described import described
+from dodona_wire.errors import Unavailable
+from dodona_wire.net.cluster_key import ClusterKey, key_headers
 
 TIMEOUT_S: Final = 2.0
 AT_A_TIME_MAX: Final = 16

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
-from dodona.errors import DodonaError
+from dodona_wire.errors import DodonaError
 
 WAIT_S: Final = 0.7
 """For what is newer than what is known."""

@@ -13,9 +13,6 @@ from typing import Any, Final
 
 from fastapi import Response
 
-from dodona._io.process import read_clock
-from dodona.errors import DodonaError
-from dodona.types import CellId
 from dodona_gateway.core.access.grants import need_everywhere
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.chart import WINDOW_S, Chart, chart_of
@@ -33,6 +30,9 @@ from dodona_gateway.core.console.told import ClusterTold, DoubtPage, TabletsTold
 from dodona_gateway.shell.console.observing import LoadsTold, Observer
 from dodona_gateway.shell.console.rendering import page
 from dodona_gateway.shell.console.visits import Visit
+from dodona_server.process import read_clock
+from dodona_wire.errors import DodonaError
+from dodona_wire.types import CellId
 
 AT_ONCE_MAX: Final = 2_000
 """Tablets that are put on the map in some ms."""

@@ -12,7 +12,6 @@ from typing import Final
 from fastapi import FastAPI, Request, Response
 from starlette.routing import Route
 
-from dodona.errors import DodonaError, NodeNotFound
 from dodona_gateway.core.console.visit import LOGIN, LOGOUT, PARTS, PREFIX, STATIC, STATIC_FILES
 from dodona_gateway.shell.console import (
     cluster_pages,
@@ -29,6 +28,7 @@ from dodona_gateway.shell.console.rendering import (
 )
 from dodona_gateway.shell.console.visits import Visit
 from dodona_gateway.shell.service import Service
+from dodona_wire.errors import DodonaError, NodeNotFound
 
 Show = Callable[[Visit], Awaitable[Response]]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from dodona._core.sql.engine import Engine, QueryLimits
 from dodona._core.sql.references import find_tables
-from dodona.errors import DodonaError
+from dodona_wire.errors import DodonaError
 
 TEXT_LENGTH_MAX: Final = 50_000
 """What is longer no person wrote, and is not read several times."""

@@ -12,10 +12,6 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from dodona._core.loads.records import LOADS, RECOVERIES, LoadRecord, LoadRecovery
-from dodona._core.recoveries import RecoveryPage
-from dodona._io.process import read_clock
-from dodona.errors import NodeNotFound, Unavailable
-from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, Timestamp
 from dodona_gateway.core.console.history import History
 from dodona_gateway.core.console.told import (
     CellPlace,
@@ -35,6 +31,10 @@ from dodona_gateway.core.console.told import (
 from dodona_gateway.shell.console.asking import Asker
 from dodona_gateway.shell.console.cached import Cached
 from dodona_gateway.shell.service import Service
+from dodona_server.process import read_clock
+from dodona_wire.cores.recoveries import RecoveryPage
+from dodona_wire.errors import NodeNotFound, Unavailable
+from dodona_wire.types import TIMESTAMP_COUNTER_BITS, CellId, Timestamp
 
 MEASURES: Final = ("timestamps", "commits", "conflicts")
 FRESH_S: Final = 1.5

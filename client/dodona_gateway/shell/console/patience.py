@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from fastapi import Request
 
-from dodona.errors import RequestTimedOut, Unavailable
+from dodona_wire.errors import RequestTimedOut, Unavailable
 
 ANSWER_S: Final = 3.0
 

@@ -12,9 +12,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from fastapi import Response
 
-from dodona._io.process import read_clock
-from dodona.errors import DodonaError, InvalidRequest
-from dodona.types import Timestamp
 from dodona_gateway.core.query.parser import parse
 from dodona_gateway.core.query.translation import to_sql
 from dodona_gateway.core.query_work import FirstRows, Shown
@@ -22,6 +19,9 @@ from dodona_gateway.shell.console.patience import in_time, unless_gone
 from dodona_gateway.shell.console.rendering import described, page
 from dodona_gateway.shell.console.times import AsOf, read_as_of
 from dodona_gateway.shell.console.visits import Visit, read_form
+from dodona_server.process import read_clock
+from dodona_wire.errors import DodonaError, InvalidRequest
+from dodona_wire.types import Timestamp
 
 LANGUAGES: Final = {"sql": "SQL", "yt": "YTsaurus’s query language"}
 ROWS_MAX: Final = 200

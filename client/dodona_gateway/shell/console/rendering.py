@@ -14,12 +14,12 @@ from typing import Any, Final
 from fastapi import Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dodona.errors import DodonaError
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console import shown
 from dodona_gateway.core.console.visit import STATIC, STATIC_FILES
 from dodona_gateway.core.json_values import shown_attributes
 from dodona_gateway.shell.console import times
+from dodona_wire.errors import DodonaError
 
 PACKAGE: Final = "dodona_gateway.shell.console"
 HTML: Final = "text/html; charset=utf-8"

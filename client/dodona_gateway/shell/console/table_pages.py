@@ -12,10 +12,6 @@ from typing import Any, Final
 from fastapi import Response
 
 from dodona._core.tables import TableInfo
-from dodona._io.process import read_clock
-from dodona.errors import DodonaError
-from dodona.schema import TableSchema
-from dodona.types import SYNC_LAST_COMMITTED, CellId, TabletId
 from dodona_gateway.core.console.cluster import OLD_US
 from dodona_gateway.core.console.keys import read_bound, spell_bound
 from dodona_gateway.core.console.told import TabletCounts, TabletsTold
@@ -25,6 +21,10 @@ from dodona_gateway.shell.console.patience import in_time
 from dodona_gateway.shell.console.rendering import described, page
 from dodona_gateway.shell.console.times import AsOf, read_as_of
 from dodona_gateway.shell.console.visits import Visit
+from dodona_server.process import read_clock
+from dodona_wire.errors import DodonaError
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import SYNC_LAST_COMMITTED, CellId, TabletId
 
 ROOT: Final = "/"
 TABLETS_MAX: Final = 200

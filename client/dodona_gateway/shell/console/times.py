@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
-from dodona.errors import InvalidRequest
 from dodona.timestamps import check_plausible, datetime_from_timestamp, timestamp_from_datetime
-from dodona.types import Timestamp
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.types import Timestamp
 
 NUMBER_LENGTH_MAX: Final = 20
 _number: Final = re.compile(rf"[0-9]{{1,{NUMBER_LENGTH_MAX}}}", re.ASCII)

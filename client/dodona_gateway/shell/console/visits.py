@@ -10,8 +10,6 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
 
-from dodona._io.pages import collect_body
-from dodona.errors import DodonaError, InvalidRequest, Unauthenticated
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.visit import (
     LOGIN,
@@ -32,6 +30,8 @@ from dodona_gateway.shell.console.rendering import (
     redirect,
 )
 from dodona_gateway.shell.service import Service
+from dodona_server.pages import collect_body
+from dodona_wire.errors import DodonaError, InvalidRequest, Unauthenticated
 
 FORM_BYTES_MAX: Final = 2 << 20
 FIELDS_MAX: Final = 32

@@ -18,9 +18,6 @@ from starlette.types import Send
 from dodona._core.row_tables import table_of_rows
 from dodona.aio import AsyncClient
 from dodona.aio_loads import AsyncLoad
-from dodona.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest
-from dodona.schema import TableSchema
-from dodona.types import Atomicity
 from dodona_gateway.core.answers import BulkWritten, StreamedRows
 from dodona_gateway.core.batch_encoders import encoder_of
 from dodona_gateway.core.content import STREAM_FORMS, TYPES, Form, form_of
@@ -28,6 +25,9 @@ from dodona_gateway.core.requests import BulkRead, BulkWrite, parse_bound
 from dodona_gateway.core.row_stream import reader_of
 from dodona_gateway.shell.bodies import pieces_of
 from dodona_gateway.shell.routes import Call, route
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Atomicity
 
 BATCH_ROWS: Final = 20_000
 """Rows that came one by one are written so many at a time."""

@@ -6,10 +6,10 @@ reads, moves or removes a directory does so to all that is in it.
 
 from typing import Final
 
-from dodona._core.attribute_names import names_set, warnings_about
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import Done
 from dodona_gateway.shell.routes import Call, route
+from dodona_wire.messages.attribute_names import names_set, warnings_about
 
 
 async def create_directory(call: Call, asked: requests.CreateDirectory) -> Done:

@@ -11,12 +11,12 @@ from fastapi import Response
 
 from dodona._core.pages import FirstRows
 from dodona._core.steps import Protocol
-from dodona.types import SYNC_LAST_COMMITTED, Timestamp
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answer_budget import check_sent
 from dodona_gateway.core.content import TYPES, VALUE_FORMS, encode_body
 from dodona_gateway.core.query_work import Encoded
 from dodona_gateway.shell.routes import Call, route
+from dodona_wire.types import SYNC_LAST_COMMITTED, Timestamp
 
 
 async def insert_rows(call: Call, asked: requests.InsertRows) -> answers.Written:

@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from dodona._core.attribute_names import warnings_about
-from dodona._core.spelling import spell_any
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import TableView, view_table
 from dodona_gateway.shell.routes import Call, route
+from dodona_wire.messages.attribute_names import warnings_about
+from dodona_wire.rows.spelling import spell_any
 
 
 async def generate_timestamps(call: Call, asked: requests.GenerateTimestamps) -> answers.Timestamps:

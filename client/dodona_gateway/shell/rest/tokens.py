@@ -6,12 +6,12 @@ too. A token's text is in the answer to its making and nowhere else.
 
 from typing import Final
 
-from dodona._io.process import read_clock
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.access.grants import parse_grants
 from dodona_gateway.core.access.tokens import Token
 from dodona_gateway.core.answers import MadeToken, TokenView
 from dodona_gateway.shell.routes import Call, route
+from dodona_server.process import read_clock
 
 
 async def create_token(call: Call, asked: requests.CreateToken) -> MadeToken:

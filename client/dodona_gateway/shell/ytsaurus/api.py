@@ -13,8 +13,6 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI, Request, Response
 
-from dodona._core.rest import JSON_TYPE
-from dodona.errors import DodonaError, Forbidden, InvalidRequest
 from dodona_gateway.core.answer_budget import check_sent
 from dodona_gateway.core.ytsaurus.errors import error_headers, error_status, yt_error
 from dodona_gateway.core.ytsaurus.formats import DEFAULT_ROWS, DEFAULT_VALUE, Format, parse_format
@@ -41,6 +39,8 @@ from dodona_gateway.shell.ytsaurus.commands import (
 )
 from dodona_gateway.shell.ytsaurus.requests import read_content, read_parameters, read_rows
 from dodona_gateway.shell.ytsaurus.transactions import NO_ID
+from dodona_wire.errors import DodonaError, Forbidden, InvalidRequest
+from dodona_wire.messages.rest import JSON_TYPE
 
 API: Final = "/api/v4"
 RPC: Final = "rpc"

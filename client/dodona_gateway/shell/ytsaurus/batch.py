@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.errors import DodonaError, InvalidRequest, LimitExceeded
 from dodona_gateway.core.ytsaurus.errors import yt_error
 from dodona_gateway.core.ytsaurus.parameters import Parameters, plain
 from dodona_gateway.shell.ytsaurus.commands import Answer, Command, Value, YtCall, carry_out
+from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded
 
 REQUESTS_MAX: Final = 1_000
 CONCURRENCY: Final = 50

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dodona._core.tree import TreeSession
-from dodona.errors import InvalidRequest, NodeNotFound
 from dodona_gateway.core.yson import Attributed
 from dodona_gateway.core.ytsaurus.inside import MISSING, inside
 from dodona_gateway.core.ytsaurus.parameters import YtPath
@@ -20,6 +19,7 @@ from dodona_gateway.core.ytsaurus.schemas import yt_attributes
 from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
 from dodona_gateway.shell.ytsaurus.objects import find_object, is_object
 from dodona_gateway.shell.ytsaurus.transactions import tree_seen
+from dodona_wire.errors import InvalidRequest, NodeNotFound
 
 NODES_WITH_ATTRIBUTES_MAX: Final = 1_000
 """One answer asks the master for the attributes of so many nodes at most."""

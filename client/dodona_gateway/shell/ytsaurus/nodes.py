@@ -10,9 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-from dodona._core.attribute_names import warnings_about
 from dodona._core.tree import MasterTransactionSession, TreeSession
-from dodona.errors import InvalidRequest, NodeExists, NodeNotFound
 from dodona_gateway.core.ytsaurus.inside import MISSING, inside, put
 from dodona_gateway.core.ytsaurus.parameters import YtPath, plain
 from dodona_gateway.core.ytsaurus.schemas import (
@@ -31,6 +29,8 @@ from dodona_gateway.core.ytsaurus.schemas import (
 from dodona_gateway.shell.master_transactions import note_lock
 from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
 from dodona_gateway.shell.ytsaurus.transactions import owned_master, transaction_of, tree_changed
+from dodona_wire.errors import InvalidRequest, NodeExists, NodeNotFound
+from dodona_wire.messages.attribute_names import warnings_about
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ Owns: their paths and attributes. `//sys/tablet_cells` are the cells; `#id`, and
 
 from typing import Any, Final
 
-from dodona.errors import DodonaError, InvalidRequest, TransactionClosed, TransactionNotFound
 from dodona_gateway.core.ytsaurus.inside import MISSING, inside
 from dodona_gateway.core.ytsaurus.parameters import YtPath
 from dodona_gateway.core.ytsaurus.schemas import CELL_KIND, object_id
@@ -17,6 +16,7 @@ from dodona_gateway.shell.ytsaurus.transactions import (
     owned_master,
     transaction_of,
 )
+from dodona_wire.errors import DodonaError, InvalidRequest, TransactionClosed, TransactionNotFound
 
 CELLS: Final = "//sys/tablet_cells"
 TRANSACTIONS: Final = "//sys/transactions/"

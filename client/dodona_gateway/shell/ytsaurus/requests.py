@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from dodona._core.rest import JSON_TYPE
 from dodona_gateway.core.ytsaurus.bodies import (
     BODY_BYTES_MAX,
     check_size,
@@ -24,6 +23,7 @@ from dodona_gateway.core.ytsaurus.formats import Format
 from dodona_gateway.core.ytsaurus.parameters import Parameters, decode_parameters
 from dodona_gateway.shell.bodies import pieces_of
 from dodona_gateway.shell.ytsaurus.commands import Command
+from dodona_wire.messages.rest import JSON_TYPE
 
 PARAMETERS_HEADER: Final = "x-yt-parameters"
 FORMAT_HEADER: Final = "x-yt-header-format"

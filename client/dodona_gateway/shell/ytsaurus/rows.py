@@ -10,14 +10,14 @@ from typing import Any, Final, TypeVar
 
 from dodona._core.versions import VersionedRow
 from dodona.aio import AsyncTransaction
-from dodona.errors import InvalidRequest, SchemaViolation
-from dodona.schema import TableSchema
-from dodona.types import SYNC_LAST_COMMITTED, Timestamp
 from dodona_gateway.core.yson import Attributed, Uint64
 from dodona_gateway.core.ytsaurus.parameters import Parameters
 from dodona_gateway.shell.transactions import buffer_of
 from dodona_gateway.shell.ytsaurus.commands import RowsOut, YtCall, command
 from dodona_gateway.shell.ytsaurus.transactions import modes_of, tablet_transaction
+from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import SYNC_LAST_COMMITTED, Timestamp
 
 WITH_TIMESTAMPS: Final = "latest_timestamp"
 TIMESTAMP_PREFIX: Final = "$timestamp:"

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dodona.errors import InvalidRequest
 from dodona_gateway.core.query.parser import parse
 from dodona_gateway.core.query.translation import Translated, to_sql
 from dodona_gateway.core.query_work import TypedRows
@@ -20,6 +19,7 @@ from dodona_gateway.shell.transactions import buffer_of
 from dodona_gateway.shell.ytsaurus.commands import RowsOut, Value, YtCall, command
 from dodona_gateway.shell.ytsaurus.rows import read_mode, read_timestamp, retention_timestamp
 from dodona_gateway.shell.ytsaurus.transactions import tablet_transaction
+from dodona_wire.errors import InvalidRequest
 
 BYTES_AT_ONCE: Final = 64 << 10
 """Of a result that becomes rows in no time."""

@@ -6,7 +6,12 @@ answered: clients look at `@tablet_state` for its end.
 
 from typing import Any, Final
 
-from dodona._core.messages import (
+from dodona_gateway.core.yson import Uint64
+from dodona_gateway.core.ytsaurus.parameters import plain
+from dodona_gateway.core.ytsaurus.schemas import columns_of, pivot_keys_of
+from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.messages import (
     FreezeTable,
     MountTable,
     RemountTable,
@@ -14,12 +19,7 @@ from dodona._core.messages import (
     UnfreezeTable,
     UnmountTable,
 )
-from dodona.errors import InvalidRequest
-from dodona.types import Timestamp
-from dodona_gateway.core.yson import Uint64
-from dodona_gateway.core.ytsaurus.parameters import plain
-from dodona_gateway.core.ytsaurus.schemas import columns_of, pivot_keys_of
-from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
+from dodona_wire.types import Timestamp
 
 
 async def mount_table(call: YtCall) -> None:

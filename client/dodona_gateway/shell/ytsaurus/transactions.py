@@ -7,9 +7,13 @@ they are. Ids are YTsaurus's in form; what they say is in `core.transaction_id`.
 
 from typing import Any, Final
 
-from dodona._core.messages import TreeTransaction
 from dodona._core.tree import MasterTransactionSession, TreeSession
-from dodona.errors import (
+from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
+from dodona_gateway.core.yson import Uint64
+from dodona_gateway.core.ytsaurus.errors import RETRIED, yt_error
+from dodona_gateway.shell.master_transactions import Owned
+from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
+from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DodonaError,
     InvalidRequest,
@@ -17,12 +21,8 @@ from dodona.errors import (
     TransactionNotFound,
     Unavailable,
 )
-from dodona.types import Timestamp
-from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
-from dodona_gateway.core.yson import Uint64
-from dodona_gateway.core.ytsaurus.errors import RETRIED, yt_error
-from dodona_gateway.shell.master_transactions import Owned
-from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
+from dodona_wire.messages import TreeTransaction
+from dodona_wire.types import Timestamp
 
 NO_ID: Final = ("", "0-0-0-0")
 MASTER_TIMEOUT_MS: Final = 15_000

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dodona.types import Key
 from dodona_tablets.core.chunks.values import data_of, offsets_of
+from dodona_wire.types import Key
 
 ANCHOR_STEP: Final = 32
 """So many rows lie between two keys that are kept as objects, once somebody searches."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dodona.errors import DataCorrupted
-from dodona.schema import TableSchema
 from dodona_tablets.core.chunks.block import Block
 from dodona_tablets.core.chunks.bloom import words_of
 from dodona_tablets.core.chunks.index import decode_index
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.layout import chunk_schema
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.rows.schema import TableSchema
 
 
 class Chunk:

@@ -12,7 +12,6 @@ from itertools import chain
 
 import pyarrow as pa
 
-from dodona.schema import TableSchema
 from dodona_tablets.core.chunks.layout import DELTA, chunk_schema
 from dodona_tablets.core.chunks.merging import (
     Source,
@@ -23,6 +22,7 @@ from dodona_tablets.core.chunks.merging import (
 )
 from dodona_tablets.core.chunks.retiring import retired
 from dodona_tablets.core.retention import Terms
+from dodona_wire.rows.schema import TableSchema
 
 
 def compacted(

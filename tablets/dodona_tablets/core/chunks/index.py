@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.errors import DataCorrupted
-from dodona.schema import Column
-from dodona.types import Key, Timestamp
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.layout import Layout, format_version
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import Key, Timestamp
 
 VERSIONS: Final = (1, 2)
 """Of the format, that can be read."""

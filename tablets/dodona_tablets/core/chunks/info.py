@@ -6,7 +6,7 @@ Statistics here are for choosing chunks to read and to compact; nothing here has
 
 import msgspec
 
-from dodona.types import KEY_MAX, KEY_MIN, NULL_TIMESTAMP, Key, Timestamp
+from dodona_wire.types import KEY_MAX, KEY_MIN, NULL_TIMESTAMP, Key, Timestamp
 
 
 class ChunkInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dodona._core.arrow import arrow_schema, check_lengths
-from dodona._core.arrow_keys import encode_keys, in_order, order_of
-from dodona._core.packed_names import unpacked
-from dodona.errors import DuplicateKey, InvalidRequest, SchemaViolation
-from dodona.row_rules import ROW_BYTES_MAX
-from dodona.schema import Column, TableSchema
-from dodona.types import DELETE_MASK, BatchKind, Key
-from dodona.values import CHECKS
 from dodona_tablets.core.chunks.layout import KEY, MASK, chunk_schema
 from dodona_tablets.core.chunks.streams import batches_of, names_of
 from dodona_tablets.core.chunks.vectors import first_of_kind
+from dodona_wire.errors import DuplicateKey, InvalidRequest, SchemaViolation
+from dodona_wire.rows.arrow import arrow_schema, check_lengths
+from dodona_wire.rows.arrow_keys import encode_keys, in_order, order_of
+from dodona_wire.rows.packed_names import unpacked
+from dodona_wire.rows.row_rules import ROW_BYTES_MAX
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.rows.values import CHECKS
+from dodona_wire.types import DELETE_MASK, BatchKind, Key
 
 _TEXT_TYPES: Final = ("string", "utf8", "any")
 

@@ -12,10 +12,6 @@ from typing import Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from dodona._core.messages import Failure
-from dodona.errors import DodonaError
-from dodona.schema import TableSchema
-from dodona.types import KEY_MAX, KEY_MIN, BatchKind, Key, LoadMode, Timestamp
 from dodona_tablets.core.chunks.chunk import Chunk
 from dodona_tablets.core.chunks.compacting import compacted
 from dodona_tablets.core.chunks.info import ChunkInfo
@@ -26,6 +22,10 @@ from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.writing import write_chunk
 from dodona_tablets.core.retention import Terms
 from dodona_tablets.core.store import DynamicStore
+from dodona_wire.errors import DodonaError
+from dodona_wire.messages import Failure
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import KEY_MAX, KEY_MIN, BatchKind, Key, LoadMode, Timestamp
 
 FLUSH_SLICE_ROWS: Final = 512
 """Of rows in memory so many become columns at a time: a millisecond, at most, of Python."""

@@ -18,8 +18,8 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from dodona._core.arrow import arrow_type
-from dodona.schema import TableSchema
+from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.schema import TableSchema
 
 KEY: Final = "$key"
 TIMESTAMP: Final = "$timestamp"

@@ -9,10 +9,10 @@ bytes. Nothing here looks at rows one by one.
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dodona.keys import NULL_TAG
-from dodona.schema import TableSchema
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, SHARED, chunk_schema
 from dodona_tablets.core.chunks.reading import Plans
+from dodona_wire.rows.keys import NULL_TAG
+from dodona_wire.rows.schema import TableSchema
 
 
 class Mapping:

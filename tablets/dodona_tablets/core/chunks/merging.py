@@ -17,9 +17,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dodona.errors import DataCorrupted
-from dodona.schema import TableSchema
-from dodona.types import Key
 from dodona_tablets.core.chunks.layout import (
     BLOCK_ROWS_MAX,
     DELTA,
@@ -41,6 +38,9 @@ from dodona_tablets.core.chunks.vectors import (
     sorted_places,
     words_of,
 )
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Key
 
 ALONE_ROWS_MIN: Final = 1024
 """So many rows of one source before the first key of any other are worth a window of their own."""

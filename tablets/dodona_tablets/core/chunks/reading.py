@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dodona.schema import TableSchema
-from dodona.types import NULL_TIMESTAMP, Key, Timestamp
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MARKS, MASK, SHARED, TIMESTAMP
 from dodona_tablets.core.chunks.values import (
     Constant,
@@ -20,6 +18,8 @@ from dodona_tablets.core.chunks.values import (
     numbers_of,
 )
 from dodona_tablets.core.version import Version, bits_of
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import NULL_TIMESTAMP, Key, Timestamp
 
 Plan = tuple[int, tuple[int, ...]]
 """A mask of a table's value columns, and the value columns of a batch that give their values."""

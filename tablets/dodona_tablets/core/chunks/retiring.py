@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dodona.types import MAX_TIMESTAMP
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, SHARED, TIMESTAMP
 from dodona_tablets.core.chunks.merging import Versions
 from dodona_tablets.core.chunks.vectors import (
@@ -32,6 +31,7 @@ from dodona_tablets.core.version import (
     shared_groups_of,
     version_of,
 )
+from dodona_wire.types import MAX_TIMESTAMP
 
 
 def retired(versions: Versions, terms: Terms) -> pa.RecordBatch:

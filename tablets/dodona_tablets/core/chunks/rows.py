@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dodona._core.arrow import array_of
-from dodona._core.arrow_keys import decode_keys, order_of
-from dodona.schema import TableSchema
-from dodona.types import Key
 from dodona_tablets.core.chunks.layout import BLOCK_ROWS_MAX, KEY, chunk_schema
 from dodona_tablets.core.chunks.reading import versions_of
 from dodona_tablets.core.version import Version, bits_of
+from dodona_wire.rows.arrow import array_of
+from dodona_wire.rows.arrow_keys import decode_keys, order_of
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Key
 
 SLICE_ROWS: Final = 4096
 SPREADS_MAX: Final = 4096

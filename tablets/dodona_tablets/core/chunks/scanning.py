@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from dodona.keys import successor
-from dodona.schema import Column
-from dodona.types import Key
 from dodona_tablets.core.chunks.layout import KEY
 from dodona_tablets.core.chunks.merging import Source, windows
 from dodona_tablets.core.chunks.visibility import Snapshot
+from dodona_wire.rows.keys import successor
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import Key
 
 FIRST_ROWS_MIN: Final = 256
 """A first window smaller than this would not be looked at faster."""

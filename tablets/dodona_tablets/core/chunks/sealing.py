@@ -21,17 +21,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dodona._core.arrow_keys import decode_keys
-from dodona.errors import (
-    ConcurrentAppend,
-    ConcurrentDeleteDelete,
-    ConcurrentDeleteRead,
-    DuplicateKey,
-    RowNotFound,
-    TransactionConflict,
-)
-from dodona.schema import TableSchema
-from dodona.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
 from dodona_tablets.core.chunks.layout import (
     KEY,
     MASK,
@@ -45,6 +34,17 @@ from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.zones import Layer, Range, Zone, lanes_of, zones_of
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.version import history
+from dodona_wire.errors import (
+    ConcurrentAppend,
+    ConcurrentDeleteDelete,
+    ConcurrentDeleteRead,
+    DuplicateKey,
+    RowNotFound,
+    TransactionConflict,
+)
+from dodona_wire.rows.arrow_keys import decode_keys
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
 
 WINDOW_ROWS: Final = 1 << 18
 """About so many are looked at together, also where hundreds of chunks overlap."""

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dodona.types import NULL_TIMESTAMP, Key, Timestamp
 from dodona_tablets.core.chunks.bloom import bloom_of, hash_keys
 from dodona_tablets.core.chunks.layout import KEY, MASK, TIMESTAMP
+from dodona_wire.types import NULL_TIMESTAMP, Key, Timestamp
 
 Flags = npt.NDArray[np.bool_]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
 
 STREAM_BYTES_MAX: Final = 256 << 20
 """What all buffers of a stream may come to."""

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dodona.schema import TableSchema
-from dodona.types import Key
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Key
 
 Words = NDArray[np.uint64]
 """Column masks, as an array of [word, version]: bit b of a mask is bit b % 64 of word b // 64."""

@@ -12,9 +12,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from dodona.keys import successor
-from dodona.schema import TableSchema
-from dodona.types import DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp
 from dodona_tablets.core.chunks.block import Block, first_row_at
 from dodona_tablets.core.chunks.bloom import may_have
 from dodona_tablets.core.chunks.chunk import Chunk
@@ -22,6 +19,9 @@ from dodona_tablets.core.chunks.info import AttachedChunk
 from dodona_tablets.core.chunks.mapping import Mapping
 from dodona_tablets.core.chunks.reading import VersionReader
 from dodona_tablets.core.version import ALL_VERSIONS, Version
+from dodona_wire.rows.keys import successor
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp
 
 
 class Extent(NamedTuple):

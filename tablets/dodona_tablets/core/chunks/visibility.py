@@ -14,13 +14,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dodona._core.arrow import arrow_schema
-from dodona.schema import Column, TableSchema
-from dodona.types import ASYNC_LAST_COMMITTED, NULL_TIMESTAMP, Timestamp
 from dodona_tablets.core.chunks.layout import DELTA, KEY, MASK, TIMESTAMP
 from dodona_tablets.core.chunks.merging import Versions, merged, timestamps_of
 from dodona_tablets.core.chunks.vectors import Flags, Groups, Places, has_all, has_any, has_bit
 from dodona_tablets.core.version import bits_of, fold
+from dodona_wire.rows.arrow import arrow_schema
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.types import ASYNC_LAST_COMMITTED, NULL_TIMESTAMP, Timestamp
 
 _NOWHERE: Final = -1
 

@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from dodona.schema import TableSchema
 from dodona_tablets.core.chunks.index import BlockInfo, ChunkIndex, encode_index
 from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.chunks.layout import (
@@ -23,6 +22,7 @@ from dodona_tablets.core.chunks.layout import (
     layout_of,
 )
 from dodona_tablets.core.chunks.statistics import NO_ROW, measure
+from dodona_wire.rows.schema import TableSchema
 
 _MAGIC: Final = b"ARROW1\0\0"
 """What a file begins with, before the schema."""

@@ -10,10 +10,10 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from dodona.keys import successor
-from dodona.types import Key, LoadMode, Timestamp
 from dodona_tablets.core.chunks.view import ChunkView, Extent
 from dodona_tablets.core.store import DynamicStore
+from dodona_wire.rows.keys import successor
+from dodona_wire.types import Key, LoadMode, Timestamp
 
 Layer = DynamicStore | ChunkView
 """Of what a tablet has."""

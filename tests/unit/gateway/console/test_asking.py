@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from dodona._io.cluster_key import ClusterKey
 from dodona.errors import Unavailable
 from dodona_gateway.core.console.told import StatisticsPage
 from dodona_gateway.shell.console import asking, cached
 from dodona_gateway.shell.console.asking import Asker
 from dodona_gateway.shell.console.cached import Cached
+from dodona_wire.net.cluster_key import ClusterKey
 from suite.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.anyio

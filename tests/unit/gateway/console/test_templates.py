@@ -6,7 +6,6 @@ from typing import Any, Final
 import pytest
 
 from dodona._core.loads.records import LoadPhase, LoadRecord, LoadRecovery
-from dodona._core.recoveries import Recovery, TakenOver
 from dodona.errors import InvalidRequest, Unavailable
 from dodona.types import CellId, LoadId, TabletId, Timestamp, TransactionId
 from dodona_gateway.core.access.grants import Grant
@@ -34,6 +33,7 @@ from dodona_gateway.shell.console.observing import LoadsTold
 from dodona_gateway.shell.console.query_page import Result
 from dodona_gateway.shell.console.rendering import described, render
 from dodona_gateway.shell.transactions import HeldView
+from dodona_wire.cores.recoveries import Recovery, TakenOver
 
 EVIL: Final = """<script>alert('x')</script>"><img src=x onerror=alert(1)>"""
 ANN: Final = Principal(EVIL, "0" * 16, (Grant.of("admin", "/"),))

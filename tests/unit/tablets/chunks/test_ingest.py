@@ -7,9 +7,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from dodona._core import arrow
-from dodona._core.arrow import arrow_schema, stream_of
-from dodona._core.messages import Failure
 from dodona.errors import DodonaError, DuplicateKey, InvalidRequest, LimitExceeded, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, BatchKind, Key, Timestamp
@@ -17,6 +14,9 @@ from dodona_tablets.core.chunks import ingest, streams
 from dodona_tablets.core.chunks.ingest import prepare_batch
 from dodona_tablets.core.chunks.jobs import BatchJob, Built, build
 from dodona_tablets.core.chunks.layout import chunk_schema
+from dodona_wire.messages import Failure
+from dodona_wire.rows import arrow
+from dodona_wire.rows.arrow import arrow_schema, stream_of
 from unit.tablets.chunks.making import made
 
 SCHEMA = TableSchema.parse(

@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dodona._core.messages import Failure
 from dodona.errors import ERRORS_BY_KIND, TransactionConflict
 from dodona.schema import Column, TableSchema
 from dodona.types import (
@@ -27,6 +26,7 @@ from dodona_tablets.core.chunks.view import ChunkView
 from dodona_tablets.core.chunks.zones import Layer, Range, Zone, lanes_of
 from dodona_tablets.core.store import DynamicStore
 from dodona_tablets.core.version import Version, chain_of
+from dodona_wire.messages import Failure
 from unit.tablets.chunks.making import SCHEMA, at, deletion, key, made, made_of, small_blocks
 
 SINCE = Timestamp(20)

@@ -1,0 +1,172 @@
+"""The port of a server, taken before its data are there, and who answers at it meanwhile.
+
+Owns: the listening sockets, and the thread that answers until the server itself does: it says that
+the process lives (`/healthz`), and to all else that it is starting, `/startupz` and `/readyz` among
+it. So a long replay is not taken for a process that hangs. The sockets are handed over open:
+nobody who connects in between is turned away.
+
+Invariants: one connection at a time, each bounded in time and bytes; nothing is read of a request
+but its first line; the thread ends before the server begins.
+"""
+
+import errno
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from types import TracebackType
+from typing import Final, Self
+
+from dodona_server.answers import AnswerLike, failure_of, problem_answer, status_answer
+from dodona_server.life import HEALTH
+from dodona_wire.errors import DodonaError, InvalidRequest, Unavailable
+
+BACKLOG: Final = 2048
+TALK_SECONDS_MAX: Final = 0.5
+REQUEST_BYTES_MAX: Final = 64 << 10
+HEADERS_END: Final = b"\r\n\r\n"
+_NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_starting: Final = Unavailable("the server is starting, which may take as long as its log is: wait")
+
+Refusal = Callable[[str, DodonaError], AnswerLike]
+"""The answer to whoever asks for a path, in the words of those who ask there."""
+
+
+def problem(_: str, error: DodonaError) -> AnswerLike:
+    """An error as Dodona's own clients know it."""
+    return problem_answer(failure_of(error))
+
+
+class Door:
+    """Sockets that listen. To be entered before the recovery, and left at the end."""
+
+    def __init__(self, host: str, port: int, refusal: Refusal = problem) -> None:
+        """Raises InvalidRequest if the port can't be had."""
+        self._sockets = _listen(host, port)
+        self._refusal = refusal
+        self._wake, self._woken = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, name="dodona-door", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self._sockets[0].getsockname()[1]
+        return port
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for listening in self.hand_over():
+            listening.close()
+
+    def hand_over(self) -> list[socket.socket]:
+        """The sockets; nobody answers here any more. Repeating it is harmless."""
+        if self._thread.is_alive():
+            self._wake.send(b"x")
+            self._thread.join()
+            self._wake.close()
+            self._woken.close()
+        return self._sockets
+
+    # In the thread
+
+    def _run(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for waited_for in (self._woken, *self._sockets):
+                selector.register(waited_for, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select()]
+                if self._woken in ready:
+                    return
+                for listening in ready:
+                    assert isinstance(listening, socket.socket)
+                    with suppress(OSError):  # whoever came has gone, or takes too long
+                        answer(listening.accept()[0], self._respond)
+
+    def _respond(self, path: str) -> AnswerLike:
+        if path == HEALTH:
+            return status_answer("ok")
+        return self._refusal(path, _starting)
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """On all addresses of that name which this machine has."""
+    listening: list[socket.socket] = []
+    reason: OSError | None = None
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            try:
+                listening.append(_listener(socket.socket(family, kind, protocol), address))
+            except OSError as error:
+                reason = error
+                if error.errno not in _NOT_HERE:
+                    raise
+    except OSError as error:
+        for each in listening:
+            each.close()
+        raise _not_there(host, port, error) from error
+    if not listening:
+        raise _not_there(host, port, reason) from reason
+    return listening
+
+
+def _not_there(host: str, port: int, reason: OSError | None) -> InvalidRequest:
+    said = "no such address" if reason is None else (reason.strerror or str(reason)).lower()
+    return InvalidRequest(f"can't listen on {host}:{port}: {said}")
+
+
+def _listener(made: socket.socket, address: object) -> socket.socket:
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)  # type: ignore[arg-type]  # as getaddrinfo gave it
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def answer(connection: socket.socket, respond: Callable[[str], AnswerLike]) -> None:
+    """Tell whoever has connected what `respond` says to the path, and take leave. Raises OSError
+    if it has gone, or takes too long."""
+    with connection:
+        deadline = time.monotonic() + TALK_SECONDS_MAX
+        request = b""
+        while HEADERS_END not in request and len(request) < REQUEST_BYTES_MAX:
+            left = deadline - time.monotonic()
+            if left <= 0:  # who sends a byte now and then would keep everybody else waiting
+                return
+            connection.settimeout(left)
+            part = connection.recv(REQUEST_BYTES_MAX)
+            if not part:
+                return
+            request += part
+        connection.settimeout(TALK_SECONDS_MAX)
+        method, target, *_ = [*request.split(b" ", 2), b""]
+        encoded = _encoded(respond(target.partition(b"?")[0].decode("latin-1")))
+        if method == b"HEAD":
+            encoded = encoded[: encoded.index(HEADERS_END) + len(HEADERS_END)]
+        connection.sendall(encoded)
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(REQUEST_BYTES_MAX)  # so that what was unread does not reset the answer
+
+
+def _encoded(response: AnswerLike) -> bytes:
+    lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode()]
+    lines += [name + b": " + value for name, value in response.raw_headers]
+    return b"\r\n".join([*lines, b"connection: close", b"", bytes(response.body)])

@@ -1,0 +1,113 @@
+"""Groups of records on their way to the log, who makes them durable, and what is counted of them.
+
+Owns: what one flush makes durable, with the effects behind it; which of them the loop makes by
+itself; how long flushes took and how many records they had. Counted once a flush.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from dodona_wire.cores.counting import COUNTS, DURATIONS_US, Histogram, Tally
+from dodona_wire.cores.effects import Append, Effect
+
+INLINE_RECORDS_MAX: Final = 1_000
+INLINE_BYTES_MAX: Final = 64 << 10
+"""A longer frame brings more than is written in no time."""
+INLINE_PAUSE_US: Final = 100_000
+PAUSE_RATIO: Final = 10
+"""Of the pause after a slow one to how long it took: for these the loop stands still for at most
+this part of the time."""
+
+
+class RuntimeStatistics(msgspec.Struct, frozen=True):
+    """What a runtime did so far, and what waits now."""
+
+    flush_count: int
+    record_count: int
+    flush_duration_us_max: int
+    flush_durations_us: Histogram
+    flush_records: Histogram
+    """How many records became durable together."""
+    refused_count: int
+    waiting_count: int
+    waiting_age_us: int
+
+
+class Batch:
+    """What one flush makes durable, and the effects that may leave once it has."""
+
+    __slots__ = ("effects", "records", "since_us", "size_bytes")
+
+    def __init__(self, since_us: int) -> None:
+        self.since_us = since_us
+        self.records: list[Any] = []
+        self.effects: list[Effect] = []
+        self.size_bytes = 0
+
+
+class InlineRule:
+    """Which flushes the loop makes by itself, while everything else waits.
+
+    A thread that makes a flush sleeps at each answer of the disk, and then waits for a core and for
+    the interpreter's lock while the loop has both: under load that takes several times as long as
+    the flush, and each of its sleeps costs processor time. So what is short, and waited for, is
+    made at once. What nobody waits for gathers meanwhile, behind the thread; what is long, or was
+    slow, would stop all others: then all flushes are the thread's for `INLINE_PAUSE_US`, or for
+    `PAUSE_RATIO` times as long as the slow one took.
+    """
+
+    def __init__(self, duration_us_max: int) -> None:
+        """0: none."""
+        self._duration_us_max = duration_us_max
+        self._paused_until_us = 0
+
+    def admits(self, batch: Batch, now_us: int) -> bool:
+        """Whether the loop is to make this flush."""
+        return (
+            self._duration_us_max > 0
+            and now_us >= self._paused_until_us
+            and len(batch.records) <= INLINE_RECORDS_MAX
+            and any(type(effect) is not Append for effect in batch.effects)
+        )
+
+    def note(self, duration_us: int, now_us: int) -> None:
+        """So long did one take."""
+        if duration_us > self._duration_us_max:
+            self.pause(now_us, duration_us * PAUSE_RATIO)
+
+    def pause(self, now_us: int, pause_us_min: int = 0) -> None:
+        """Leave them to the thread for a while."""
+        until_us = now_us + max(pause_us_min, INLINE_PAUSE_US)
+        self._paused_until_us = max(self._paused_until_us, until_us)
+
+
+class FlushCounts:
+    """Of all flushes since the start."""
+
+    def __init__(self) -> None:
+        self._durations_us = Tally(DURATIONS_US)
+        self._records = Tally(COUNTS)
+        self._duration_us_max = 0
+
+    def add(self, duration_us: int, record_count: int) -> None:
+        """One more flush."""
+        self._duration_us_max = max(self._duration_us_max, duration_us)
+        self._durations_us.add(duration_us)
+        self._records.add(record_count)
+
+    def statistics(
+        self, refused_count: int, waiting_count: int, waiting_age_us: int
+    ) -> RuntimeStatistics:
+        """These, with what the runtime counts itself."""
+        durations_us, records = self._durations_us.read(), self._records.read()
+        return RuntimeStatistics(
+            flush_count=durations_us.count,
+            record_count=records.total,
+            flush_duration_us_max=self._duration_us_max,
+            flush_durations_us=durations_us,
+            flush_records=records,
+            refused_count=refused_count,
+            waiting_count=waiting_count,
+            waiting_age_us=waiting_age_us,
+        )

@@ -1,0 +1,143 @@
+"""What a server answers HTTP requests with, from its first moment: health at once, pages soon.
+
+Owns: the application that uvicorn runs for master, proxy and node, and when its pages are made.
+The web framework takes longer to import than all the rest of a start, and the data plane
+(timestamps, transactions) needs none of it. So the server begins without it; a thread imports it
+and makes the pages afterwards, and requests for pages wait for that. The data plane goes on
+meanwhile: a thread that imports gives Python away every `SWITCH_S`. A server whose pages are only
+for those who look after it (proxy and node) makes them when the first of them is asked for.
+
+Invariants: health pages never wait for the other pages; a server that makes these at its start is
+not ready before they are made; they are made once; if that fails, the server is not ready any more,
+each request for one is told so, and the log says why. Must not import a web framework.
+"""
+
+import asyncio
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from dodona_server.answers import (
+    Answer,
+    Application,
+    Receive,
+    Scope,
+    Send,
+    health_answer,
+    problem_answer,
+)
+from dodona_server.life import HEALTH, READINESS, STARTUP, Life
+from dodona_wire.messages import Failure
+from dodona_wire.net.callers import READING
+
+SWITCH_S: Final = 0.0005
+"""How long the thread may keep the event loop waiting for Python, as far as Python can tell."""
+AFTER_S: Final = 0.1
+"""The pages are made so long after the start, or when the first of them is asked for: those who
+waited for the server ask for timestamps first."""
+MAKING: Final = "its pages are being made"
+FAILED: Final = "the server can't make its pages; its log says why"
+
+Lifespan = Callable[[], AbstractAsyncContextManager[None]]
+
+_logger: Final = logging.getLogger("dodona.rest")
+
+
+class Front:
+    """The application of one server."""
+
+    def __init__(
+        self,
+        life: Life,
+        lifespan: Lifespan,
+        make_pages: Callable[[], Any],
+        *,
+        is_asked_often: bool = True,
+    ) -> None:
+        """`make_pages` is called in a thread, and makes an ASGI application: soon after the start
+        if the pages are asked for often. `lifespan` is entered before the first request and left
+        after the last."""
+        self._is_asked_often = is_asked_often
+        self._life = life
+        self._lifespan = lifespan
+        self._make_pages = make_pages
+        self._making: asyncio.Task[Application] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        answer = self._health(scope)
+        if answer is not None:
+            await answer.send(send)
+            return
+        try:
+            pages = await asyncio.shield(self._begin())
+        except Exception as error:
+            _logger.error("the pages can't be made", exc_info=error)
+            await problem_answer(Failure("internal", FAILED)).send(send)
+            return
+        await pages(scope, receive, send)
+
+    def _health(self, scope: Scope) -> Answer | None:
+        if scope["type"] != "http" or scope["method"] not in READING:
+            return None
+        match scope["path"]:
+            case path if path == HEALTH:
+                return health_answer(self._life.why_not_well(), "ok")
+            case path if path == READINESS:
+                return health_answer(self._life.why_not_ready(), "ready")
+            case path if path == STARTUP:
+                return health_answer(None, "started")
+        return None
+
+    def _make_soon(self) -> asyncio.TimerHandle:
+        self._life.starting = MAKING
+        return asyncio.get_running_loop().call_later(AFTER_S, self._begin)
+
+    def _begin(self) -> "asyncio.Task[Application]":
+        """The making of the pages, which is begun here unless it was."""
+        if self._making is None:
+            self._making = asyncio.create_task(self._make())
+            self._making.add_done_callback(_retrieve)
+        return self._making
+
+    async def _make(self) -> Application:
+        before_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(before_s, SWITCH_S))
+        try:
+            made: Application = await asyncio.to_thread(self._make_pages)
+        except BaseException:
+            self._life.starting = FAILED
+            raise
+        finally:
+            sys.setswitchinterval(before_s)
+        self._life.starting = None
+        return made
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """ASGI's lifespan. What is raised at the start ends the server."""
+        await receive()
+        state = "startup"
+        try:
+            async with self._lifespan():
+                timer = self._make_soon() if self._is_asked_often else None
+                await send({"type": "lifespan.startup.complete"})
+                state = "shutdown"
+                await receive()
+                if timer is not None:
+                    timer.cancel()
+                if self._making is not None:
+                    await asyncio.wait([self._making])
+        except BaseException:
+            await send({"type": f"lifespan.{state}.failed", "message": traceback.format_exc()})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def _retrieve(task: "asyncio.Task[Application]") -> None:
+    if not task.cancelled():
+        task.exception()  # told to whoever asks; else it is logged as lost

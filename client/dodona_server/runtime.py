@@ -1,0 +1,490 @@
+"""The runtime: sole owner of a core, and keeper of the one law.
+
+Owns: the order in which effects are carried out, the group commit, and the end of the process when
+something surprising happens. The law: effects are carried out in order, and nothing behind an
+`Append` leaves before that append is durable. While one flush is in the worker thread the core goes
+on, and the appends made meanwhile are the next flush; with nothing pending, replies leave at once.
+A short flush that somebody waits for is made by the loop itself: to hand it over takes longer.
+
+Invariants:
+- One thread (the event loop's) touches the core, one method at a time. What an effect's handler
+  feeds back while the core is being driven waits for its turn.
+- The log sees one `append` at a time, in order, and never a record twice.
+- Whatever the core or the log raises ends the process: it restarts and recovers. Nothing is caught
+  and survived here, so a core whose state is in doubt never answers anybody.
+
+Knows nothing of sockets: whoever asks brings a `Replier`. Must not import a server package.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol, get_args
+
+import msgspec
+
+from dodona_server.flushes import (
+    INLINE_BYTES_MAX,
+    Batch,
+    FlushCounts,
+    InlineRule,
+    RuntimeStatistics,
+)
+from dodona_server.log_thread import Log, LogThread
+from dodona_server.process import read_clock, require_assertions, stop_process
+from dodona_wire.cores.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
+from dodona_wire.messages import CellMessage, Failure, Reply, Request
+from dodona_wire.messages.codec import ONE_WAY, RequestEnvelope
+from dodona_wire.types import Now
+
+CELL_MESSAGES: Final = frozenset(get_args(CellMessage))
+
+_logger: Final = logging.getLogger("dodona.runtime")
+_overloaded: Final = Failure("overloaded", "too much waits for the log: wait, then repeat the call")
+_closing: Final = Failure("unavailable", "the server is shutting down", {"is_sent": False})
+"""The core never sees what is refused: for its sender that is as good as never sent."""
+_no_cell: Final = Failure("invalid_request", "this server is no cell")
+
+
+class Replier(Protocol):
+    """Where answers go. A route is `(replier, request id)`."""
+
+    def reply(self, request_id: int, body: Reply) -> None: ...
+
+
+class Core(Protocol):
+    """What every core can do; `handle_durable` and `handle_cell_message` are found if there."""
+
+    def handle(self, route: Any, body: Any, now: Now) -> None: ...
+    def tick(self, now: Now) -> None: ...
+    def next_deadline(self) -> int | None: ...
+    def take_effects(self) -> list[Effect]: ...
+
+
+LATE_US_MIN: Final = 2_000_000
+"""What has waited longer for the disk says that something is wrong with it."""
+
+
+class RuntimeLimits(msgspec.Struct, frozen=True):
+    """What may wait for the log, and for how long a quick answer may run ahead of it."""
+
+    waiting_count_max: int = 100_000
+    """Records and effects not yet durable; beyond this, requests are refused as overloaded."""
+    waiting_bytes_max: int = 256 << 20
+    """Bytes of the frames that came while records waited; beyond this, likewise."""
+    at_once_age_ms_max: int | None = None
+    """Once the oldest waiting append is older than this, `ReplyAtOnce` is held behind it too: the
+    most that a crash can take back of what was answered at once. None: never held."""
+    inline_flush_us_max: int = 0
+    """As long as flushes take no longer, the loop makes those that somebody waits for by itself:
+    see `InlineRule`. 0: the log's thread makes all."""
+    close_ms_max: int = 10_000
+    """How long `close` lets the log finish."""
+
+
+class _Asker:
+    """A replier for one request made inside this process."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: "asyncio.Future[Reply]") -> None:
+        self.future = future
+
+    def reply(self, request_id: int, body: Reply) -> None:
+        if not self.future.done():  # the asker may have given up
+            self.future.set_result(body)
+
+
+class Runtime:
+    """Drives a core on the running event loop. See the module's text for what it promises.
+
+    `log` may be None for a core that appends nothing. `handlers` carry out the effects other than
+    appends and replies, by type; they must neither block nor raise. `stop` ends the process.
+    `foresee` sees the requests of a frame just before the core does, and nothing once their effects
+    have been carried out: no other input comes between. `keep_posted` tells the core what only a
+    shell can see: it is called after each flush and before each tick. `watch_flush` is shown each
+    group that became durable, and when its flush began, before its effects leave.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        log: Log | None,
+        handlers: Mapping[type[Any], Callable[[Any], None]] | None = None,
+        *,
+        limits: RuntimeLimits | None = None,
+        clock: Callable[[], Now] = read_clock,
+        stop: Callable[[BaseException], Any] = stop_process,
+        foresee: Callable[[Sequence[RequestEnvelope]], None] | None = None,
+        keep_posted: Callable[[Now], None] = lambda _: None,
+        watch_flush: Callable[[Batch, int, Now], None] | None = None,
+    ) -> None:
+        require_assertions()
+        self._core = core
+        self._log = log
+        self._handlers = dict(handlers or {})
+        self._limits = limits or RuntimeLimits()
+        self._clock = clock
+        self._stop = stop
+        self._foresee = foresee
+        self._keep_posted = keep_posted
+        self._watch_flush = watch_flush
+        self._handle_durable: Callable[[Any, Now], None] | None = getattr(
+            core, "handle_durable", None
+        )
+        self._handle_cell_message: Callable[[Any, Now], None] | None = getattr(
+            core, "handle_cell_message", None
+        )
+        age_ms_max = self._limits.at_once_age_ms_max
+        self._inline = InlineRule(self._limits.inline_flush_us_max)
+        self._at_once_age_us_max = None if age_ms_max is None else age_ms_max * 1000
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_inside = False
+        self._is_closing = self._is_closed = False
+        self._failure: BaseException | None = None
+        self._afterwards: list[Callable[[], None]] = []
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        # The batch in the worker thread, the one that gathers behind it, and the effects of the
+        # newest of the two: what comes next in order joins those (None: nothing is pending).
+        self._in_flight: Batch | None = None
+        self._gathering: Batch | None = None
+        self._tail: list[Effect] | None = None
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
+        self._log_thread: LogThread | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline_us: int | None = None
+        self._flushes = FlushCounts()
+        self._flush_began_us = 0
+        self._stands_still = False
+        self._refused_count = 0
+
+    def start(self) -> None:
+        """Begin, on the running loop, with whatever the core already has to say."""
+        assert self._loop is None, "a runtime starts once"
+        self._loop = asyncio.get_running_loop()
+        if self._log is not None:
+            self._log_thread = LogThread(self._log, self._hear_of_flush)
+        self._enter(_nothing, ())
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The surprise after which the core is not driven any more, if there was one."""
+        return self._failure
+
+    async def finish(self) -> None:
+        """Refuse what comes from now on, and wait until whatever came before is durable and its
+        answers have left. The core may go on to say things."""
+        self._is_closing = True
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Refuse what comes, let the log finish, end the thread. The core hears nothing more: there
+        is nobody to carry out what it says. Raises TimeoutError."""
+        if self._timer is not None:
+            self._timer.cancel()
+        async with asyncio.timeout(self._limits.close_ms_max / 1000):
+            await self.finish()
+        self._is_closed = True
+        if self._log_thread is not None:
+            self._log_thread.close(self._limits.close_ms_max)
+
+    # Inputs
+
+    def handle(self, route: tuple[Replier, int], body: Request) -> None:
+        """One request; its answer goes to the route's replier, perhaps before this returns."""
+        refusal = self._refusal()
+        if refusal is not None:
+            self._refused_count += 1
+            route[0].reply(route[1], refusal)
+        else:
+            self._enter(self._core.handle, (route, body))
+
+    def handle_frame(
+        self, replier: Replier, envelopes: list[RequestEnvelope], size_bytes: int
+    ) -> None:
+        """All requests of one frame, at one instant; effects are carried out once, behind all."""
+        refusal = self._refusal()
+        if refusal is None:
+            take = self._take_frame if self._foresee is None else self._take_foreseen_frame
+            self._enter(take, (replier, envelopes))
+            if self._gathering is not None:  # what the frame brought may be part of it
+                self._gathering.size_bytes += size_bytes
+            if size_bytes > INLINE_BYTES_MAX:
+                self._inline.pause(self._clock().instant_us)
+            return
+        self._refused_count += len(envelopes)
+        for request_id, _ in envelopes:
+            if request_id != ONE_WAY:  # a one-way message is repeated until it is answered
+                replier.reply(request_id, refusal)
+
+    def call(self, method: Callable[..., None], *arguments: Any) -> None:
+        """Another input of the core: `method(*arguments, now)`. Never refused before the end."""
+        self._enter(method, arguments)
+
+    def call_from_thread(self, method: Callable[..., None], *arguments: Any) -> None:
+        """As `call`, a moment later, for other threads; after the end of the loop nothing comes."""
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.call, method, *arguments)
+
+    def call_each(self, method: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
+        """As `call`, once for each, at one instant; effects are carried out behind all."""
+        self._enter(_call_each, (method, arguments))
+
+    def call_afterwards(self, callback: Callable[[], None]) -> None:
+        """Call back once the effects of the present input have been carried out: what a replier
+        gathered meanwhile can leave in one frame."""
+        if self._is_inside:
+            self._afterwards.append(callback)
+        else:
+            assert self._loop is not None
+            self._loop.call_soon(callback)
+
+    async def ask(self, body: Request, timeout_ms: int = 30_000) -> Reply:
+        """Put a request to the core and wait for the answer; too late is a Failure."""
+        assert self._loop is not None
+        asker = _Asker(self._loop.create_future())
+        self.handle((asker, 1), body)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asker.future
+        except TimeoutError:
+            return Failure("unavailable", f"no answer within {timeout_ms} ms")
+
+    def fail(self, error: BaseException) -> None:
+        """Something happened that puts the core's state in doubt: end the process."""
+        self._failure = error
+        self._stop(error)
+
+    def why_late(self) -> str | None:
+        """That the disk has not answered for long, so that nothing should be sent here; or None."""
+        age_us = self._waiting_age_us()
+        if age_us > LATE_US_MIN:
+            return f"the disk has not answered for {age_us // 1000} ms"
+        return None
+
+    def standing_us(self) -> int:
+        """For other threads: for how long the loop has stood still for a flush by now."""
+        return self._clock().instant_us - self._flush_began_us if self._stands_still else 0
+
+    def statistics(self) -> RuntimeStatistics:
+        """A record of now; cheap."""
+        return self._flushes.statistics(
+            self._refused_count, self._waiting_count(), self._waiting_age_us()
+        )
+
+    # The core
+
+    def _enter(self, method: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self._is_closed:
+            return
+        if self._is_inside:
+            self._inbox.append((method, arguments))
+            return
+        if self._failure is not None:
+            raise RuntimeError("the core met a surprise and is not driven any more") from (
+                self._failure
+            )
+        self._is_inside = True
+        try:
+            now = self._step(method, arguments)
+            while self._inbox:
+                now = self._step(*self._inbox.popleft())
+            self._schedule_tick(now)
+            if self._afterwards:
+                callbacks, self._afterwards = self._afterwards, []
+                for callback in callbacks:
+                    callback()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the core is in doubt
+            self.fail(error)
+        finally:
+            self._is_inside = False
+
+    def _step(self, method: Callable[..., None], arguments: tuple[Any, ...]) -> Now:
+        now = self._clock()
+        method(*arguments, now)
+        self._carry_out(self._core.take_effects(), now)
+        return now
+
+    def _take_frame(self, replier: Replier, envelopes: list[RequestEnvelope], now: Now) -> None:
+        handle = self._core.handle
+        for request_id, body in envelopes:
+            if type(body) not in CELL_MESSAGES:
+                handle((replier, request_id), body, now)
+            elif self._handle_cell_message is not None:
+                self._handle_cell_message(body, now)
+            elif request_id != ONE_WAY:
+                replier.reply(request_id, _no_cell)
+
+    def _take_foreseen_frame(
+        self, replier: Replier, envelopes: list[RequestEnvelope], now: Now
+    ) -> None:
+        assert self._foresee is not None
+        self._foresee(envelopes)
+        self._take_frame(replier, envelopes, now)
+        self._carry_out(self._core.take_effects(), now)
+        self._foresee(())
+
+    def _schedule_tick(self, now: Now) -> None:
+        deadline_us = self._core.next_deadline()
+        if deadline_us is None or self._is_closing:
+            return
+        if self._timer is not None:
+            assert self._timer_deadline_us is not None
+            if self._timer_deadline_us <= deadline_us:
+                return  # it will fire early, find nothing due, and be set again
+            self._timer.cancel()
+        assert self._loop is not None
+        # Never below a millisecond: a core that is always due must not starve the sockets.
+        delay_us = max(1000, deadline_us - now.instant_us)
+        self._timer_deadline_us = deadline_us
+        self._timer = self._loop.call_later(delay_us / 1e6, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._enter(self._tick, ())
+
+    def _tick(self, now: Now) -> None:
+        deadline_us = self._core.next_deadline()
+        if deadline_us is not None and deadline_us <= now.instant_us:
+            self._keep_posted(now)
+            self._core.tick(now)
+
+    # Effects
+
+    def _carry_out(self, effects: list[Effect], now: Now) -> None:
+        tail = self._tail
+        is_held = tail is not None and self._must_hold(now)
+        for effect in effects:
+            kind = type(effect)
+            if kind in HELD_EFFECTS or (is_held and kind is ReplyAtOnce):
+                if tail is None:
+                    self._deliver(effect)
+                else:
+                    tail.append(effect)
+            elif kind is Append:
+                tail = self._gather(effect, now)
+            else:
+                self._deliver(effect)
+
+    def _must_hold(self, now: Now) -> bool:
+        """Whether an answer given now could be taken back from too far in the past."""
+        oldest = self._in_flight or self._gathering
+        assert oldest is not None
+        age_us_max = self._at_once_age_us_max
+        return age_us_max is not None and now.instant_us - oldest.since_us > age_us_max
+
+    def _deliver(self, effect: Any) -> None:
+        kind = type(effect)
+        if kind is ReplyTo or kind is ReplyAtOnce:
+            replier, request_id = effect.route
+            replier.reply(request_id, effect.body)
+        else:
+            self._handlers[kind](effect)
+
+    def _gather(self, effect: Any, now: Now) -> list[Effect]:
+        """Put a record into the next flush; what comes behind it joins that flush's effects."""
+        batch = self._gathering
+        if batch is None:
+            assert self._log is not None, "an append, but no log"
+            assert self._loop is not None
+            batch = self._gathering = Batch(now.instant_us)
+            self._tail = batch.effects
+            if self._in_flight is None:
+                self._idle.clear()
+                # Not at once: what has come by now comes along, after one more look at the sockets.
+                self._loop.call_soon(self._loop.call_soon, self._enter, self._start_flush, ())
+        batch.records.append(effect.record)
+        if self._handle_durable is not None:
+            batch.effects.append(effect)
+        return batch.effects
+
+    # The log
+
+    def _start_flush(self, now: Now) -> None:
+        batch = self._gathering
+        assert batch is not None
+        assert self._in_flight is None, "one flush at a time"
+        self._in_flight, self._gathering = batch, None
+        self._flush_began_us = now.instant_us
+        assert self._log is not None
+        assert self._log_thread is not None
+        if not self._inline.admits(batch, now.instant_us):
+            self._log_thread.append(batch.records)
+            return
+        self._stands_still = True
+        self._log.append(batch.records)  # what it raises ends the process, as for the thread
+        self._stands_still = False
+        end = self._clock()
+        self._inline.note(end.instant_us - now.instant_us, end.instant_us)
+        self._finish_flush(end)
+
+    def _hear_of_flush(self, error: BaseException | None) -> None:
+        """In the log's thread: nothing here touches the core."""
+        assert self._loop is not None
+        if error is None:
+            self._loop.call_soon_threadsafe(self._enter, self._finish_flush, ())
+        else:
+            self._loop.call_soon_threadsafe(self.fail, error)
+
+    def _finish_flush(self, now: Now) -> None:
+        batch = self._in_flight
+        assert batch is not None, "a flush ended that was not begun"
+        self._flushes.add(now.instant_us - self._flush_began_us, len(batch.records))
+        if self._watch_flush is not None:
+            self._watch_flush(batch, self._flush_began_us, now)
+        self._keep_posted(now)
+        self._in_flight = None
+        if self._gathering is None:
+            self._tail = None
+        for effect in batch.effects:
+            if type(effect) is Append:
+                assert self._handle_durable is not None
+                self._handle_durable(effect.record, now)
+            else:
+                self._deliver(effect)
+        if self._gathering is None:
+            self._idle.set()
+        elif self._inline.admits(self._gathering, now.instant_us):  # behind what leaves now
+            assert self._loop is not None
+            self._loop.call_soon(self._enter, self._start_flush, ())
+        else:
+            self._start_flush(now)
+
+    # Limits
+
+    def _refusal(self) -> Failure | None:
+        if self._tail is None:
+            return _closing if self._is_closing else None
+        if self._is_closing:
+            return _closing
+        limits = self._limits
+        if self._waiting_count() >= limits.waiting_count_max:
+            return _overloaded
+        return _overloaded if self._waiting_bytes() >= limits.waiting_bytes_max else None
+
+    def _waiting_count(self) -> int:
+        count = 0
+        for batch in (self._in_flight, self._gathering):
+            if batch is not None:
+                count += len(batch.records) + len(batch.effects)
+        return count
+
+    def _waiting_bytes(self) -> int:
+        return sum(batch.size_bytes for batch in (self._in_flight, self._gathering) if batch)
+
+    def _waiting_age_us(self) -> int:
+        oldest = self._in_flight or self._gathering
+        return 0 if oldest is None else self._clock().instant_us - oldest.since_us
+
+
+def _nothing(now: Now) -> None:
+    """Only to have the core's effects carried out."""
+
+
+def _call_each(method: Callable[..., None], arguments: Iterable[tuple[Any, ...]], now: Now) -> None:
+    for each in arguments:
+        method(*each, now)

@@ -1,0 +1,154 @@
+"""A server process from its application on: sockets, logging, signals, exit status.
+
+Owns: how uvicorn is run, that every answer names the program's version, how a process takes its
+leave, and its exit status: 0 after a signal, 75 when the data folder is in use, 1 for any other
+error that was said in words, 70 after a surprise.
+
+After the signal to stop `/readyz` says no at once. For `drain_ms` all goes on, so that load
+balancers notice. Then what is new is refused, with errors that say that it may be repeated, and
+what is under way ends, for at most `finish_ms_max`. Then connections close, and the log.
+Only servers import this: it needs uvicorn. Must not import a web framework (see `front`).
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from importlib.metadata import version
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+import uvicorn
+
+from dodona_server.answers import Application
+from dodona_server.door import Door
+from dodona_server.endpoint import UVICORN_OPTIONS, Endpoint
+from dodona_server.http import IDLE_SECONDS_MAX, bounded_http
+from dodona_server.life import Life
+from dodona_server.logs import prepare_logging, tell
+from dodona_server.process import prepare_process, require_assertions
+from dodona_server.settings import ProcessSettings, ServerSettings, Settings, parse_settings
+from dodona_server.stand_in import StandIn
+from dodona_wire.errors import DodonaError, FolderInUse
+from dodona_wire.net.roles import role_headers
+
+GRACE_SECONDS: Final = 5
+
+_logger: Final = logging.getLogger("dodona.process")
+
+
+def run_process(
+    kind: type[Settings], run: Callable[[Settings], None], program: str, arguments: list[str]
+) -> None:
+    """Read the settings and run until a signal comes. Raises SystemExit."""
+    require_assertions()
+    settings = parse_settings(kind, program, arguments)
+    prepare_logging(settings.log_level, settings.log_format, settings.server)
+    # Before it serves a signal ends the process. Then uvicorn minds them, and raises the one that
+    # came again once it has stopped.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    try:
+        run(settings)
+    except DodonaError as error:
+        if settings.log_format == "json":
+            tell(_logger, logging.CRITICAL, "cannot_run", str(error), kind=error.kind)
+        else:
+            sys.stderr.write(f"{program}: {error}\n")
+        is_busy = isinstance(error, FolderInUse)
+        raise SystemExit(os.EX_TEMPFAIL if is_busy else 1) from error
+
+
+class Served(NamedTuple):
+    """A server that is ready to be run."""
+
+    pages: Application
+    endpoint: Endpoint
+    life: Life
+
+
+def serve(served: Served, settings: ServerSettings, door: Door) -> None:
+    """Serve REST and the data plane until a signal comes, at this door."""
+    pages, endpoint, life = served
+    serve_pages(pages, life, settings, door, ws=endpoint.protocol)
+
+
+def serve_pages(
+    pages: Any,
+    life: Life,
+    settings: ProcessSettings,
+    door: Door,
+    *,
+    on_tls: Callable[[ssl.SSLContext], None] | None = None,
+    **options: Any,
+) -> None:
+    """Serve a web application until a signal comes. `on_tls` is told what its connections are made
+    with; all other `options` are uvicorn's."""
+    prepare_process()
+    text = f"serving on {settings.host}:{door.port}"
+    tell(_logger, logging.INFO, "serving", text, host=settings.host, port=door.port)
+    chosen: dict[str, Any] = {
+        **UVICORN_OPTIONS,
+        "log_config": None,
+        "headers": [("Server", f"dodona/{version('dodona')}"), *role_headers(settings)],
+        "timeout_graceful_shutdown": GRACE_SECONDS,
+        "limit_concurrency": None,  # uvicorn's own refusal is no problem, in JSON, even of health
+        "http": bounded_http(),
+        "timeout_keep_alive": IDLE_SECONDS_MAX,
+        **options,
+    }
+    config = uvicorn.Config(pages, host=settings.host, port=door.port, **chosen)
+    if on_tls is not None:
+        config.load()  # as it would once it serves
+        assert config.ssl is not None, "there is a certificate"
+        on_tls(config.ssl)
+    sockets = door.hand_over()
+    with nullcontext() if life.standing_us is None else StandIn(sockets, life.standing_us):
+        _Server(config, life, settings).run(sockets)
+
+
+class _Server(uvicorn.Server):
+    """One that finishes what is under way before it closes connections."""
+
+    def __init__(self, config: uvicorn.Config, life: Life, settings: ProcessSettings) -> None:
+        super().__init__(config)
+        self._life = life
+        self._drain_ms = settings.drain_ms
+        self._finish_ms_max = settings.finish_ms_max
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_told_to_stop = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Wait for a signal. (uvicorn's own looks for one ten times a second, which is a tenth of
+        what an idle server costs.)"""
+        self._loop = asyncio.get_running_loop()
+        if not await self.on_tick(0):
+            await self._is_told_to_stop.wait()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._life.is_draining = True
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._is_told_to_stop.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        bounds = {"drain_ms": self._drain_ms, "finish_ms_max": self._finish_ms_max}
+        tell(_logger, logging.INFO, "stopping", "about to stop", **bounds)
+        await asyncio.sleep(self._drain_ms / 1000)
+        try:
+            async with asyncio.timeout(self._finish_ms_max / 1000):
+                await self._life.finish()
+        except TimeoutError:
+            text = f"what is under way takes longer than {self._finish_ms_max} ms"
+            tell(_logger, logging.WARNING, "overdue", text, finish_ms_max=self._finish_ms_max)
+        await super().shutdown(sockets)
+        tell(_logger, logging.INFO, "stopped", "stopped")
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)

@@ -1,0 +1,186 @@
+"""What the settings of every server process have in common: how they are read, named and refused.
+
+Owns: the base of all settings and the types of their values. They come from the command line, then
+from the environment, then from defaults, and are checked at the start. Only servers import this: it
+needs pydantic, which the light client does not have.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
+from urllib.parse import urlsplit
+
+from annotated_types import Ge, Le
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from dodona_wire.messages.attribute_names import nearest
+from dodona_wire.net.addresses import is_loopback
+from dodona_wire.net.cluster_key import KEY_FILE, Admission, ClusterKey, MetricsKey
+
+USAGE_STATUS: Final = 2
+_SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT.*|PORT_\d+_.*)$")
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL such as http://127.0.0.1:8500")
+    return url.rstrip("/")
+
+
+Url = Annotated[str, AfterValidator(_check_url)]
+Port = Annotated[int, Ge(1), Le(65_535)]
+Milliseconds = Annotated[int, Ge(1), Le(3_600_000)]
+Seconds = Annotated[int, Ge(1), Le(86_400)]
+Count = Annotated[int, Ge(1)]
+
+
+class ProcessSettings(BaseSettings):
+    """What every process has."""
+
+    server: ClassVar[str] = ""
+    """What kind of server it is, in its logs and traces."""
+
+    model_config = SettingsConfigDict(
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+        extra="forbid",
+        frozen=True,
+    )
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least level of what is written to the standard error stream"
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="of that: lines for people, or an object a line"
+    )
+    cluster_key_file: Path | None = Field(
+        None, description="file with the key that all processes and clients of the cluster show"
+    )
+
+    metrics_key_file: Path | None = Field(
+        None, description="file with a key that opens /metrics and nothing else, as a bearer token"
+    )
+    drain_ms: Annotated[int, Ge(0), Le(600_000)] = Field(
+        0,
+        description="after the signal to stop: how long to go on as if nothing was, while /readyz "
+        "says no, so that load balancers notice, ms",
+    )
+    finish_ms_max: Milliseconds = Field(
+        5_000, description="then: how long to wait for what is under way, ms"
+    )
+
+    @property
+    def metrics_key(self) -> MetricsKey | None:
+        """Read anew each time. Raises InvalidRequest."""
+        return None if self.metrics_key_file is None else MetricsKey.read(self.metrics_key_file)
+
+    @property
+    def cluster_key(self) -> ClusterKey | None:
+        """Read anew each time. Raises InvalidRequest."""
+        return None if self.cluster_key_file is None else ClusterKey.read(self.cluster_key_file)
+
+
+class TracedSettings(ProcessSettings):
+    """What every process has that makes traces. (Not master and proxies: one answer with
+    timestamps is for many callers, and no part of any one's trace.) Nodes take the ratio, too, so
+    that they can be given what gateways are; they begin no trace."""
+
+    trace_url: Url | None = Field(
+        None,
+        description="where traces go, by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; "
+        "by default nowhere, or where the environment's OTEL_EXPORTER_OTLP_ENDPOINT says",
+    )
+    trace_ratio: Annotated[float, Ge(0), Le(1)] | None = Field(
+        None,
+        description="share of the requests without a trace of their own that are traced; by "
+        "default as the environment's OTEL_TRACES_SAMPLER says, or all. Of a gateway's requests: a "
+        "node traces those that come with a trace",
+    )
+
+
+class ServerSettings(ProcessSettings):
+    """What every process with a data plane has."""
+
+    insecure: bool = Field(
+        False, description="listen to other machines though no cluster key is asked for"
+    )
+    connection_count_max: Count = Field(4096, description="data plane connections at a time")
+    unread_mib_max: Count = Field(
+        128,
+        description="answers that one slow connection may leave unread before it is closed, MiB",
+    )
+
+    @property
+    def admission(self) -> Admission:
+        """Who is let in. Raises InvalidRequest."""
+        is_here = is_loopback(self.host)
+        file = self.cluster_key_file
+        announced = None
+        if file is not None and is_here and file.name == KEY_FILE:
+            announced = str(file.absolute())
+        is_open = file is None and is_here
+        return Admission(self.cluster_key, self.metrics_key, is_open=is_open, announced=announced)
+
+    @model_validator(mode="after")
+    def _check_key(self) -> Self:
+        if self.cluster_key_file is None and not self.insecure and not is_loopback(self.host):
+            raise ValueError(
+                f"listening on {self.host} takes a cluster-key-file: whoever reaches this process "
+                "could do everything (or say insecure, if nobody else can)"
+            )
+        return self
+
+
+Settings = TypeVar("Settings", bound=ProcessSettings)
+
+
+def parse_settings(kind: type[Settings], program: str, arguments: list[str]) -> Settings:
+    """The settings of a process. Prints help and exits where asked to; SystemExit(2) if wrong, and
+    if a variable of the environment is a misspelled setting."""
+    if wrong := _misspelled(kind, os.environ):
+        sys.stderr.write("\n".join([f"{program}: wrong settings (see --help)", *wrong, ""]))
+        raise SystemExit(USAGE_STATUS)
+    options: dict[str, Any] = {"_cli_parse_args": arguments, "_cli_prog_name": program}
+    try:
+        return kind(**options)
+    except ValidationError as error:
+        sys.stderr.write(_explain(program, error))
+        raise SystemExit(USAGE_STATUS) from error
+
+
+def _misspelled(kind: type[ProcessSettings], environment: Mapping[str, str]) -> list[str]:
+    """Variables that nobody reads, and that are near to one that is read. (Others of that prefix
+    may be made by the machine: Kubernetes names Services so.)"""
+    prefix = kind.model_config.get("env_prefix", "")
+    known = [f"{prefix}{name}".upper() for name in kind.model_fields]
+    unread = [it for it in environment if prefix and it.startswith(prefix) and it not in known]
+    return [
+        f"  there is no setting {name}: did you mean {near}?"
+        for name in sorted(unread)
+        if (near := nearest(name, known)) is not None and _SERVICE_LINK.search(name) is None
+    ]
+
+
+def _explain(program: str, error: ValidationError) -> str:
+    lines = [f"{program}: wrong settings (see --help)"]
+    for detail in error.errors(include_url=False):
+        name = ".".join(str(part) for part in detail["loc"]).replace("_", "-")
+        lines.append(f"  {name or 'settings'}: {detail['msg']}")
+    return "\n".join([*lines, ""])
+
+
+def public_address(host: str, port: int, public_url: str | None) -> str:
+    """The URL at which others reach a server. Raises ValueError if it can't be known."""
+    if public_url is not None:
+        return public_url
+    if host in ("0.0.0.0", "::"):
+        raise ValueError(f"public-url must be given when listening on {host}")
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

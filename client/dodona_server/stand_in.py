@@ -1,0 +1,80 @@
+"""Who answers at a server's port while its event loop stands still for a disk that hangs.
+
+Owns: the thread that watches for it. Nobody can call a loop back from a sync; so that a disk that
+hangs is not taken for a process that does, whoever connects meanwhile is answered as by the `door`:
+the process lives (`/healthz`), it has started (`/startupz`), and to all else that the disk does not
+answer. Who is connected already waits.
+
+Invariants: nothing of the core or of the runtime is touched but for how long it has stood still;
+one connection at a time, each bounded in time and bytes.
+"""
+
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+from dodona_server.answers import AnswerLike, status_answer
+from dodona_server.door import answer, problem
+from dodona_server.life import HEALTH, STARTUP
+from dodona_wire.errors import Unavailable
+
+STANDING_US_MIN: Final = 300_000
+"""Before that, the loop will see to whoever comes."""
+POLL_SECONDS: Final = 0.2
+
+
+class StandIn:
+    """Of a server that listens at these sockets; `standing_us` says for how long its loop has stood
+    still by now, 0 while it turns. To be entered while the server runs."""
+
+    def __init__(self, sockets: Sequence[socket.socket], standing_us: Callable[[], int]) -> None:
+        self._sockets = sockets
+        self._standing_us = standing_us
+        self._has_ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="dodona-stand-in", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._has_ended.set()
+        self._thread.join()
+
+    # In the thread
+
+    def _run(self) -> None:
+        while not self._has_ended.wait(POLL_SECONDS):
+            if self._is_needed():
+                self._serve()
+
+    def _is_needed(self) -> bool:
+        return self._standing_us() >= STANDING_US_MIN and not self._has_ended.is_set()
+
+    def _serve(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for listening in self._sockets:
+                if listening.fileno() >= 0:  # else the server is about to end
+                    selector.register(listening, selectors.EVENT_READ)
+            while self._is_needed():
+                for key, _ in selector.select(POLL_SECONDS):
+                    assert isinstance(key.fileobj, socket.socket)
+                    with suppress(OSError):  # whoever came has gone, or takes too long
+                        answer(key.fileobj.accept()[0], self._respond)
+
+    def _respond(self, path: str) -> AnswerLike:
+        if path == HEALTH:
+            return status_answer("ok")
+        if path == STARTUP:
+            return status_answer("started")
+        duration_ms = self._standing_us() // 1000
+        return problem(path, Unavailable(f"the disk has not answered for {duration_ms} ms"))

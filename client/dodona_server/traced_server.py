@@ -1,0 +1,124 @@
+"""A node's requests, traced: a span for each that comes with a context, and the log's below it.
+
+Owns: which spans a server makes. It begins no trace: what comes without a context has no span, and
+costs nothing. A flush makes many requests durable at once: one span stands for it, below the first
+of them that is traced, with links to the others, which have a span of their own that links to it.
+Imported only where traces are on. A core sees nothing of all this: contexts are taken off before it
+is asked, and spans end where its answers leave.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from opentelemetry.trace import Span, SpanKind
+
+from dodona_server.flushes import Batch
+from dodona_server.runtime import Replier
+from dodona_wire.cores.effects import ReplyTo
+from dodona_wire.messages import Failure, Reply, Traced
+from dodona_wire.messages.codec import RequestEnvelope
+from dodona_wire.net.spans import LINKS_MAX, Spans, end_span
+from dodona_wire.types import Now
+
+CARRIED_MAX: Final = LINKS_MAX
+"""Requests of one flush that are told of it."""
+
+
+class TracedReplier:
+    """Stands before a connection for the requests of one frame: as they are answered, their spans
+    end."""
+
+    __slots__ = ("_inner", "_spans")
+
+    def __init__(self, inner: Replier, spans: dict[int, Span]) -> None:
+        self._inner = inner
+        self._spans = spans
+
+    def reply(self, request_id: int, body: Reply) -> None:
+        span = self._spans.pop(request_id, None)
+        if span is not None:
+            kind = body.kind if type(body) is Failure else None
+            end_span(span, kind, {"dodona.answer": type(body).__name__})
+        self._inner.reply(request_id, body)
+
+    def span_of(self, request_id: int) -> Span | None:
+        """The request's, while it is not answered."""
+        return self._spans.get(request_id)
+
+
+class ServerTracing:
+    """Of one node."""
+
+    def __init__(self, spans: Spans, server: str) -> None:
+        """`server` is the first word of its spans' names."""
+        self._spans = spans
+        self._server = server
+
+    def open(
+        self, replier: Replier, envelopes: list[RequestEnvelope]
+    ) -> tuple[Replier, list[RequestEnvelope]]:
+        """See `endpoint.FrameTracing`."""
+        if not any(type(body) is Traced for _, body in envelopes):
+            return replier, envelopes
+        begun: dict[int, Span] = {}
+        bare: list[RequestEnvelope] = []
+        for request_id, body in envelopes:
+            if type(body) is Traced:
+                span = self._begin(body)
+                if request_id:
+                    begun[request_id] = span
+                else:  # nobody will be answered: it says when it came
+                    span.end()
+                bare.append((request_id, body.body))
+            else:
+                bare.append((request_id, body))
+        return TracedReplier(replier, begun), bare
+
+    def _begin(self, traced: Traced) -> Span:
+        method = type(traced.body).__name__
+        attributes = {"rpc.system.name": "dodona", "rpc.method": method}
+        name = f"{self._server} {method}"
+        return self._spans.begin(name, SpanKind.SERVER, attributes, traced.context)
+
+    def watch_flush(self, batch: Batch, began_us: int, now: Now) -> None:
+        """A group became durable; its answers are about to leave."""
+        carried = list(_carried(batch))
+        if not carried:
+            return
+        ended_ns = now.unix_us * 1000
+        began_ns = ended_ns - (now.instant_us - began_us) * 1000
+        records = {"dodona.records": len(batch.records)}
+        name = f"{self._server} log flush"
+        first, *others = [span.get_span_context() for span in carried]
+        flush = self._spans.record(name, first, began_ns, ended_ns, records, others)
+        gathered_ns = ended_ns - (now.instant_us - batch.since_us) * 1000
+        for span in carried[1:]:
+            name, context = f"{self._server} log append", span.get_span_context()
+            since_ns = max(gathered_ns, _began_ns(span))
+            self._spans.record(name, context, since_ns, ended_ns, records, (flush,))
+
+
+def _began_ns(span: Span) -> int:
+    """0 for one that is not recorded."""
+    return getattr(span, "start_time", None) or 0
+
+
+def _carried(batch: Batch) -> Iterator[Span]:
+    """The spans of the traced requests that wait for this flush, up to a number."""
+    count = 0
+    for effect in batch.effects:
+        if type(effect) is not ReplyTo:
+            continue
+        replier, request_id = _route(effect.route)
+        if type(replier) is TracedReplier:
+            span = replier.span_of(request_id)
+            if span is not None:
+                yield span
+                count += 1
+                if count == CARRIED_MAX:
+                    return
+
+
+def _route(route: Any) -> tuple[Any, int]:
+    replier, request_id = route
+    return replier, request_id

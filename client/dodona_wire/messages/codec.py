@@ -1,0 +1,106 @@
+"""Frames: what travels in one WebSocket message, bytes ⇄ messages.
+
+Owns: the wire version and the shape of a frame. Towards a server a frame is a list of
+`(request id, message)`, 0 for a one-way message; from a server a list of `(request id, reply)`.
+Many envelopes share a frame: encoding and decoding are one call each, however many they are.
+Messages only ever grow, at their ends, by fields whose defaults mean what was meant before, and new
+ones get new numbers, so that neighbouring releases understand each other under one wire version.
+"""
+
+from typing import Any, Final, get_args
+
+import msgspec
+
+from dodona_wire.errors import InvalidRequest
+from dodona_wire.messages import CellMessage, RpcReply, RpcRequest, Traced
+
+WIRE_VERSION: Final = 1
+FRAME_BYTES_MAX: Final = 64 << 20
+ENVELOPES_MAX: Final = 65_535
+"""In one frame towards a server: a few bytes can be an envelope, and one takes some hundred."""
+ONE_WAY: Final = 0
+
+TRACES_HEADER: Final = "x-dodona-traces"
+"""In a server's handshake: it takes requests with the context of a trace."""
+
+ANNOUNCEMENTS_HEADER: Final = "x-dodona-announcements"
+"""In a master's handshake: it takes `Announcement` here."""
+
+RequestEnvelope = tuple[int, RpcRequest | CellMessage | Traced]
+ReplyEnvelope = tuple[int, RpcReply]
+
+_GOODBYE: Final = b"heard "
+_LONG_ARRAY: Final = b"\xdd"
+"""How MessagePack opens an array of more than `ENVELOPES_MAX`."""
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_requests: Final = msgspec.msgpack.Decoder(list[RequestEnvelope])
+_bare: Final = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]])
+_request: Final = msgspec.msgpack.Decoder(RpcRequest | CellMessage | Traced)
+_fields: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_NUMBERS: Final = frozenset(
+    [it.__struct_config__.tag for it in (*get_args(RpcRequest), *get_args(CellMessage))]
+)
+_TRACED_NUMBER: Final = Traced.__struct_config__.tag
+_replies: Final = msgspec.msgpack.Decoder(list[ReplyEnvelope])
+
+encode_frame = _encoder.encode
+
+
+def decode_requests(frame: bytes | memoryview) -> list[RequestEnvelope]:
+    """The envelopes of a frame that a server received. Raises InvalidRequest on anything else."""
+    if frame[:1] == _LONG_ARRAY:
+        raise InvalidRequest(f"more than {ENVELOPES_MAX} envelopes in one frame")
+    try:
+        return _requests.decode(frame)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"garbled frame: {error}") from error
+
+
+def known_requests(frame: bytes | memoryview) -> tuple[list[RequestEnvelope], list[int]]:
+    """Of a frame that `decode_requests` refused: the envelopes with messages of this release, and
+    the ids of those with messages of another one. Raises InvalidRequest if there is none of
+    another: then it is garbled."""
+    if frame[:1] == _LONG_ARRAY:
+        raise InvalidRequest(f"more than {ENVELOPES_MAX} envelopes in one frame")
+    known: list[RequestEnvelope] = []
+    strange: list[int] = []
+    try:
+        for request_id, body in _bare.decode(frame):
+            if _number_of(body) in _NUMBERS:
+                known.append((request_id, _request.decode(body)))
+            else:
+                strange.append(request_id)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, IndexError) as error:
+        raise InvalidRequest(f"garbled frame: {error}") from error
+    if not strange:
+        raise InvalidRequest("garbled frame")
+    return known, strange
+
+
+def _number_of(body: msgspec.Raw) -> Any:
+    """Of the message that is meant, within the context of a trace too. No message has 0 or less."""
+    fields = _fields.decode(body)
+    number = msgspec.msgpack.decode(fields[0], type=int)
+    return _number_of(fields[2]) if number == _TRACED_NUMBER else number
+
+
+def goodbye(newest_id: int) -> bytes:
+    """What a server that is about to stop says as it closes a connection: which was the newest
+    request that it looked at. Later ones are as good as never sent."""
+    return _GOODBYE + str(newest_id).encode()
+
+
+def newest_of_goodbye(reason: str | None) -> int | None:
+    """The id in it, if it is one."""
+    name, _, number = (reason or "").partition(" ")
+    is_goodbye = f"{name} ".encode() == _GOODBYE and number.isascii() and number.isdecimal()
+    return int(number[:20]) if is_goodbye else None
+
+
+def decode_replies(frame: bytes | memoryview) -> list[ReplyEnvelope]:
+    """The envelopes of a frame that a client received. Raises InvalidRequest on anything else."""
+    try:
+        return _replies.decode(frame)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"garbled frame: {error}") from error

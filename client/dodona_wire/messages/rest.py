@@ -1,0 +1,442 @@
+"""The catalog over REST: one table that the client and the master both go by. Pure.
+
+Owns: message ↔ method, path and query, and Failure ↔ `application/problem+json`. On the data plane
+a message is an array; here it is an object with named fields (see `twins`), for people and for
+other languages. Whoever sends the bytes is no business of this module: it must not import a network
+library.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from dodona_wire.described import described
+from dodona_wire.errors import ERRORS_BY_KIND, DodonaError, InvalidRequest, Unavailable
+from dodona_wire.messages import (
+    AbortTreeTransaction,
+    AlterTable,
+    Assignment,
+    BeginTreeTransaction,
+    CatalogReply,
+    CatalogRequest,
+    Cluster,
+    CommitTreeTransaction,
+    CopyNode,
+    CreateDirectory,
+    CreateTable,
+    Done,
+    Failure,
+    FreezeTable,
+    GenerateTimestamps,
+    GetCluster,
+    GetNode,
+    GetTable,
+    Heartbeat,
+    ListNodes,
+    ListTables,
+    LockNode,
+    Message,
+    MountTable,
+    MoveNode,
+    NodeExists,
+    NodeLock,
+    NodeNames,
+    NodeValue,
+    PingTreeTransaction,
+    RegisterProxy,
+    RemountTable,
+    RemoveNode,
+    ReshardTable,
+    SetNode,
+    Table,
+    TableList,
+    TimestampRange,
+    TreeTransaction,
+    UnfreezeTable,
+    UnmountTable,
+)
+from dodona_wire.messages.twins import from_twin, to_twin, twin_of
+from dodona_wire.rows.json_text import decode_json, without_mark
+from dodona_wire.shown import shown
+
+BODY_BYTES_MAX: Final = 8 << 20
+JSON_TYPE: Final = "application/json"
+PROBLEM_TYPE: Final = "application/problem+json"
+
+RestRequest = CatalogRequest | GenerateTimestamps
+RestReply = CatalogReply | TimestampRange
+Query = Sequence[tuple[str, str]]
+"""Names and values, as they come: a name may come again."""
+Wanted = TypeVar("Wanted", bound=msgspec.Struct)
+
+
+class Operation(NamedTuple):
+    """How one request travels: as query parameters if `is_query`, else as a JSON body, if it has
+    fields at all. What has a default may be left out."""
+
+    name: str
+    method: str
+    path: str
+    request: type[Message]
+    reply: type[Message]
+    summary: str
+    status: int = 200
+    is_query: bool = False
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the request is a JSON body."""
+        return not self.is_query and bool(self.request.__struct_fields__)
+
+
+def _query(
+    name: str, method: str, path: str, request: type[Message], reply: type[Message], summary: str
+) -> Operation:
+    return Operation(name, method, path, request, reply, summary, is_query=True)
+
+
+def _body(
+    name: str, path: str, request: type[Message], reply: type[Message], summary: str, status: int
+) -> Operation:
+    return Operation(name, "POST", path, request, reply, summary, status)
+
+
+_TABLES: Final = (
+    _body("create_table", "/v1/tables", CreateTable, Table, "Make a table.", 201),
+    _query(
+        "list_tables",
+        "GET",
+        "/v1/tables",
+        ListTables,
+        TableList,
+        "The paths of all tables that begin with the prefix, sorted.",
+    ),
+    _query(
+        "get_table",
+        "GET",
+        "/v1/table",
+        GetTable,
+        Table,
+        "A table with its tablets, and where they are served.",
+    ),
+    _query(
+        "mount_table",
+        "POST",
+        "/v1/table/mount",
+        MountTable,
+        Table,
+        "Have tablets served; they are a moment later.",
+    ),
+    _query(
+        "unmount_table",
+        "POST",
+        "/v1/table/unmount",
+        UnmountTable,
+        Table,
+        "Have tablets served no more; so it is a moment later.",
+    ),
+    _query(
+        "freeze_table",
+        "POST",
+        "/v1/table/freeze",
+        FreezeTable,
+        Table,
+        "Have tablets served for reading only.",
+    ),
+    _query(
+        "unfreeze_table",
+        "POST",
+        "/v1/table/unfreeze",
+        UnfreezeTable,
+        Table,
+        "Have frozen tablets written again.",
+    ),
+    _query(
+        "remount_table",
+        "POST",
+        "/v1/table/remount",
+        RemountTable,
+        Table,
+        "Have tablets go by the table's settings as they are now.",
+    ),
+    _body(
+        "reshard_table",
+        "/v1/table/reshard",
+        ReshardTable,
+        Table,
+        "Divide unmounted tablets anew, at other keys.",
+        200,
+    ),
+    _body(
+        "alter_table",
+        "/v1/table/alter",
+        AlterTable,
+        Table,
+        "Change the schema of an unmounted table.",
+        200,
+    ),
+)
+_NODES: Final = (
+    _body("create_directory", "/v1/directories", CreateDirectory, Done, "Make a directory.", 201),
+    _query(
+        "get_node",
+        "GET",
+        "/v1/node",
+        GetNode,
+        NodeValue,
+        "An attribute, all attributes, or what is in a directory as nested maps.",
+    ),
+    _body("set_node", "/v1/node", SetNode, Done, "Set one attribute, or all.", 200),
+    _query(
+        "remove_node",
+        "DELETE",
+        "/v1/node",
+        RemoveNode,
+        Done,
+        "Remove a table with all its rows, a directory, or an attribute.",
+    ),
+    _query("list_nodes", "GET", "/v1/node/list", ListNodes, NodeNames, "The names in a directory."),
+    _query(
+        "node_exists",
+        "GET",
+        "/v1/node/exists",
+        NodeExists,
+        NodeValue,
+        "Whether there is such a node or attribute.",
+    ),
+    _body("move_node", "/v1/node/move", MoveNode, Done, "Give a node another path.", 200),
+    _body("copy_node", "/v1/node/copy", CopyNode, Done, "Copy a node with all in it.", 200),
+    _body(
+        "lock_node",
+        "/v1/node/lock",
+        LockNode,
+        NodeLock,
+        "Lock a node until a transaction ends.",
+        200,
+    ),
+)
+_TRANSACTIONS: Final = (
+    _body(
+        "begin_transaction",
+        "/v1/master-transactions",
+        BeginTreeTransaction,
+        TreeTransaction,
+        "Begin a master transaction, which ends if it is not pinged in time.",
+        201,
+    ),
+    _query(
+        "ping_transaction",
+        "POST",
+        "/v1/master-transaction/ping",
+        PingTreeTransaction,
+        Done,
+        "Keep a master transaction, and those around it, alive.",
+    ),
+    _query(
+        "commit_transaction",
+        "POST",
+        "/v1/master-transaction/commit",
+        CommitTreeTransaction,
+        Done,
+        "Make what a master transaction changed its parent's, or everybody's.",
+    ),
+    _query(
+        "abort_transaction",
+        "POST",
+        "/v1/master-transaction/abort",
+        AbortTreeTransaction,
+        Done,
+        "End a master transaction, so that it leaves nothing behind.",
+    ),
+)
+_PROCESSES: Final = (
+    _query("get_cluster", "GET", "/v1/cluster", GetCluster, Cluster, "The cells and the proxies."),
+    _body(
+        "heartbeat",
+        "/v1/cells/heartbeat",
+        Heartbeat,
+        Assignment,
+        "From a cell: where it is and what it serves. Answered by what it is to serve.",
+        200,
+    ),
+    _body(
+        "register_proxy",
+        "/v1/proxies",
+        RegisterProxy,
+        Done,
+        "From a proxy, again and again: where it is.",
+        200,
+    ),
+    _body(
+        "generate_timestamps",
+        "/v1/timestamps",
+        GenerateTimestamps,
+        TimestampRange,
+        "Fresh timestamps: `first` to `first + count - 1`. For bulk, speak the data plane.",
+        200,
+    ),
+)
+OPERATIONS: Final[tuple[Operation, ...]] = (*_TABLES, *_NODES, *_TRANSACTIONS, *_PROCESSES)
+
+OPERATIONS_BY_REQUEST: Final[dict[type[Any], Operation]] = {
+    operation.request: operation for operation in OPERATIONS
+}
+for _operation in OPERATIONS:
+    described(twin_of(_operation.request))
+    described(twin_of(_operation.reply))
+
+
+@described
+class Problem(msgspec.Struct, frozen=True):
+    """An error as REST says it (RFC 9457), with what programs decide by: kind, code, retryable."""
+
+    status: int
+    detail: str
+    kind: str
+    code: int
+    retryable: bool
+    attributes: dict[str, Any] = {}
+    type: str = "about:blank"
+    title: str = ""
+
+
+class HttpCall(NamedTuple):
+    """A request ready to be sent: `target` is path and query, `content` the JSON body if any."""
+
+    method: str
+    target: str
+    content: bytes | None
+
+
+# The client's side
+
+
+def encode_call(request: RestRequest) -> HttpCall:
+    """The HTTP call that makes this request. Raises InvalidRequest on text that is not Unicode."""
+    operation = OPERATIONS_BY_REQUEST[type(request)]
+    try:
+        if operation.has_body:
+            return HttpCall(operation.method, operation.path, encode_json(request))
+        query = urlencode(_query_of(request))
+    except UnicodeEncodeError as error:
+        text = f"{operation.name} can't be sent: {error}"
+        raise InvalidRequest(text) from error
+    return HttpCall(operation.method, operation.path + ("?" + query if query else ""), None)
+
+
+def _query_of(request: RestRequest) -> dict[str, str]:
+    """The parameters of a request, those that are as they are when left out excepted."""
+    twin = to_twin(request)
+    values = {field.name: getattr(twin, field.name) for field in msgspec.structs.fields(twin)}
+    return {
+        field.name: _parameter(values[field.name])
+        for field in msgspec.structs.fields(twin)
+        if values[field.name] != field.default
+    }
+
+
+def _parameter(value: str | bool | int) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def decode_reply(request: type[Any], status: int, content: bytes) -> RestReply:
+    """The reply to a request of this type; whatever is not one becomes a Failure."""
+    if not 200 <= status < 300:
+        return _decode_problem(status, content)
+    twin = twin_of(OPERATIONS_BY_REQUEST[request].reply)
+    try:
+        reply: RestReply = from_twin(msgspec.json.decode(content, type=twin))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Failure("unavailable", f"the answer is not one of a Dodona master: {error}")
+    return reply
+
+
+def _decode_problem(status: int, content: bytes) -> Failure:
+    try:
+        problem = msgspec.json.decode(content, type=Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Not ours: a proxy on the way, a server that is starting or stopping, another service.
+        kind = Unavailable.kind if status >= 500 or status == 429 else InvalidRequest.kind
+        return Failure(kind, f"the server answered with HTTP status {status}", {"status": status})
+    return Failure(problem.kind, problem.detail, problem.attributes)
+
+
+# The server's side
+
+
+def decode_request(operation: Operation, query: Query, content: bytes) -> RestRequest:
+    """The request that came in. Raises InvalidRequest, and SchemaViolation where the body names one
+    thing twice."""
+    twin = twin_of(operation.request)
+    try:
+        if operation.has_body:
+            body = without_mark(content)
+            found = from_twin(msgspec.json.decode(body, type=twin))
+            decode_json(body)  # it sees what is lost in reading
+            return found  # type: ignore[no-any-return]
+        return from_twin(decode_query(twin, query))  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        raise InvalidRequest(f"the body is not as it must be: {error}") from error
+
+
+def decode_query(wanted: type[Wanted], query: Query) -> Wanted:
+    """What an address says behind its path: each parameter at most once, and none that is no value.
+    Raises InvalidRequest, which names the parameter."""
+    given = dict(query)
+    if len(given) < len(query):
+        (name, count), *_ = Counter(name for name, _ in query).most_common(1)
+        raise _parameter_error(name, f"is given {count} times")
+    for field in msgspec.structs.fields(wanted):
+        if field.required and field.name not in given:
+            raise _parameter_error(field.name, "is missing")
+    try:
+        found = msgspec.convert(given, wanted, strict=False)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise InvalidRequest(f"the query parameters are not as they must be: {error}") from error
+    for name in given:
+        if getattr(found, name) is None:  # as msgspec understands the word null
+            raise _parameter_error(name, "is null: leave it out instead")
+    return found
+
+
+def _parameter_error(name: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(f"the query parameter {shown(name)} {reason}", parameter=shown(name))
+
+
+def encode_json(message: Message) -> bytes:
+    """A message as a JSON object."""
+    return msgspec.json.encode(to_twin(message))
+
+
+def problem_of(failure: Failure) -> Problem:
+    """A Failure as REST says it; `status` is the HTTP status to answer with."""
+    error = ERRORS_BY_KIND.get(failure.kind, DodonaError)
+    return Problem(
+        status=error.status,
+        detail=failure.message,
+        kind=failure.kind,
+        code=error.code,
+        retryable=error.action in ("rerun", "begin_again", "repeat"),
+        attributes=failure.attributes,
+        title=failure.kind.replace("_", " "),
+    )
+
+
+def encode_problem(problem: Problem) -> bytes:
+    """A problem as JSON."""
+    return msgspec.json.encode(problem)
+
+
+def json_schemas(template: str) -> tuple[dict[type[Any], dict[str, Any]], dict[str, Any]]:
+    """For an OpenAPI document: the schema of each request, each reply and `Problem`, and the named
+    components that they refer to by `template` (such as `#/components/schemas/{name}`)."""
+    kinds: list[type[Any]] = [Problem]
+    for operation in OPERATIONS:
+        kinds += [operation.request, operation.reply]
+    kinds = list(dict.fromkeys(kinds))
+    twins = [kind if kind is Problem else twin_of(kind) for kind in kinds]
+    schemas, components = msgspec.json.schema_components(twins, ref_template=template)
+    return dict(zip(kinds, schemas, strict=True)), components

@@ -1,0 +1,124 @@
+"""Twins: for each message, which is an array, a struct that JSON shows as an object. Pure.
+
+Owns: what a message looks like in JSON. Bytes (keys) are base64; attributes of nodes, which travel
+as MessagePack elsewhere, are JSON values. A twin of a request knows no other fields than its own,
+and leaves out those that have their defaults: an older server may not know them.
+"""
+
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+import msgspec
+
+from dodona_wire.messages import (
+    CatalogRequest,
+    CreateDirectory,
+    CreateTable,
+    GenerateTimestamps,
+    ListTables,
+    Message,
+    NodeValue,
+    SetNode,
+)
+from dodona_wire.types import KEY_MIN
+
+_REQUESTS: Final = frozenset((*get_args(CatalogRequest), GenerateTimestamps))
+
+_defaults: Final[dict[tuple[type[Any], str], Any]] = {
+    (CreateTable, "atomicity"): "full",
+    (CreateTable, "pivot_keys"): (KEY_MIN,),
+    (ListTables, "prefix"): "//",
+}
+"""What a request by hand may leave out."""
+
+_packed: Final[dict[tuple[type[Any], str], Any]] = {
+    (CreateTable, "attributes"): dict[str, Any],
+    (CreateDirectory, "attributes"): dict[str, Any],
+    (SetNode, "value"): Any,
+    (NodeValue, "value"): Any,
+}
+"""Fields that hold MessagePack, and are JSON values here."""
+
+_twins: Final[dict[type[Any], type[Any]]] = {}
+_originals: Final[dict[type[Any], type[Any]]] = {}
+
+
+def twin_of(message: type[Any]) -> type[Any]:
+    """The struct that JSON is made from, and that its schema describes."""
+    if message not in _twins:
+        fields: list[Any] = []
+        for field in msgspec.structs.fields(message):
+            default = _defaults.get((message, field.name), field.default)
+            if field.default_factory is not msgspec.NODEFAULT:
+                default = msgspec.field(default_factory=field.default_factory)
+            annotation = _packed.get((message, field.name)) or _twin_annotation(field.type)
+            if (message, field.name) in _packed and default is not msgspec.NODEFAULT:
+                default = msgspec.field(default_factory=dict)
+            required = default is msgspec.NODEFAULT
+            fields.append((field.name, annotation, *(() if required else (default,))))
+        is_request = message in _REQUESTS
+        twin = msgspec.defstruct(
+            message.__name__,
+            fields,
+            frozen=True,
+            forbid_unknown_fields=is_request,
+            omit_defaults=is_request,
+        )
+        twin.__doc__ = message.__doc__
+        _twins[message] = twin
+        _originals[twin] = message
+    return _twins[message]
+
+
+def _twin_annotation(annotation: Any) -> Any:
+    """The annotation with every message in it replaced by its twin."""
+    if isinstance(annotation, type) and issubclass(annotation, Message):
+        return twin_of(annotation)
+    arguments = get_args(annotation)
+    origin = get_origin(annotation)
+    if not arguments or origin is None or not any(map(_mentions_message, arguments)):
+        return annotation
+    replaced = tuple(_twin_annotation(argument) for argument in arguments)
+    return Union[replaced] if origin in (Union, UnionType) else origin[replaced]  # noqa: UP007
+
+
+def _mentions_message(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, Message):
+        return True
+    return any(map(_mentions_message, get_args(annotation)))
+
+
+def to_twin(value: Any) -> Any:
+    """What JSON shows of a message."""
+    if isinstance(value, Message):
+        kind = type(value)
+        names = value.__struct_fields__
+        return twin_of(kind)(
+            *[
+                msgspec.msgpack.decode(getattr(value, name))
+                if (kind, name) in _packed
+                else to_twin(getattr(value, name))
+                for name in names
+            ]
+        )
+    if isinstance(value, tuple):
+        return tuple(map(to_twin, value))
+    return value
+
+
+def from_twin(value: Any) -> Any:
+    """The message that JSON showed."""
+    original = _originals.get(type(value))
+    if original is not None:
+        names = original.__struct_fields__
+        return original(
+            *[
+                msgspec.msgpack.encode(getattr(value, name))
+                if (original, name) in _packed
+                else from_twin(getattr(value, name))
+                for name in names
+            ]
+        )
+    if isinstance(value, tuple):
+        return tuple(map(from_twin, value))
+    return value

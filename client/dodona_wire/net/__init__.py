@@ -1,0 +1,1 @@
+"""Connections between processes of Dodona, and what they need: threads, keys, traces."""

@@ -1,0 +1,171 @@
+"""Rows as Arrow: the mapping of types, and the streams that bulk writes and scans travel in.
+
+Owns: which Arrow type stands for which column type, and the order of columns in a stream: key
+columns, then value columns, in schema order. `any` travels as MessagePack in a binary column.
+pyarrow is imported on first use: the light client works without it.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, cast
+
+import msgspec
+
+from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.arrow_keys import decode_keys, encode_keys
+from dodona_wire.rows.packed_names import unpacked
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.rows.values import CHECKS, VALUE_BYTES_MAX
+from dodona_wire.types import Key, Write
+
+
+def arrow_type(column: Column) -> Any:
+    """The Arrow type of a column."""
+    return _arrow_types()[column.type]
+
+
+@cache
+def _arrow_types() -> dict[str, Any]:
+    pyarrow = _pyarrow()
+    return {
+        "int64": pyarrow.int64(),
+        "uint64": pyarrow.uint64(),
+        "double": pyarrow.float64(),
+        "boolean": pyarrow.bool_(),
+        "string": pyarrow.binary(),
+        "utf8": pyarrow.string(),
+        "any": pyarrow.binary(),
+    }
+
+
+def arrow_schema(schema: TableSchema, column_mask: int | None = None) -> Any:
+    """The `pyarrow.Schema` of the key columns and the masked value columns (all for None)."""
+    mask = schema.full_mask if column_mask is None else column_mask
+    columns = (*schema.key_columns, *schema.columns_of(mask))
+    return _pyarrow().schema(
+        [_pyarrow().field(c.name, arrow_type(c), nullable=not c.required) for c in columns]
+    )
+
+
+def arrow_from_rows(
+    schema: TableSchema, column_mask: int, keys: Sequence[Key], rows: Sequence[tuple[Any, ...]]
+) -> bytes:
+    """An IPC stream of whole keys and the masked value columns."""
+    pyarrow = _pyarrow()
+    key_arrays = decode_keys(schema, pyarrow.array(keys, pyarrow.binary()))
+    arrays = [*key_arrays, *_arrays_of(schema.columns_of(column_mask), rows)]
+    return stream_of(
+        pyarrow.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema, column_mask))
+    )
+
+
+def arrow_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
+    """A `pyarrow.Table` of rows that hold these columns' values."""
+    return _table(columns, _arrays_of(columns, rows))
+
+
+def table_of_columns(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> Any:
+    """A `pyarrow.Table` of each column's values, as they are stored."""
+    return _table(columns, [array_of(it, data) for it, data in zip(columns, values, strict=True)])
+
+
+def _table(columns: Sequence[Column], arrays: list[Any]) -> Any:
+    pyarrow = _pyarrow()
+    fields = [pyarrow.field(it.name, arrow_type(it), nullable=not it.required) for it in columns]
+    return pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
+
+
+def _arrays_of(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    values = list(zip(*rows, strict=True)) or [() for _ in columns]
+    return [array_of(column, data) for column, data in zip(columns, values, strict=True)]
+
+
+def concatenate(tables: Sequence[Any]) -> Any:
+    """One `pyarrow.Table` of several with one schema; nothing is copied."""
+    return _pyarrow().concat_tables(tables)
+
+
+def array_of(column: Column, data: Sequence[Any]) -> Any:
+    """A `pyarrow.Array` of a column's values."""
+    if column.type == "any":
+        data = [None if value is None else msgspec.msgpack.encode(value) for value in data]
+    return _pyarrow().array(data, arrow_type(column))
+
+
+def stream_of(batch: Any) -> bytes:
+    """A record batch, or a table, as an IPC stream: memory just as long as it, filled once."""
+    pyarrow = _pyarrow()
+    measured = pyarrow.MockOutputStream()
+    _write_stream(measured, batch)
+    stream = bytearray(measured.size())
+    _write_stream(pyarrow.FixedSizeBufferWriter(pyarrow.py_buffer(stream)), batch)
+    return cast("bytes", stream)  # nobody changes it: a copy would take as long as all of this
+
+
+def _write_stream(sink: Any, batch: Any) -> None:
+    with sink, _pyarrow().ipc.new_stream(sink, batch.schema) as writer:
+        writer.write(batch)
+
+
+def table_of(stream: bytes) -> Any:
+    """An IPC stream as a `pyarrow.Table`. Raises InvalidRequest on anything else."""
+    pyarrow = _pyarrow()
+    try:
+        with pyarrow.ipc.open_stream(stream) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise InvalidRequest(f"not an Arrow IPC stream: {error}") from error
+    return table
+
+
+def check_lengths(column: Column, array: Any) -> None:
+    """That no text of a column is too long. Raises SchemaViolation."""
+    if array.nbytes <= VALUE_BYTES_MAX or column.type not in ("string", "utf8", "any"):
+        return
+    import pyarrow.compute
+
+    longest = pyarrow.compute.max(pyarrow.compute.binary_length(array)).as_py()
+    if longest is not None and longest > VALUE_BYTES_MAX:
+        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column.name)
+
+
+def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
+    """An IPC stream of all columns as overwriting writes.
+
+    Raises InvalidRequest if it is no stream, SchemaViolation if it does not fit the schema.
+    """
+    table = table_of(stream)
+    expected = arrow_schema(schema)
+    if table.schema.names != expected.names or table.schema.types != expected.types:
+        raise SchemaViolation(f"the batch has {table.schema}, the table has {expected}")
+    keys = encode_keys(schema, table).to_pylist()
+    values = [_unpacked(column, table.column(column.name)) for column in schema.value_columns]
+    mask = schema.full_mask
+    return [(key, mask, row) for key, row in zip(keys, zip(*values, strict=True), strict=True)]
+
+
+def _unpacked(column: Column, data: Any) -> list[Any]:
+    check_lengths(column, data)
+    values: list[Any] = data.to_pylist()
+    if column.required and None in values:
+        raise SchemaViolation("required column is null", column=column.name)
+    if column.type != "any":
+        return values
+    check = CHECKS["any"]
+    try:
+        return [
+            None if value is None else check(unpacked(value, column.name), column.name)
+            for value in values
+        ]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SchemaViolation(f"not MessagePack: {error}", column=column.name) from error
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError as error:
+        raise InvalidRequest("Arrow needs pyarrow: pip install 'dodona[server]'") from error
+    return pyarrow

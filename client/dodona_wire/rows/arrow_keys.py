@@ -1,0 +1,476 @@
+"""The keys of a whole Arrow batch at once: encoded, decoded, put in order, cut at pivots.
+
+Owns: doing to columns what `keys` does to one key, byte for byte, without a Python object
+for each row. Encoded keys are one `pyarrow.Array` of type binary without nulls.
+What is wrong with bytes that no encoder made is left to `decode_key` to say.
+numpy and pyarrow are imported on first use: the light client works without them.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final, NoReturn
+
+from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.rows.keys import NULL_TAG, TAGS, decode_key
+from dodona_wire.rows.row_rules import KEY_BYTES_MAX
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.types import Key
+
+KEYS_BYTES_MAX: Final = (1 << 31) - 1
+"""Of all keys of a batch together: Arrow's binary type has room for no more."""
+_PAYLOAD_BYTES: Final = {"int64": 8, "uint64": 8, "double": 8, "boolean": 1}
+"""What follows the tag, where it is as long in every key: all types but text."""
+_WORD_BYTES: Final = 8
+_NULL: Final = bytes([NULL_TAG])
+_TEXT: Final = bytes([TAGS["string"]])
+_TEXT_END: Final = b"\x00\x01"
+_ZERO: Final = b"\x00"
+_ESCAPED: Final = b"\x00\xff"
+_SIGN: Final = 1 << 63
+_ALL: Final = (1 << 64) - 1
+
+
+# ---- from columns to keys
+
+
+def encode_keys(schema: TableSchema, batch: Any) -> Any:
+    """The key of each row of a record batch, or a table, that has the key columns in their Arrow
+    types; other columns don't matter.
+
+    Raises SchemaViolation with the column and the `row_index`, and LimitExceeded for more than
+    one array can hold.
+    """
+    columns = schema.key_columns
+    _check_room(columns, batch)
+    arrays = [_flat(batch.column(column.name)) for column in columns]
+    for column, array in zip(columns, arrays, strict=True):
+        if column.required and array.null_count:
+            row = array.is_null().index(True).as_py()
+            raise SchemaViolation("required column is null", column=column.name, row_index=row)
+    if any(it.null_count for it in arrays) or any(it.type not in _PAYLOAD_BYTES for it in columns):
+        keys = _joined([_encode(*it) for it in zip(columns, arrays, strict=True)])
+    else:
+        keys = _encode_plain(columns, arrays)
+    _check_lengths(keys)
+    return keys
+
+
+def _flat(column: Any) -> Any:
+    import pyarrow
+
+    return column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
+
+
+def _check_room(columns: Sequence[Column], batch: Any) -> None:
+    """Against the most that the keys may take, which is seldom what they do."""
+    size_bytes = 0
+    for column in columns:
+        if column.type in _PAYLOAD_BYTES:
+            size_bytes += batch.num_rows * (1 + _PAYLOAD_BYTES[column.type])
+        else:
+            size_bytes += batch.num_rows * 3 + 2 * batch.column(column.name).nbytes
+    if size_bytes > KEYS_BYTES_MAX:
+        text = f"the keys of these rows may take more than {KEYS_BYTES_MAX} bytes: take fewer rows"
+        raise LimitExceeded(text, row_count=batch.num_rows, size_bytes=size_bytes)
+
+
+def _check_lengths(keys: Any) -> None:
+    offsets, _ = _views(keys)
+    if offsets[-1] <= KEY_BYTES_MAX:
+        return
+    lengths = offsets[1:] - offsets[:-1]
+    row = int(lengths.argmax())
+    longest = int(lengths[row])
+    if longest > KEY_BYTES_MAX:
+        text = f"a key is longer than {KEY_BYTES_MAX} bytes"
+        raise SchemaViolation(text, size_bytes=longest, row_index=row)
+
+
+def _joined(parts: list[Any]) -> Any:
+    import pyarrow
+    import pyarrow.compute
+
+    if len(parts) == 1:
+        return parts[0]
+    return pyarrow.compute.binary_join_element_wise(*parts, pyarrow.scalar(b""))
+
+
+def _encode(column: Column, array: Any) -> Any:
+    """One column's part of each key."""
+    import pyarrow
+    import pyarrow.compute
+
+    if column.type in _PAYLOAD_BYTES:
+        encoded = _encode_plain([column], [array])
+    else:
+        encoded = _encode_text(array.cast(pyarrow.binary()))
+    if array.null_count == 0:
+        return encoded
+    return pyarrow.compute.if_else(array.is_valid(), encoded, pyarrow.scalar(_NULL))
+
+
+def _encode_text(array: Any) -> Any:
+    import pyarrow
+    import pyarrow.compute
+
+    if _has_zeros(array):
+        array = pyarrow.compute.replace_substring(array, _ZERO, _ESCAPED)
+    tag, end, between = (pyarrow.scalar(it) for it in (_TEXT, _TEXT_END, b""))
+    return pyarrow.compute.binary_join_element_wise(tag, array, end, between)
+
+
+def _has_zeros(array: Any) -> bool:
+    _, data = _views(array)
+    return data.size > 0 and not data.min()
+
+
+def _encode_plain(columns: Sequence[Column], arrays: Sequence[Any]) -> Any:
+    """Of columns without text, whose parts are equally long in all keys. Nulls come out as
+    anything."""
+    numpy = _numpy()
+    row_count = len(arrays[0])
+    width = sum(1 + _PAYLOAD_BYTES[column.type] for column in columns)
+    rows = numpy.empty((row_count, width), "u1")
+    at = 0
+    for column, array in zip(columns, arrays, strict=True):
+        payload = _payload(column, array)
+        rows[:, at] = TAGS[column.type]
+        end = at + 1 + payload.itemsize
+        rows[:, at + 1 : end].view(payload.dtype.newbyteorder(">"))[:, 0] = payload
+        at = end
+    return _binary_of(rows)
+
+
+def _payload(column: Column, array: Any) -> Any:
+    """Values as unsigned numbers that sort as they do."""
+    import pyarrow
+
+    numpy = _numpy()
+    if array.null_count:
+        array = array.fill_null(pyarrow.scalar(0).cast(array.type))
+    values = array.to_numpy(zero_copy_only=False)
+    if column.type == "boolean":
+        return values.view("u1")
+    if column.type == "uint64":
+        return values
+    if column.type == "int64":
+        return values.view("u8") ^ numpy.uint64(_SIGN)
+    is_nan = numpy.isnan(values)
+    if is_nan.any():
+        row = int(is_nan.argmax())
+        text = "NaN is not allowed in a key"
+        raise SchemaViolation(text, column=column.name, row_index=row)
+    bits = (values + 0.0).view("u8")  # -0.0 becomes 0.0: they are equal keys
+    is_negative = bits >> numpy.uint64(63)
+    return bits ^ (numpy.uint64(0) - is_negative | numpy.uint64(_SIGN))
+
+
+# ---- from keys to columns
+
+
+def decode_keys(schema: TableSchema, keys: Any) -> list[Any]:
+    """The key columns of whole keys, as arrays of their Arrow types. Raises DataCorrupted on bytes
+    that no encoder made."""
+    types = schema.key_types
+    offsets, data = _views(keys)
+    return _decode_plain(types, offsets, data) or _Decoding(keys, types, offsets, data).columns()
+
+
+def _decode_plain(types: Sequence[str], offsets: Any, data: Any) -> list[Any] | None:
+    """Of keys without text and nulls, if that is what all of them are."""
+    import pyarrow
+
+    if any(it not in _PAYLOAD_BYTES for it in types):
+        return None
+    width = sum(1 + _PAYLOAD_BYTES[it] for it in types)
+    if _width(offsets) != width and len(offsets) > 1:
+        return None
+    rows = data.reshape(-1, width)
+    arrays = []
+    at = 0
+    for column_type in types:
+        end = at + 1 + _PAYLOAD_BYTES[column_type]
+        values, is_bad = _values(column_type, rows[:, at + 1 : end])
+        if (rows[:, at] != TAGS[column_type]).any() or is_bad.any():
+            return None
+        arrays.append(pyarrow.array(values))
+        at = end
+    return arrays
+
+
+def _values(column_type: str, payload: Any) -> tuple[Any, Any]:
+    """→ values of a row of bytes each, and which of them are none."""
+    numpy = _numpy()
+    if column_type == "boolean":
+        return payload[:, 0] == 1, payload[:, 0] > 1
+    bits = payload.view(">u8")[:, 0].astype("u8")
+    if column_type == "uint64":
+        return bits, numpy.False_
+    if column_type == "int64":
+        return (bits ^ numpy.uint64(_SIGN)).view("i8"), numpy.False_
+    is_positive = bits >> numpy.uint64(63)
+    bits ^= is_positive - numpy.uint64(1) | numpy.uint64(_SIGN)
+    values = bits.view("f8")
+    return values, numpy.isnan(values) | (bits == numpy.uint64(_SIGN))
+
+
+class _Decoding:
+    """Keys of any types, column by column: how far each of them was read."""
+
+    def __init__(self, keys: Any, types: Sequence[str], offsets: Any, data: Any) -> None:
+        numpy = _numpy()
+        self._keys = keys
+        self._types = types
+        # What is read behind the last key are zeros, which are no tag and end every text.
+        self._data = numpy.concatenate((data, numpy.zeros(2 * _WORD_BYTES, "u1")))
+        self._size_bytes = data.size
+        self._at = offsets[:-1].astype("i8")
+        self._ends = offsets[1:].astype("i8")
+
+    @cached_property
+    def _stops(self) -> Any:
+        """All 00 that are not part of an escaped 00: where texts end, and some in numbers."""
+        zeros = (self._data[:-1] == 0).nonzero()[0]
+        return zeros[self._data[zeros + 1] != _ESCAPED[1]]
+
+    def columns(self) -> list[Any]:
+        arrays = [self._column(it) for it in self._types]
+        self._check(self._at != self._ends)
+        return arrays
+
+    def _column(self, column_type: str) -> Any:
+        tags = self._data[self._at]
+        is_null = tags == NULL_TAG
+        self._check((self._at >= self._ends) | ~is_null & (tags != TAGS[column_type]))
+        self._at += 1
+        if column_type in _PAYLOAD_BYTES:
+            return self._numbers(column_type, is_null)
+        return self._texts(column_type, is_null)
+
+    def _numbers(self, column_type: str, is_null: Any) -> Any:
+        import pyarrow
+
+        numpy = _numpy()
+        size = _PAYLOAD_BYTES[column_type]
+        windows = numpy.lib.stride_tricks.sliding_window_view(self._data, size)
+        values, is_bad = _values(column_type, windows[self._at])
+        self._at += numpy.where(is_null, 0, size)
+        self._check(is_bad & ~is_null | (self._at > self._ends))
+        values[is_null] = 0  # and no bytes of whatever key comes next
+        return pyarrow.array(values, mask=is_null)
+
+    def _texts(self, column_type: str, is_null: Any) -> Any:
+        import pyarrow
+        import pyarrow.compute
+
+        numpy = _numpy()
+        starts = self._at
+        stops = self._stops[self._stops.searchsorted(starts)]
+        is_bad = (stops + 2 > self._ends) | (self._data[stops + 1] != _TEXT_END[1])
+        self._check(is_bad & ~is_null)
+        stops = numpy.where(is_null, starts, stops)
+        self._at = numpy.where(is_null, starts, stops + 2)
+        # Texts and what lies between them by turns, of which every other one is taken.
+        offsets = numpy.empty(2 * len(starts) + 1, "i4")
+        offsets[:-1:2], offsets[1::2], offsets[-1] = starts, stops, self._size_bytes
+        buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(self._data)]
+        turns = pyarrow.Array.from_buffers(pyarrow.binary(), 2 * len(starts), buffers)
+        places = pyarrow.array(numpy.arange(0, 2 * len(starts), 2), mask=is_null)
+        texts = turns.take(places)
+        if _has_zeros(texts):
+            texts = pyarrow.compute.replace_substring(texts, _ESCAPED, _ZERO)
+        if column_type == "string":
+            return texts
+        try:
+            return texts.cast(pyarrow.string())
+        except pyarrow.ArrowInvalid:
+            self._refuse(0)
+
+    def _check(self, is_bad: Any) -> None:
+        if is_bad.any():
+            self._refuse(int(is_bad.argmax()))
+
+    def _refuse(self, row: int) -> NoReturn:
+        """Raises what `decode_key` says of the first bad key from this row on."""
+        for place in range(row, len(self._keys)):
+            decode_key(self._keys[place].as_py(), self._types)
+        raise AssertionError("one key alone is decoded, and all together are not")
+
+
+# ---- order
+
+
+def first_disorder(keys: Any) -> int | None:
+    """The place of the first key that is not above the one before it; None if they rise."""
+    import pyarrow.compute
+
+    rises = pyarrow.compute.less(keys.slice(0, max(len(keys) - 1, 0)), keys.slice(1))
+    place: int = rises.index(False).as_py()
+    return None if place < 0 else place + 1
+
+
+def in_order(keys: Any) -> tuple[Any, Any]:
+    """→ which rows to take so that their keys rise, None for all of them as they are; and these
+    keys. Of rows with one key the last one is taken, and only that."""
+    if first_disorder(keys) is None:
+        return None, keys
+    order = order_of(keys)
+    keys = _take(keys, order)
+    is_last = last_of_each(keys)
+    if is_last.true_count == len(keys):
+        return order, keys
+    return order.filter(is_last), keys.filter(is_last)
+
+
+def last_of_each(keys: Any) -> Any:
+    """Of keys in order, equal ones side by side: which are the last of theirs, as a mask."""
+    import pyarrow
+    import pyarrow.compute
+
+    if len(keys) == 0:
+        return pyarrow.array([], pyarrow.bool_())
+    differ = pyarrow.compute.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1))
+    return pyarrow.concat_arrays([differ, pyarrow.array([True])])
+
+
+def _take(keys: Any, rows: Any) -> Any:
+    """These rows' keys. Such as are equally long go as numbers do, which is faster."""
+    offsets, data = _views(keys)
+    width = _width(offsets)
+    if width is None:
+        return keys.take(rows)
+    return _binary_of(data.reshape(-1, width).take(rows.to_numpy(), axis=0))
+
+
+def order_of(keys: Any) -> Any:
+    """The rows in the order of their keys; rows with one key stay in theirs.
+
+    Numbers sort many times faster than bytes: a word of each key that says most goes first, and
+    only rows that it leaves tied are compared as bytes.
+    """
+    import pyarrow
+    import pyarrow.compute
+
+    numpy = _numpy()
+    words = _words(keys)
+    order = words.argsort()
+    words = words[order]
+    is_tied = numpy.zeros(len(words) + 1, bool)
+    is_tied[1:-1] = words[1:] == words[:-1]
+    places = (is_tied[1:] | is_tied[:-1]).nonzero()[0]
+    if places.size:
+        rows = numpy.sort(order[places])
+        tied = keys.take(pyarrow.array(rows))
+        order[places] = rows[pyarrow.compute.array_sort_indices(tied).to_numpy()]
+    return pyarrow.array(order)
+
+
+def _words(keys: Any) -> Any:
+    """Eight bytes of each key, as a number: those that come after what all keys begin with, and
+    of keys of one length only such as differ. No key below another has the greater number."""
+    import pyarrow.compute
+
+    numpy = _numpy()
+    offsets, data = _views(keys)
+    width = _width(offsets)
+    if width is not None:
+        return _words_of_rows(data.reshape(-1, width))
+    ends = pyarrow.compute.min_max(keys)
+    shared = _shared_bytes(ends["min"].as_py() or b"", ends["max"].as_py() or b"")
+    data = numpy.concatenate((data, numpy.zeros(_WORD_BYTES, "u1")))
+    windows = numpy.lib.stride_tricks.sliding_window_view(data, _WORD_BYTES)
+    starts = offsets[:-1].astype("i8") + shared
+    words = windows[starts].view(">u8")[:, 0].astype("u8")
+    foreign_bits = 8 * (_WORD_BYTES - (offsets[1:] - starts).clip(0, _WORD_BYTES)).astype("u8")
+    # Twice, as a number can't be shifted by all of its 64 bits at once.
+    half = foreign_bits >> numpy.uint64(1)
+    rest = foreign_bits - half
+    return words >> half >> rest << half << rest
+
+
+def _words_of_rows(rows: Any) -> Any:
+    numpy = _numpy()
+    words = numpy.zeros((len(rows), _WORD_BYTES), "u1")
+    filled = 0
+    for at in range(rows.shape[1]):
+        column = rows[:, at]
+        if (column != column[0]).any():
+            words[:, filled] = column
+            filled += 1
+            if filled == _WORD_BYTES:
+                break
+    return words.view(">u8")[:, 0].astype("u8")
+
+
+def _shared_bytes(left: bytes, right: bytes) -> int:
+    """How many bytes two keys have in common at their beginning, and so all keys between them."""
+    at = 0
+    while at < min(len(left), len(right)) and left[at] == right[at]:
+        at += 1
+    return at
+
+
+# ---- tablets
+
+
+def cut_at(keys: Any, pivots: Sequence[Key]) -> list[tuple[int, int, int]]:
+    """Cut keys that are in order, by tablet: `(place of the pivot, start, end)` for each that has
+    some of them. The first pivot is below every key."""
+    cuts = []
+    start, row_count = 0, len(keys)
+    while start < row_count:
+        place = bisect_right(pivots, _key_of(keys[start])) - 1
+        end = row_count
+        if place + 1 < len(pivots):
+            end = bisect_left(keys, pivots[place + 1], start, key=_key_of)
+        cuts.append((place, start, end))
+        start = end
+    return cuts
+
+
+def _key_of(scalar: Any) -> Key:
+    return Key(scalar.as_py())
+
+
+# ---- arrays as bytes
+
+
+def _views(array: Any) -> tuple[Any, Any]:
+    """Offsets from 0, and the bytes, of a binary array; nothing is copied if it is no slice."""
+    numpy = _numpy()
+    if len(array) == 0:
+        return numpy.zeros(1, "i4"), numpy.empty(0, "u1")
+    _, places, data = array.buffers()
+    offsets = numpy.frombuffer(places, "i4", len(array) + 1, array.offset * 4)
+    size_bytes = int(offsets[-1] - offsets[0])
+    if size_bytes == 0:
+        return offsets - offsets[0], numpy.empty(0, "u1")
+    first = int(offsets[0])
+    return offsets - first if first else offsets, numpy.frombuffer(data, "u1", size_bytes, first)
+
+
+def _width(offsets: Any) -> int | None:
+    """How long all keys are, if they are equally long and not empty."""
+    row_count = len(offsets) - 1
+    width = int(offsets[-1]) // max(row_count, 1)
+    is_it = width > 0 and (offsets[1:] - offsets[:-1] == width).all()
+    return width if is_it else None
+
+
+def _binary_of(rows: Any) -> Any:
+    """The rows of a matrix of bytes as a binary array; nothing is copied."""
+    import pyarrow
+
+    row_count, width = rows.shape
+    offsets = _numpy().arange(0, row_count * width + 1, width, "i4")
+    buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(rows)]
+    return pyarrow.Array.from_buffers(pyarrow.binary(), row_count, buffers)
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError as error:
+        raise InvalidRequest("bulk writes need numpy: pip install 'dodona[server]'") from error
+    return numpy

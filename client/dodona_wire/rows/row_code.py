@@ -1,0 +1,254 @@
+"""Functions written for one schema: a row's key, its write, and the row of a key and values.
+
+Owns: the source text of these functions. What a schema asks of every row is known once the schema
+is; a loop over columns, checks and types that asks it anew for each row takes five times as long.
+The text is made of names and numbers of the schema alone, names as Python literals.
+Invariant: a function gives what the schema's own way gives, or None. It gives None for whatever is
+not plain: missing columns, nulls in keys, subclasses, values to be converted, and all that is
+wrong, so that errors are made in one place. Imports no clock and no I/O.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from dodona_wire.rows.values import own_copy
+from dodona_wire.types import Key, WireWrite, Write
+
+SCHEMAS_MAX: Final = 1_000
+"""Whose functions are kept."""
+COLUMNS_MAX: Final = 128
+"""Of a schema whose functions are worth making."""
+PLAIN_BYTES_MAX: Final = 1 << 16
+"""Of text or bytes in a plain row: no row of such is too long, whatever its columns."""
+
+TEXTS: Final = ("string", "utf8")
+TEXT_KEY_BYTES_MAX: Final = 1 << 10
+"""Of a key that can be told to be right at a glance."""
+NUMBER_BYTES_MAX: Final = 10
+"""Of all else that there is for a column, and four times for a write: text has ends, values have
+heads, masks have a bit for each column."""
+
+_SIGN: Final = 1 << 63
+_BOUNDS: Final = {"int64": f"{-_SIGN} <= {{0}} < {_SIGN}", "uint64": f"0 <= {{0}} < {1 << 64}"}
+_TESTS: Final = {
+    "int64": f"type({{0}}) is int and {_BOUNDS['int64']}",
+    "uint64": f"type({{0}}) is int and {_BOUNDS['uint64']}",
+    "double": "type({0}) is float",
+    "boolean": "type({0}) is bool",
+    "string": f"type({{0}}) is bytes and len({{0}}) <= {PLAIN_BYTES_MAX}",
+    "utf8": f"type({{0}}) is str and len({{0}}) <= {PLAIN_BYTES_MAX} and {{0}}.isascii()",
+}
+"""Column type → whether a value is plain. `any` has none."""
+_TEXT: Final = 'b"\\x10" + {0}.replace(b"\\x00", b"\\x00\\xff") + b"\\x00\\x01"'
+_KEY_PARTS: Final = {
+    "int64": f"integer(3, {{0}} + {_SIGN})",
+    "uint64": "integer(4, {0})",
+    "boolean": '(b"\\x06\\x01" if {0} else b"\\x06\\x00")',
+    "string": _TEXT,
+    "utf8": _TEXT.replace("{0}", "{0}.encode()"),
+}
+"""Key column type → its bytes, as `keys` has them. Doubles have none."""
+_TAGS: Final = {"int64": 3, "uint64": 4}
+"""Of columns that have a fixed place in a key."""
+_INTEGER: Final = struct.Struct(">BQ")
+
+Row = Mapping[str, Any]
+
+
+class ColumnCode(NamedTuple):
+    """What a function must know of a column."""
+
+    name: str
+    type: str
+    is_required: bool
+
+
+class RowCode(NamedTuple):
+    """A schema's functions. Each gives None for what is not plain."""
+
+    key_of: Callable[[Row], Key | None]
+    """A key given as a row of key columns only."""
+    write_of: Callable[[Row], Write | None]
+    """A row of all columns; whether it overwrites or updates is then the same."""
+    row_of: Callable[[Key, tuple[Any, ...]], dict[str, Any] | None]
+    """The row of an encoded key and all values, for its caller to keep."""
+    are_plain: Callable[[Sequence[WireWrite], Key, Key], bool | None]
+    """Whether all these writes, as a client sent them, are of all columns and plain, and their
+    keys at least the first key and below the second."""
+    bytes_max: int
+    """No plain row's write is longer on the wire."""
+
+
+def no_row(*_: Any) -> None:
+    """For schemas that have no short way."""
+    return
+
+
+NO_CODE: Final = RowCode(no_row, no_row, no_row, no_row, 0)
+
+
+@lru_cache(SCHEMAS_MAX)
+def row_code(keys: tuple[ColumnCode, ...], values: tuple[ColumnCode, ...]) -> RowCode:
+    """The functions of a schema with these columns."""
+    if len(keys) + len(values) > COLUMNS_MAX:
+        return NO_CODE
+    return RowCode(
+        _key_of(keys),
+        _write_of(keys, values),
+        _row_of(keys, values),
+        _are_plain(keys, values),
+        _bytes_max(keys, values),
+    )
+
+
+def _bytes_max(keys: Sequence[ColumnCode], values: Sequence[ColumnCode]) -> int:
+    """See `dodona_wire.rows.sizes`. In a key a zero byte takes two."""
+    text_count = 2 * sum(it.type in TEXTS for it in keys) + sum(it.type in TEXTS for it in values)
+    return text_count * PLAIN_BYTES_MAX + NUMBER_BYTES_MAX * (4 + len(keys) + len(values))
+
+
+def _compile(name: str, lines: Sequence[str]) -> Callable[..., Any]:
+    scope: dict[str, Any] = {
+        "integer": _INTEGER.pack,
+        "own_copy": own_copy,
+    }
+    exec("\n".join(lines), scope)
+    made: Callable[..., Any] = scope[name]
+    return made
+
+
+def _key_of(keys: Sequence[ColumnCode]) -> Callable[[Row], Key | None]:
+    if not _is_plain_key(keys):
+        return no_row
+    tests = [_TESTS[it.type].format(f"k{at}") for at, it in enumerate(keys)]
+    return _compile(
+        "key_of",
+        [
+            "def key_of(row):",
+            f"    if type(row) is dict and len(row) == {len(keys)}:",
+            "        try:",
+            *[f"            k{at} = row[{it.name!r}]" for at, it in enumerate(keys)],
+            "        except KeyError:",
+            "            return None",
+            f"        if {' and '.join(tests)}:",
+            f"            return {_key_text(keys)}",
+            "    return None",
+        ],
+    )
+
+
+def _write_of(
+    keys: Sequence[ColumnCode], values: Sequence[ColumnCode]
+) -> Callable[[Row], Write | None]:
+    if not _is_plain_key(keys) or any(it.type not in _TESTS for it in values):
+        return no_row
+    tests = [_TESTS[it.type].format(f"k{at}") for at, it in enumerate(keys)]
+    tests += _value_tests(values)
+    columns = [f"            k{at} = row[{it.name!r}]" for at, it in enumerate(keys)]
+    columns += [f"            v{at} = row[{it.name!r}]" for at, it in enumerate(values)]
+    given = "".join(f"v{at}, " for at in range(len(values)))
+    return _compile(
+        "write_of",
+        [
+            "def write_of(row):",
+            f"    if type(row) is dict and len(row) == {len(keys) + len(values)}:",
+            "        try:",
+            *columns,
+            "        except KeyError:",
+            "            return None",
+            f"        if {' and '.join(tests)}:",
+            f"            return {_key_text(keys)}, {(1 << len(values)) - 1}, ({given})",
+            "    return None",
+        ],
+    )
+
+
+def _are_plain(
+    keys: Sequence[ColumnCode], values: Sequence[ColumnCode]
+) -> Callable[[Sequence[WireWrite], Key, Key], bool | None]:
+    """Keys of integers, whose length and tags say all; or of one short text without zero bytes."""
+    if not values or any(it.type not in _TESTS for it in values):
+        return no_row
+    if all(it.type in _TAGS for it in keys):
+        tags = bytes(_TAGS[it.type] for it in keys)
+        key_test = f"len(key) == {9 * len(keys)} and key[::9] == {tags!r}"
+    elif len(keys) == 1 and keys[0].type in TEXTS:
+        key_test = (
+            f'len(key) <= {TEXT_KEY_BYTES_MAX} and key[:1] == b"\\x10" and key.isascii() '
+            'and key.find(b"\\x00") == len(key) - 2 and key[-1:] == b"\\x01"'
+        )
+    else:
+        return no_row
+    given = "".join(f"v{at}, " for at in range(len(values)))
+    return _compile(
+        "are_plain",
+        [
+            "def are_plain(writes, lower, upper):",
+            "    for key, mask, values in writes:",
+            f"        if mask != {(1 << len(values)) - 1} or len(values) != {len(values)}:",
+            "            return False",
+            f"        {given}= values",
+            f"        if not (lower <= key < upper and {key_test}",
+            f"                and {' and '.join(_value_tests(values))}):",
+            "            return False",
+            "    return True",
+        ],
+    )
+
+
+def _value_tests(values: Sequence[ColumnCode]) -> list[str]:
+    """Of `v0`, `v1` ..."""
+    tests = [_TESTS[it.type].format(f"v{at}") for at, it in enumerate(values)]
+    return [
+        test if it.is_required else f"(v{at} is None or {test})"
+        for at, (it, test) in enumerate(zip(values, tests, strict=True))
+    ]
+
+
+def _row_of(
+    keys: Sequence[ColumnCode], values: Sequence[ColumnCode]
+) -> Callable[[Key, tuple[Any, ...]], dict[str, Any] | None]:
+    """Integers have their place in a key; text is left to `decode_key`. Only values of type any
+    can be changed by whom they are given to: only these are copied."""
+    if any(it.type not in _TAGS for it in keys):
+        return no_row
+    fields = struct.Struct(">" + "BQ" * len(keys))
+    tags = [_TAGS[it.type] for it in keys]
+    places = "".join(f"t{at}, k{at}, " for at in range(len(keys)))
+    tests = [f"t{at} == {tag}" for at, tag in enumerate(tags)]
+    shown = [
+        f"{it.name!r}: k{at}{f' - {_SIGN}' if it.type == 'int64' else ''}"
+        for at, it in enumerate(keys)
+    ]
+    shown += [
+        f"{it.name!r}: own_copy(v{at})" if it.type == "any" else f"{it.name!r}: v{at}"
+        for at, it in enumerate(values)
+    ]
+    given = "".join(f"v{at}, " for at in range(len(values)))
+    made = _compile(
+        "bind",
+        [
+            "def bind(unpack):",
+            "    def row_of(key, values):",
+            f"        if len(key) != {fields.size}:",
+            "            return None",
+            f"        {places}= unpack(key)",
+            f"        if {' and '.join(tests)}:",
+            f"            {given}= values",
+            f"            return {{{', '.join(shown)}}}",
+            "        return None",
+            "    return row_of",
+        ],
+    )
+    row_of: Callable[[Key, tuple[Any, ...]], dict[str, Any] | None] = made(fields.unpack)
+    return row_of
+
+
+def _is_plain_key(keys: Sequence[ColumnCode]) -> bool:
+    return all(it.type in _KEY_PARTS for it in keys)
+
+
+def _key_text(keys: Sequence[ColumnCode]) -> str:
+    return " + ".join(_KEY_PARTS[it.type].format(f"k{at}") for at, it in enumerate(keys))

@@ -1,0 +1,51 @@
+"""What whole rows and keys are refused for: the bounds of their length, and the words.
+
+Owns: these bounds, and the errors about rows and keys as wholes; of single values `values`
+knows. A key column that a row does not name is an error wherever rows come in: it would become the
+null key without a word, where a name is misspelt as likely as not. Null is given as such.
+Imports no clock and no I/O.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.values import size_bytes_of
+from dodona_wire.types import Key
+
+KEY_BYTES_MAX: Final = 16 << 20
+"""Of a whole key, encoded."""
+ROW_BYTES_MAX: Final = 128 << 20
+"""Of a row's text and bytes, key included."""
+
+
+def missing_key_column(name: str, is_required: bool) -> SchemaViolation:
+    """A row or a key that does not name one of its key columns."""
+    or_null = "" if is_required else ", or null (None in Python)"
+    text = f"missing key column {name!r}: give each row a value for it{or_null}"
+    return SchemaViolation(text, column=name)
+
+
+def missing_of(keys: Iterable[tuple[str, Any, bool]], row: Mapping[str, Any]) -> SchemaViolation:
+    """`missing_key_column` of the first one that the row does not name; there is one. The name of a
+    key column comes first, whether it is required last."""
+    name, is_required = next((name, it) for name, _, it in keys if name not in row)
+    return missing_key_column(name, is_required)
+
+
+def missing_value(name: str, row: Mapping[str, Any]) -> SchemaViolation:
+    """A required column that is null, or that the row does not name."""
+    what = "null" if name in row else "missing"
+    return SchemaViolation(f"required column is {what}", column=name)
+
+
+def too_long(key: Key) -> SchemaViolation:
+    """A key of more than `KEY_BYTES_MAX`."""
+    return SchemaViolation(f"a key is longer than {KEY_BYTES_MAX} bytes", size_bytes=len(key))
+
+
+def check_row_size(key: Key, values: Iterable[Any]) -> None:
+    """Raises SchemaViolation."""
+    size_bytes = len(key) + sum([size_bytes_of(value) for value in values])
+    if size_bytes > ROW_BYTES_MAX:
+        raise SchemaViolation(f"a row is longer than {ROW_BYTES_MAX} bytes", size_bytes=size_bytes)

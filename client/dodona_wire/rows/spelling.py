@@ -1,0 +1,296 @@
+"""Values as JSON and CSV spell them, so that whatever a table holds comes back as it was. Pure.
+
+Owns: the one spelling, by which files, the command line, REST, the console, and SQL over columns of
+type any go: what is two values in a table is two texts everywhere. Who reads a value knows its
+column's type, which says most; what JSON has no word for is an object with one reserved name:
+
+- bytes: in columns of type string they are text, if they are UTF-8; {"$base64": …} otherwise,
+  and always inside `any`, where text and bytes are two things
+- NaN and the infinities: {"$double": "NaN"}, "Infinity" or "-Infinity"; for a column of type double
+  that word alone is taken, too (which of its many patterns of bits a NaN has is lost)
+- a dict inside `any` whose one name is reserved: {"$dict": …}, whose own names mean nothing else
+
+Integers are JSON's numbers, all 64 bits of them. In CSV a null is nothing, and an empty text is "";
+`any` is JSON text; bytes are text, and `base64:…` where they are no UTF-8 or begin like that.
+"""
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.json_text import decode_json
+from dodona_wire.rows.schema import Column
+from dodona_wire.rows.values import CHECKS, NESTING_DEPTH_MAX, check_key_double, double_of
+from dodona_wire.shown import shown
+
+BASE64: Final = "$base64"
+DOUBLE: Final = "$double"
+DICT: Final = "$dict"
+RESERVED: Final = (BASE64, DOUBLE, DICT)
+CSV_BASE64: Final = "base64:"
+DEPTH_MAX: Final = 2 * NESTING_DEPTH_MAX + 2
+"""Of what is read: each dict may be wrapped."""
+
+_INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_NUMBER: Final = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_EXACT_DIGITS: Final = 16
+"""Of the first whole number that no double holds: 2^53 + 1."""
+_UNUSUAL: Final = {
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "infinity": float("inf"),
+    "-inf": float("-inf"),
+    "-infinity": float("-inf"),
+}
+
+# ---- to JSON
+
+
+def spell_double(value: float) -> float | dict[str, str]:
+    """A value of a column of type double."""
+    return value if isfinite(value) else {DOUBLE: _name_of(value)}
+
+
+def spell_bytes(value: bytes) -> str | dict[str, str]:
+    """A value of a column of type string."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return _base64(value)
+
+
+def spell_any(value: Any) -> Any:
+    """A value of a column of type any."""
+    if isinstance(value, dict):
+        spelled = {name: spell_any(it) for name, it in value.items()}
+        return {DICT: spelled} if _is_reserved(value) else spelled
+    if isinstance(value, list | tuple):
+        return [spell_any(it) for it in value]
+    if isinstance(value, bytes):
+        return _base64(value)
+    return spell_double(value) if isinstance(value, float) else value
+
+
+SPELLERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "double": spell_double,
+    "string": spell_bytes,
+    "any": spell_any,
+}
+"""Column type → what JSON says for a value that is not null. Types not named here are as they
+are."""
+
+
+def _name_of(value: float) -> str:
+    if value != value:
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _base64(value: bytes) -> dict[str, str]:
+    return {BASE64: b64encode(value).decode()}
+
+
+def _is_reserved(value: dict[str, Any]) -> bool:
+    return len(value) == 1 and next(iter(value)) in RESERVED
+
+
+# ---- from JSON
+
+
+def read_value(column: Column, value: Any) -> Any:
+    """The value that JSON's stands for, checked as the column's. Raises SchemaViolation."""
+    return reader_of(column)(value)
+
+
+def reader_of(column: Column) -> Callable[[Any], Any]:
+    """`read_value` of many values of a column."""
+    name, kind = column.name, column.type
+    check = CHECKS[kind]
+    if kind == "double" and column.sort_order is not None:
+        check = check_key_double
+
+    def read(value: Any) -> Any:
+        if value is None:
+            return None
+        if kind == "any":
+            value = unmarked(value, name)
+        elif kind == "double" and isinstance(value, str):
+            value = _double_of(value, name)
+        elif isinstance(value, dict):
+            value = _marked(value, name, kind)
+        return check(value, name)
+
+    def read_plain(value: Any) -> Any:
+        return None if value is None else check(value, name)
+
+    return read if kind in SPELLERS else read_plain
+
+
+def _double_of(value: str, column: str) -> float:
+    found = _UNUSUAL.get(value.lower())
+    if found is None:
+        raise SchemaViolation(
+            f"column {column!r} takes a number, or NaN, Infinity or -Infinity as text, "
+            f"not {value[:40]!r}",
+            column=column,
+        )
+    return found
+
+
+def _marked(value: dict[str, Any], column: str, kind: str) -> bytes | float:
+    """Bytes, or a double."""
+    if kind == "string" and value.keys() == {BASE64}:
+        return _decoded(value[BASE64], column)
+    if kind == "double" and value.keys() == {DOUBLE}:
+        return _double_of(str(value[DOUBLE]), column)
+    what = f'text, or bytes as {{"{BASE64}": …}}'
+    if kind == "double":
+        what = f'a number, or {{"{DOUBLE}": …}}'
+    raise SchemaViolation(f"column {column!r} takes {what}", column=column)
+
+
+def _decoded(text: Any, column: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (ValueError, TypeError) as error:
+        raise SchemaViolation(f"{shown(text)} is not base64: {error}", column=column) from error
+
+
+def may_be_marked(content: bytes) -> bool:
+    """Whether a JSON text may have reserved names in it at all: nearly none has."""
+    return b'"$' in content or b"\\u0024" in content
+
+
+def unmarked(value: Any, column: str, depth: int = 0) -> Any:
+    """What a JSON value stands for, in a column of type any, or in whatever else is read as one.
+    Raises SchemaViolation."""
+    if depth > DEPTH_MAX:
+        raise SchemaViolation(f"value is nested deeper than {NESTING_DEPTH_MAX}", column=column)
+    if isinstance(value, list):
+        return [unmarked(it, column, depth + 1) for it in value]
+    if not isinstance(value, dict):
+        return value
+    if _is_reserved(value):
+        ((name, held),) = value.items()
+        if name == BASE64:
+            return _decoded(held, column)
+        if name == DOUBLE:
+            return _double_of(str(held), column)
+        value = held
+        if not isinstance(value, dict):
+            raise SchemaViolation(f"{DICT} holds an object", column=column)
+    return {name: unmarked(it, column, depth + 1) for name, it in value.items()}
+
+
+def place_of_misread(value: Any) -> list[Any]:
+    """Where the first thing is that `unmarked` refuses in a JSON value: names and places, from the
+    outermost on."""
+    inner: Any = ()
+    if isinstance(value, list):
+        inner = enumerate(value)
+    elif isinstance(value, dict) and not _is_reserved(value):
+        inner = value.items()
+    for name, held in inner:
+        try:
+            unmarked(held, "")
+        except SchemaViolation:
+            return [name, *place_of_misread(held)]
+    return []
+
+
+# ---- text: CSV, and words of a command
+
+
+def spell_bytes_as_text(value: bytes) -> str:
+    """A value of a column of type string."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return CSV_BASE64 + b64encode(value).decode()
+    return CSV_BASE64 + b64encode(value).decode() if text.startswith(CSV_BASE64) else text
+
+
+def spell_any_as_text(value: Any) -> str:
+    """A value of a column of type any: JSON."""
+    return msgspec.json.encode(spell_any(value)).decode()
+
+
+_MAY_BE_SPELLED: Final = re.compile(
+    rb"[\xc4-\xc6\xca]|\xcb[\x7f\xff][\xf0-\xff]|\$(?:base64|double|dict)"
+)
+"""In MessagePack: the heads of bytes and of short floats, doubles that are no number, names that
+are reserved. A text may have such bytes, too: then it takes the long way for nothing."""
+
+
+def spell_packed_as_text(packed: bytes) -> str:
+    """`spell_any_as_text` of a value that is packed. Nearly all values are as JSON has them."""
+    value = msgspec.msgpack.decode(packed)
+    spelled = value if _MAY_BE_SPELLED.search(packed) is None else spell_any(value)
+    return msgspec.json.encode(spelled).decode()
+
+
+def bytes_of_text(raw: bytes, column: str) -> bytes:
+    """The inverse of `spell_bytes_as_text`. Raises SchemaViolation."""
+    prefix = CSV_BASE64.encode()
+    if not raw.startswith(prefix):
+        return raw
+    return _decoded(raw[len(prefix) :].decode("utf-8", "replace"), column)
+
+
+def value_of_text(column: Column, text: str) -> Any:
+    """The value of a column that a text stands for. No text stands for null. Raises
+    SchemaViolation."""
+    return CHECKS[column.type](_parse(column, text), column.name)
+
+
+def _parse(column: Column, text: str) -> Any:
+    match column.type:
+        case "utf8":
+            return text
+        case "string":
+            try:
+                return bytes_of_text(text.encode(), column.name)
+            except UnicodeEncodeError as error:
+                raise _misread(column, text) from error
+        case "int64" | "uint64" if _INTEGER.fullmatch(text):
+            return int(text)
+        case "double" if _NUMBER.fullmatch(text) and isfinite(float(text)):
+            return double_of_text(text, column.name)
+        case "double" if text.lower() in _UNUSUAL:
+            return _UNUSUAL[text.lower()]
+        case "boolean" if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        case "any":
+            return read_value(column, json_of(text, column.name))
+    raise _misread(column, text)
+
+
+def double_of_text(text: str, column: str) -> float:
+    """Of a number that is finite. Without a point and an exponent it is a whole one, which is not
+    rounded. Raises SchemaViolation."""
+    sign, digits = text[:1] == "-", text.lstrip("-").lstrip("0")  # Python reads so many digits
+    if len(digits) < _EXACT_DIGITS or not digits.isdecimal():
+        return float(text)
+    return double_of(-int(digits) if sign else int(digits), column)
+
+
+def json_of(text: str | bytes, column: str) -> Any:
+    """What JSON says, before anybody knows what it stands for. Raises SchemaViolation."""
+    try:
+        return decode_json(text)
+    except SchemaViolation as error:
+        error.attributes["column"] = column
+        raise
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise SchemaViolation(f"not JSON: {error}", column=column) from error
+
+
+def _misread(column: Column, text: str) -> SchemaViolation:
+    return SchemaViolation(
+        f"column {column.name!r} is {column.type}, which {text[:40]!r} is not", column=column.name
+    )
