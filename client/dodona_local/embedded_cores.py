@@ -21,7 +21,7 @@ from dodona_oracle.core.master import MasterCore
 from dodona_oracle.shell.store import MasterStore
 from dodona_server.disk_space import DiskSpace, no_space_told
 from dodona_server.process import read_clock
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs

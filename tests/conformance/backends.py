@@ -28,7 +28,7 @@ from dodona.types import CellId
 from dodona_loadtest.histories.history import Acquisition
 from dodona_local.embedded import EmbeddedDriver
 from dodona_local.launcher import LocalCluster
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_wire.cores.mischief import Mischief
 from simulator.cluster import Cluster

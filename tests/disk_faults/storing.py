@@ -19,7 +19,7 @@ from dodona_server.process import read_clock
 from dodona_server.runtime import Runtime
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import CommittedHere
-from dodona_tablets.core.transaction import State
+from dodona_tablets.core.tablet.transaction import State
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.log import CellLog

@@ -19,9 +19,9 @@ class Equivalent(NamedTuple):
     reason: str
 
 
-LOCKS = "tablets/dodona_tablets/core/locks.py"
-PARTICIPANT = "tablets/dodona_tablets/core/participant.py"
-COORDINATOR = "tablets/dodona_tablets/core/coordinator.py"
+LOCKS = "tablets/dodona_tablets/core/tablet/locks.py"
+PARTICIPANT = "tablets/dodona_tablets/core/commit/participant.py"
+COORDINATOR = "tablets/dodona_tablets/core/commit/coordinator.py"
 ATTRIBUTE_CALLS = "oracle/dodona_oracle/core/attribute_calls.py"
 ALLOCATOR = "oracle/dodona_oracle/core/allocator.py"
 

@@ -35,17 +35,17 @@ CLIENT: Final = tuple(
 )
 """The client's commit path."""
 GRAVEST: Final = (
-    "tablets/dodona_tablets/core/locks.py",
-    "tablets/dodona_tablets/core/participant.py",
-    "tablets/dodona_tablets/core/coordinator.py",
-    "tablets/dodona_tablets/core/store.py",
+    "tablets/dodona_tablets/core/tablet/locks.py",
+    "tablets/dodona_tablets/core/commit/participant.py",
+    "tablets/dodona_tablets/core/commit/coordinator.py",
+    "tablets/dodona_tablets/core/rows/store.py",
     "client/dodona/_core/transaction.py",
     "client/dodona/_core/buffer.py",
     "client/dodona/_core/committing.py",
     "oracle/dodona_oracle/core/allocator.py",
-    "tablets/dodona_tablets/core/admission.py",
-    "tablets/dodona_tablets/core/retention.py",
-    "tablets/dodona_tablets/core/version.py",
+    "tablets/dodona_tablets/core/commit/admission.py",
+    "tablets/dodona_tablets/core/rows/retention.py",
+    "tablets/dodona_tablets/core/rows/version.py",
 )
 """They come first: a bug there loses writes."""
 
@@ -57,14 +57,18 @@ PARTS: Final = {
 }
 """By the module's top folder: many tests reach one module through another."""
 BESIDE: Final = {
-    "tablets/dodona_tablets/core/locks.py": (
+    "tablets/dodona_tablets/core/tablet/locks.py": (
         "tests/unit/tablets/test_row_locks.py",
         "tests/unit/tablets/test_participant.py",
         "tests/unit/tablets/test_blind.py",
     ),
-    "tablets/dodona_tablets/core/admission.py": ("tests/unit/tablets/test_participant.py",),
-    "tablets/dodona_tablets/core/coordinator.py": ("tests/unit/tablets/test_coordinator.py",),
-    "tablets/dodona_tablets/core/participant.py": ("tests/unit/tablets/test_participant.py",),
+    "tablets/dodona_tablets/core/commit/admission.py": ("tests/unit/tablets/test_participant.py",),
+    "tablets/dodona_tablets/core/commit/coordinator.py": (
+        "tests/unit/tablets/test_coordinator.py",
+    ),
+    "tablets/dodona_tablets/core/commit/participant.py": (
+        "tests/unit/tablets/test_participant.py",
+    ),
     "client/dodona/_core/committing.py": (
         "tests/unit/client/test_committing.py",
         "tests/unit/client/test_outcomes.py",

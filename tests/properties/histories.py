@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
 from dodona.types import DELETE_MASK, KEY_MAX, KEY_MIN, Key, Timestamp
-from dodona_tablets.core.chunks.rows import batches_of_rows, rows_of_batches
-from dodona_tablets.core.chunks.vectors import place_of
-from dodona_tablets.core.version import (
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows, rows_of_batches
+from dodona_tablets.core.rows.chunks.vectors import place_of
+from dodona_tablets.core.rows.version import (
     Version,
     bits_of,
     chain_of,

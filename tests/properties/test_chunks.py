@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from dodona.keys import successor
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Key, Timestamp
-from dodona_tablets.core.chunks.checking import check_chunk
-from dodona_tablets.core.chunks.compacting import compacted
-from dodona_tablets.core.chunks.reading import versions_of
-from dodona_tablets.core.chunks.rows import batches_of_rows, rows_of_batches
-from dodona_tablets.core.chunks.scanning import page_of, rows_of_page
-from dodona_tablets.core.chunks.view import ChunkView
-from dodona_tablets.core.chunks.visibility import Snapshot
-from dodona_tablets.core.version import Version, bits_of
+from dodona_tablets.core.rows.chunks.checking import check_chunk
+from dodona_tablets.core.rows.chunks.compacting import compacted
+from dodona_tablets.core.rows.chunks.reading import versions_of
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows, rows_of_batches
+from dodona_tablets.core.rows.chunks.scanning import page_of, rows_of_page
+from dodona_tablets.core.rows.chunks.view import ChunkView
+from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.version import Version, bits_of
 from suite.levels import examples
 from unit.tablets.chunks.making import Made, Rows, items_of, made, small_blocks
 

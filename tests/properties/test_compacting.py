@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dodona.types import MAX_TIMESTAMP, Key, TableSettings, Timestamp
-from dodona_tablets.core.chunks.compacting import compacted
-from dodona_tablets.core.chunks.layout import TIMESTAMP, Layout, chunk_schema, layout_of
-from dodona_tablets.core.chunks.scanning import page_of, rows_of_page
-from dodona_tablets.core.chunks.visibility import Snapshot
-from dodona_tablets.core.retention import Terms, retire_all
-from dodona_tablets.core.version import Version
+from dodona_tablets.core.rows.chunks.compacting import compacted
+from dodona_tablets.core.rows.chunks.layout import TIMESTAMP, Layout, chunk_schema, layout_of
+from dodona_tablets.core.rows.chunks.scanning import page_of, rows_of_page
+from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.retention import Terms, retire_all
+from dodona_tablets.core.rows.version import Version
 from properties.histories import LATEST, Batches, History, histories, rows_of
 from suite.levels import examples
 

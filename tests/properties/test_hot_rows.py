@@ -21,12 +21,14 @@ from dodona.types import (
     TableSettings,
     Timestamp,
 )
-from dodona_tablets.core import compaction, hot_rows, scans, store, version
-from dodona_tablets.core.flushing import Flushing
-from dodona_tablets.core.scans import scan, scan_arrow
-from dodona_tablets.core.snapshot import lookup
-from dodona_tablets.core.tablet import Tablet
-from dodona_tablets.core.version import Version, chain_of, values_between, version_of
+from dodona_tablets.core.rows import hot_rows, store, version
+from dodona_tablets.core.rows.version import Version, chain_of, values_between, version_of
+from dodona_tablets.core.tablet import scans
+from dodona_tablets.core.tablet.scans import scan, scan_arrow
+from dodona_tablets.core.tablet.snapshot import lookup
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.upkeep import compaction
+from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.messages import ArrowPage, Lookup, Rows, Scan, ScanArrow, ScanPage
 from dodona_wire.rows.arrow import table_of
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key
@@ -113,7 +115,7 @@ class Table:
 @pytest.fixture
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(version, "STEPS_MAX", 4)
-    monkeypatch.setattr("dodona_tablets.core.stores.STEPS_MAX", 4)
+    monkeypatch.setattr("dodona_tablets.core.rows.stores.STEPS_MAX", 4)
     monkeypatch.setattr(hot_rows, "TOP_VERSIONS_MAX", 2)
     monkeypatch.setattr(hot_rows, "LANDMARK_STEP", 3)
     monkeypatch.setattr(hot_rows, "LANDMARKS_MAX", 12)

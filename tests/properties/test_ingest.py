@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dodona.errors import DodonaError
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, Timestamp
-from dodona_tablets.core.chunks.ingest import prepare_batch
-from dodona_tablets.core.version import version_of
+from dodona_tablets.core.rows.chunks.ingest import prepare_batch
+from dodona_tablets.core.rows.version import version_of
 from dodona_wire.rows.arrow import arrow_schema, rows_from_arrow
 from properties.histories import rows_of
 from unit.tablets.chunks.making import made

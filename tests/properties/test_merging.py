@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from dodona.keys import encode_key
 from dodona.types import ASYNC_LAST_COMMITTED, Key, Timestamp
-from dodona_tablets.core.chunks import vectors
-from dodona_tablets.core.chunks.merging import merged, windows
-from dodona_tablets.core.chunks.scanning import page_of, rows_of_page
-from dodona_tablets.core.chunks.visibility import Snapshot
-from dodona_tablets.core.version import chain_of, values_between
+from dodona_tablets.core.rows.chunks import vectors
+from dodona_tablets.core.rows.chunks.merging import merged, windows
+from dodona_tablets.core.rows.chunks.scanning import page_of, rows_of_page
+from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.version import chain_of, values_between
 from properties.histories import LATEST, WIDE, History, between, histories, rows_of
 
 slices = st.integers(1, 5)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from dodona.keys import encode_key, successor
 from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Key, LoadMode, Timestamp
-from dodona_tablets.core.chunks import merging, sealing
-from dodona_tablets.core.chunks.checking import check_chunk
-from dodona_tablets.core.chunks.jobs import Built, SealJob, build
-from dodona_tablets.core.chunks.layout import chunk_schema
-from dodona_tablets.core.chunks.view import ChunkView
-from dodona_tablets.core.chunks.zones import Layer, Range
-from dodona_tablets.core.store import DynamicStore
-from dodona_tablets.core.version import Version, chain_of, version_of
+from dodona_tablets.core.rows.chunks import merging, sealing
+from dodona_tablets.core.rows.chunks.checking import check_chunk
+from dodona_tablets.core.rows.chunks.jobs import Built, SealJob, build
+from dodona_tablets.core.rows.chunks.layout import chunk_schema
+from dodona_tablets.core.rows.chunks.view import ChunkView
+from dodona_tablets.core.rows.chunks.zones import Layer, Range
+from dodona_tablets.core.rows.store import DynamicStore
+from dodona_tablets.core.rows.version import Version, chain_of, version_of
 from dodona_wire.messages import Failure
 from properties.histories import AGGREGATES, LATEST, SIMPLE, VALUES, WIDE, batches_of
 from suite.levels import examples

@@ -32,7 +32,7 @@ from dodona.types import (
     TransactionId,
     Write,
 )
-from dodona_tablets.core.version import linked
+from dodona_tablets.core.rows.version import linked
 from dodona_wire.cores.mischief import Point
 from dodona_wire.messages import (
     ArrowPage,

@@ -31,7 +31,7 @@ from dodona.types import (
 )
 from dodona_oracle.core import life
 from dodona_oracle.core.records import StoredTable, StoredTablet
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.records import Record, TabletMounted, TabletsDropped
 from dodona_wire.messages import (
     Assignment,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dodona.schema import TableSchema
 from dodona.types import DELETE_MASK, MAX_TIMESTAMP, TableSettings, Timestamp
-from dodona_tablets.core import retention
-from dodona_tablets.core.retention import Terms, retire, retire_all
-from dodona_tablets.core.version import (
+from dodona_tablets.core.rows import retention
+from dodona_tablets.core.rows.retention import Terms, retire, retire_all
+from dodona_tablets.core.rows.version import (
     Version,
     add,
     bits_of,

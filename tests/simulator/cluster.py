@@ -14,9 +14,9 @@ from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId, TabletId, Timestamp
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition, Crash, RowKey, Version
 from dodona_oracle.core.allocator import AllocatorSettings
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.outcomes import Outcome
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.outcomes import Outcome
 from dodona_wire.cores.mischief import Mischief, behave
 from dodona_wire.messages import Failure
 from simulator.driver import ClientProcess

@@ -26,12 +26,12 @@ from dodona_oracle.core.records import (
     changes_of,
     state_from_items,
 )
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.chunks.chunk import Chunk
-from dodona_tablets.core.chunks.index import encode_index
-from dodona_tablets.core.chunks.jobs import Built, build
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Checkpoint, Record
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.index import encode_index
+from dodona_tablets.core.rows.chunks.jobs import Built, build
 from dodona_wire.cores.batcher import Batcher
 from dodona_wire.cores.effects import (
     AskMaster,

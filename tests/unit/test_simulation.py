@@ -161,7 +161,7 @@ def test_the_command_reports_a_clean_run(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_command_ends_with_the_violation(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dodona_tablets.core.snapshot.blocking_reader", lambda *_: None)
+    monkeypatch.setattr("dodona_tablets.core.tablet.snapshot.blocking_reader", lambda *_: None)
     for seed in range(PLANTED_SEEDS_MAX):
         status = main([str(seed), "--workload", "cycle", "--seconds", "20"])
         lines = capsys.readouterr().out.splitlines()

@@ -10,27 +10,27 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from dodona_tablets.core.cell import Cell, CellLimits
-from dodona_tablets.core.chunks.chunk import Chunk
-from dodona_tablets.core.chunks.info import ChunkInfo
-from dodona_tablets.core.chunks.jobs import Built
-from dodona_tablets.core.compaction import Compaction
-from dodona_tablets.core.coordinator import Coordinator, CoordinatorEvent
+from dodona_tablets.core.cell.cell import Cell, CellLimits
+from dodona_tablets.core.commit.coordinator import Coordinator, CoordinatorEvent
+from dodona_tablets.core.commit.participant import Participant, ParticipantEvent
+from dodona_tablets.core.commit.timeouts import Timeouts
 from dodona_tablets.core.counts import InDoubt, NodeStatistics
-from dodona_tablets.core.flushing import Flushing, FlushToken
-from dodona_tablets.core.loading import BatchToken, Loading
-from dodona_tablets.core.mounting import FenceToken, Mounting
-from dodona_tablets.core.nonatomic import NonAtomicWrites
-from dodona_tablets.core.participant import Participant, ParticipantEvent
-from dodona_tablets.core.reads import ProofToken, Reads, WaitingRead
+from dodona_tablets.core.mounting.mounting import FenceToken, Mounting
 from dodona_tablets.core.records import Record
-from dodona_tablets.core.recovered import Recovered
-from dodona_tablets.core.replay import foresee, replay
-from dodona_tablets.core.staging import SealToken, StageToken, Staging
+from dodona_tablets.core.requests.loading import BatchToken, Loading
+from dodona_tablets.core.requests.nonatomic import NonAtomicWrites
+from dodona_tablets.core.requests.reads import ProofToken, Reads, WaitingRead
+from dodona_tablets.core.requests.staging import SealToken, StageToken, Staging
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.info import ChunkInfo
+from dodona_tablets.core.rows.chunks.jobs import Built
+from dodona_tablets.core.start.recovered import Recovered
+from dodona_tablets.core.start.replay import foresee, replay
 from dodona_tablets.core.statistics import JobCounts, Parts, statistics_of
-from dodona_tablets.core.timeouts import Timeouts
-from dodona_tablets.core.transaction import State
-from dodona_tablets.core.truncation import Truncation
+from dodona_tablets.core.tablet.transaction import State
+from dodona_tablets.core.upkeep.compaction import Compaction
+from dodona_tablets.core.upkeep.flushing import Flushing, FlushToken
+from dodona_tablets.core.upkeep.truncation import Truncation
 from dodona_wire.cores.counting import ClockWatch
 from dodona_wire.cores.effects import AskTimestamps, Effect, Route
 from dodona_wire.cores.mischief import Mischief, Point, behave

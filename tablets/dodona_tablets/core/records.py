@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona_tablets.core.chunks.info import AttachedChunk
+from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_wire.messages import TabletAssignment, TabletModifications, TabletSource, TellRows
 from dodona_wire.types import (
     NO_CLUSTER,

@@ -7,8 +7,7 @@ time, as far as the cell knows it.
 
 from typing import Any, Final, NamedTuple
 
-from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.compaction import Compaction, CompactionToken
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.counts import (
     COMMITTED,
     NON_ATOMIC,
@@ -17,14 +16,15 @@ from dodona_tablets.core.counts import (
     Counts,
     NodeStatistics,
 )
-from dodona_tablets.core.flushing import Flushing, FlushToken
-from dodona_tablets.core.loading import BatchToken, Loading
-from dodona_tablets.core.mounting import Mounting
-from dodona_tablets.core.nonatomic import NonAtomicWrites
-from dodona_tablets.core.reads import KINDS, Reads
-from dodona_tablets.core.staging import SealToken, StageToken
-from dodona_tablets.core.tablet import TABLET_BYTES, Tablet
-from dodona_tablets.core.transaction import State
+from dodona_tablets.core.mounting.mounting import Mounting
+from dodona_tablets.core.requests.loading import BatchToken, Loading
+from dodona_tablets.core.requests.nonatomic import NonAtomicWrites
+from dodona_tablets.core.requests.reads import KINDS, Reads
+from dodona_tablets.core.requests.staging import SealToken, StageToken
+from dodona_tablets.core.tablet.tablet import TABLET_BYTES, Tablet
+from dodona_tablets.core.tablet.transaction import State
+from dodona_tablets.core.upkeep.compaction import Compaction, CompactionToken
+from dodona_tablets.core.upkeep.flushing import Flushing, FlushToken
 from dodona_wire.cores.counting import ClockWatch
 from dodona_wire.types import (
     MIN_TIMESTAMP,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from dodona_tablets.core.chunks.info import ChunkInfo
 from dodona_tablets.core.node import NodeCore
+from dodona_tablets.core.rows.chunks.info import ChunkInfo
 from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in, verify_chunk
 from dodona_tablets.shell.log import LOG_NAME, check_files
 from dodona_tablets.shell.log_check import Begin, LogSummary, read_log, unwatched, verify_log

@@ -19,11 +19,11 @@ from typing import Any, BinaryIO, Final, cast
 import pyarrow as pa
 
 from dodona_server.disk_space import is_no_space
-from dodona_tablets.core.chunks.checking import check_chunk
-from dodona_tablets.core.chunks.chunk import Chunk
-from dodona_tablets.core.chunks.index import decode_index
-from dodona_tablets.core.chunks.info import ChunkInfo
-from dodona_tablets.core.chunks.writing import write_chunk
+from dodona_tablets.core.rows.chunks.checking import check_chunk
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.index import decode_index
+from dodona_tablets.core.rows.chunks.info import ChunkInfo
+from dodona_tablets.core.rows.chunks.writing import write_chunk
 from dodona_tablets.shell.maps import map_file
 from dodona_wire.errors import DataCorrupted, DiskFull
 from dodona_wire.net.descriptors import is_out_of_descriptors, out_of_descriptors

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any, Final
 
 from dodona_server.logs import tell
-from dodona_tablets.core.chunks.info import ChunkInfo
-from dodona_tablets.core.chunks.jobs import (
+from dodona_tablets.core.rows.chunks.info import ChunkInfo
+from dodona_tablets.core.rows.chunks.jobs import (
     Batches,
     BatchJob,
     Built,

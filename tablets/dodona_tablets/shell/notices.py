@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from dodona_server.logs import tell
-from dodona_tablets.core.cell import Cell
+from dodona_tablets.core.cell.cell import Cell
 
 _logger: Final = logging.getLogger("dodona.node")
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dodona_server.process import read_clock
 from dodona_server.recovery_book import RecoveryBook
-from dodona_tablets.core.recovered import Recovered
+from dodona_tablets.core.start.recovered import Recovered
 
 LOOK_S: Final = 0.25
 

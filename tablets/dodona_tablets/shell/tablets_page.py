@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 from fastapi import FastAPI, Response
 
+from dodona_tablets.core.cell.tablet_counts import TabletCounts, count_tablets
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.tablet_counts import TabletCounts, count_tablets
 from dodona_wire.messages.rest import JSON_TYPE
 
 LISTED_MAX: Final = 10_000

@@ -7,10 +7,10 @@ import pytest
 from dodona._core.reserve import Reserve
 from dodona.schema import TableSchema
 from dodona.types import MAX_TIMESTAMP, Key, Timestamp, TransactionId
-from dodona_tablets.core.locks import RowLocks, check_locks, check_versions
-from dodona_tablets.core.participant import Participant
-from dodona_tablets.core.transaction import Transaction
-from dodona_tablets.core.version import Version, chain_of, history
+from dodona_tablets.core.commit.participant import Participant
+from dodona_tablets.core.rows.version import Version, chain_of, history
+from dodona_tablets.core.tablet.locks import RowLocks, check_locks, check_versions
+from dodona_tablets.core.tablet.transaction import Transaction
 from negative.bug import PlantedBug, Where
 
 BLIND = Where("blind")
@@ -22,7 +22,7 @@ def never_wait(patch: pytest.MonkeyPatch) -> None:
     ) -> Transaction | None:
         return None if start == MAX_TIMESTAMP else check_locks(locks, key, schema, start, *masks)
 
-    patch.setattr("dodona_tablets.core.participant.check_locks", check)
+    patch.setattr("dodona_tablets.core.commit.participant.check_locks", check)
 
 
 def stand_in_nobodys_way(patch: pytest.MonkeyPatch) -> None:
@@ -39,7 +39,7 @@ def stand_in_nobodys_way(patch: pytest.MonkeyPatch) -> None:
         check_versions(chain_of(seen), *asked)
 
     patch.setattr(Participant, "handle_timestamp", handle)
-    patch.setattr("dodona_tablets.core.participant.check_versions", check)
+    patch.setattr("dodona_tablets.core.commit.participant.check_versions", check)
 
 
 class Repeating(Reserve):

@@ -10,8 +10,8 @@ from dodona._core.steps import Calls, Pause, Protocol
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import TransactionConflict
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.participant import Participant
-from dodona_tablets.core.transaction import State
+from dodona_tablets.core.commit.participant import Participant
+from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.messages import (
     Aborted,
     AskOutcome,

@@ -13,14 +13,14 @@ from dodona.errors import DataCorrupted
 from dodona.schema import TableSchema
 from dodona.types import DELETE_MASK, MIN_TIMESTAMP, Timestamp, Write
 from dodona_server.runtime import Runtime
-from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.locks import release
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.commit.participant import acquire_all
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.participant import acquire_all
-from dodona_tablets.core.reads import Reads
 from dodona_tablets.core.records import Record
-from dodona_tablets.core.snapshot import Read
-from dodona_tablets.core.transaction import Transaction
+from dodona_tablets.core.requests.reads import Reads
+from dodona_tablets.core.tablet.locks import release
+from dodona_tablets.core.tablet.snapshot import Read
+from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_tablets.shell import log
 from dodona_tablets.shell.log import CellLog
 from dodona_wire.cores.effects import Effect, ReplyAtOnce, ReplyTo
@@ -41,7 +41,7 @@ from unit.tablets import (
 
 def retire_what_is_needed(patch: pytest.MonkeyPatch) -> None:
     for part in ("flushing", "horizon"):
-        name = f"dodona_tablets.core.{part}.oldest_needed"
+        name = f"dodona_tablets.core.upkeep.{part}.oldest_needed"
         patch.setattr(name, lambda cell: cell.latest)
 
 
@@ -50,7 +50,7 @@ def replay_without_locks(patch: pytest.MonkeyPatch) -> None:
         acquire_all(cell, alive)
         release(alive, None)
 
-    patch.setattr("dodona_tablets.core.replay.acquire_all", planted)
+    patch.setattr("dodona_tablets.core.start.replay.acquire_all", planted)
 
 
 def serve_without_a_fence(patch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def ignore_a_full_map(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_writes_into_a_full_log(patch: pytest.MonkeyPatch) -> None:
-    for module in ("admission", "nonatomic"):
+    for module in ("commit.admission", "requests.nonatomic"):
         patch.setattr(f"dodona_tablets.core.{module}.check_log", lambda _: None)
 
 
@@ -181,7 +181,7 @@ def check_truncation(folder: Path) -> None:
 
 
 def acknowledge_sync_writes_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.nonatomic.ReplyTo", ReplyAtOnce)
+    patch.setattr("dodona_tablets.core.requests.nonatomic.ReplyTo", ReplyAtOnce)
 
 
 def lose_a_deletion_before_a_write(patch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def lose_a_deletion_before_a_write(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_any_stamp(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.nonatomic.check_stamp", lambda *_: None)
+    patch.setattr("dodona_tablets.core.requests.nonatomic.check_stamp", lambda *_: None)
 
 
 def check_stamps(_: Path) -> None:

@@ -13,17 +13,17 @@ from dodona._core.senders import Stager
 from dodona._core.steps import Protocol
 from dodona.schema import TableSchema
 from dodona.types import LoadId, Timestamp
-from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.chunks.info import AttachedChunk
-from dodona_tablets.core.chunks.jobs import Built
-from dodona_tablets.core.chunks.sealing import sealed
-from dodona_tablets.core.chunks.view import ChunkView
-from dodona_tablets.core.loads import Load, Loads
-from dodona_tablets.core.nonatomic import NonAtomicWrites
-from dodona_tablets.core.participant import acquire_all
-from dodona_tablets.core.publishing import Publishing
-from dodona_tablets.core.staging import DELETIONS, Staging, Token
-from dodona_tablets.core.transaction import Transaction
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.commit.participant import acquire_all
+from dodona_tablets.core.requests.nonatomic import NonAtomicWrites
+from dodona_tablets.core.requests.staging import DELETIONS, Staging, Token
+from dodona_tablets.core.rows.chunks.info import AttachedChunk
+from dodona_tablets.core.rows.chunks.jobs import Built
+from dodona_tablets.core.rows.chunks.sealing import sealed
+from dodona_tablets.core.rows.chunks.view import ChunkView
+from dodona_tablets.core.tablet.loads import Load, Loads
+from dodona_tablets.core.tablet.publishing import Publishing
+from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.messages import CloseLoad, LoadHeld, SealLoad
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 
@@ -37,7 +37,7 @@ CRASHES = Where("loads", seconds=30, changes=PATIENT | {"cell_count": 4}, crash_
 
 
 def publish_without_a_look(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.publishing._check_changes", lambda *_: None)
+    patch.setattr("dodona_tablets.core.tablet.publishing._check_changes", lambda *_: None)
 
 
 def hold_back_no_reader(patch: pytest.MonkeyPatch) -> None:
@@ -46,15 +46,15 @@ def hold_back_no_reader(patch: pytest.MonkeyPatch) -> None:
 
 
 def meet_no_load(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.participant.check_rows", lambda *_: None)
+    patch.setattr("dodona_tablets.core.commit.participant.check_rows", lambda *_: None)
 
 
 def meet_no_holder(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.publishing.check_locks", lambda *_: None)
+    patch.setattr("dodona_tablets.core.tablet.publishing.check_locks", lambda *_: None)
 
 
 def share_a_tablet(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.publishing._wait_or_lose", lambda *_: None)
+    patch.setattr("dodona_tablets.core.tablet.publishing._wait_or_lose", lambda *_: None)
 
 
 def forget_the_lock(patch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def forget_the_lock(patch: pytest.MonkeyPatch) -> None:
         for tablet in transaction.tablets:
             tablet.publishing = None
 
-    patch.setattr("dodona_tablets.core.replay.acquire_all", planted)
+    patch.setattr("dodona_tablets.core.start.replay.acquire_all", planted)
 
 
 def drop_what_is_being_published(patch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def look_at_memory_only(patch: pytest.MonkeyPatch) -> None:
         stores = [it for it in existing if not isinstance(it, ChunkView)]
         return sealed(schema, staged, stores, *rest)
 
-    patch.setattr("dodona_tablets.core.chunks.jobs.sealed", planted)
+    patch.setattr("dodona_tablets.core.rows.chunks.jobs.sealed", planted)
 
 
 def keep_what_is_erased(patch: pytest.MonkeyPatch) -> None:

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from dodona.types import MAX_TIMESTAMP, SYNC_LAST_COMMITTED, CellId, Key, Timestamp, TransactionId
-from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.locks import Holder, blocking_reader
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.commit.participant import Participant
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.participant import Participant
-from dodona_tablets.core.reads import Reads
-from dodona_tablets.core.scans import scan
-from dodona_tablets.core.snapshot import Read, blocker_of_keys
-from dodona_tablets.core.tablet import Tablet
-from dodona_tablets.core.transaction import State, Transaction
+from dodona_tablets.core.requests.reads import Reads
+from dodona_tablets.core.tablet.locks import Holder, blocking_reader
+from dodona_tablets.core.tablet.scans import scan
+from dodona_tablets.core.tablet.snapshot import Read, blocker_of_keys
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.effects import AskTimestamps
 from dodona_wire.messages import Scan, ScanPage, TabletModifications
 from negative.bug import BUSY, Plant, PlantedBug, Where
 
 
 def never_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.snapshot.blocking_reader", lambda *_: None)
+    patch.setattr("dodona_tablets.core.tablet.snapshot.blocking_reader", lambda *_: None)
 
 
 def skip_what_is_not_resolved(patch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def skip_what_is_not_resolved(patch: pytest.MonkeyPatch) -> None:
         is_newest = timestamp == SYNC_LAST_COMMITTED
         return None if is_newest else blocking_reader(holders, groups, timestamp)
 
-    patch.setattr("dodona_tablets.core.snapshot.blocking_reader", planted)
+    patch.setattr("dodona_tablets.core.tablet.snapshot.blocking_reader", planted)
 
 
 def lose_rows_that_are_locked(patch: pytest.MonkeyPatch) -> None:
@@ -44,21 +44,21 @@ def lose_rows_that_are_locked(patch: pytest.MonkeyPatch) -> None:
         keys, values = tuple(key for key, _ in left), tuple(value for _, value in left)
         return ScanPage(keys, values, page.resume)
 
-    patch.setattr("dodona_tablets.core.reads.scan", planted)
+    patch.setattr("dodona_tablets.core.requests.reads.scan", planted)
 
 
 def look_at_the_groups_that_are_read(patch: pytest.MonkeyPatch) -> None:
     def planted(tablet: Tablet, keys: Iterable[Key], groups: int, at: Timestamp, _: Any) -> Any:
         return blocker_of_keys(tablet, keys, groups, at)
 
-    patch.setattr("dodona_tablets.core.snapshot.blocker_of_keys", planted)
+    patch.setattr("dodona_tablets.core.tablet.snapshot.blocker_of_keys", planted)
 
 
 def lock_the_groups_that_are_named(patch: pytest.MonkeyPatch) -> None:
     def planted(_: Tablet, part: TabletModifications, __: Timestamp) -> TabletModifications:
         return part
 
-    patch.setattr("dodona_tablets.core.participant.widened", planted)
+    patch.setattr("dodona_tablets.core.commit.participant.widened", planted)
 
 
 def ask_before_locking(patch: pytest.MonkeyPatch) -> None:

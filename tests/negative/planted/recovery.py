@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from dodona.types import TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
-from dodona_tablets.core import participant
-from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.coordinator import TABLE as COORDINATOR
-from dodona_tablets.core.coordinator import Coordinator, CoordinatorEvent
-from dodona_tablets.core.outcomes import Outcome, Outcomes
-from dodona_tablets.core.participant import ABORTED, POISONED, Participant, ParticipantEvent
-from dodona_tablets.core.participant import TABLE as PARTICIPANT
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.outcomes import Outcome, Outcomes
+from dodona_tablets.core.commit import participant
+from dodona_tablets.core.commit.coordinator import TABLE as COORDINATOR
+from dodona_tablets.core.commit.coordinator import Coordinator, CoordinatorEvent
+from dodona_tablets.core.commit.participant import ABORTED, POISONED, Participant, ParticipantEvent
+from dodona_tablets.core.commit.participant import TABLE as PARTICIPANT
+from dodona_tablets.core.commit.timeouts import Timeouts
 from dodona_tablets.core.records import AbortDecided
-from dodona_tablets.core.timeouts import Timeouts
-from dodona_tablets.core.transaction import State, Transaction
+from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.effects import Append
 from dodona_wire.messages import Aborted, Acknowledge, Failure
 from negative.bug import BUSY, PlantedBug, Where

@@ -6,14 +6,14 @@ from typing import Any, Final
 import pytest
 
 from dodona.types import MAX_TIMESTAMP, Timestamp, Write
-from dodona_tablets.core import compaction, flushing
-from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.compaction import CHUNKS_MAX, newest_of
-from dodona_tablets.core.horizon import oldest_needed, terms_of
-from dodona_tablets.core.retention import Terms
-from dodona_tablets.core.store import DynamicStore
-from dodona_tablets.core.stores import TabletChunk
-from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.rows.retention import Terms
+from dodona_tablets.core.rows.store import DynamicStore
+from dodona_tablets.core.rows.stores import TabletChunk
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.upkeep import compaction, flushing
+from dodona_tablets.core.upkeep.compaction import CHUNKS_MAX, newest_of
+from dodona_tablets.core.upkeep.horizon import oldest_needed, terms_of
 from negative.bug import PlantedBug, Where
 
 QUIET: Final[dict[str, Any]] = {

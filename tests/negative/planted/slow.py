@@ -6,10 +6,10 @@ from typing import Any, Final
 import pytest
 
 from dodona.types import NULL_TIMESTAMP, Timestamp, TransactionId
-from dodona_tablets.core.admission import check_parts
-from dodona_tablets.core.cell import Cell
-from dodona_tablets.core.locks import RowLocks
-from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.commit.admission import check_parts
+from dodona_tablets.core.tablet.locks import RowLocks
+from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_wire.messages import TabletModifications
 from negative.bug import CheckedBug, PlantedBug, Where
 from unit.tablets import test_row_locks
@@ -46,7 +46,7 @@ def skip_fences_of_several(patch: pytest.MonkeyPatch) -> None:
             for tablet, fence in zip(tablets, fences, strict=True):
                 tablet.fence = fence
 
-    patch.setattr("dodona_tablets.core.participant.check_parts", check)
+    patch.setattr("dodona_tablets.core.commit.participant.check_parts", check)
 
 
 def forget_all_with_the_oldest(patch: pytest.MonkeyPatch) -> None:

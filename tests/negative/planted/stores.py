@@ -6,13 +6,13 @@ from typing import Any, Final
 import pytest
 
 from dodona.types import Key, Timestamp
-from dodona_tablets.core.flushing import Flushing
-from dodona_tablets.core.readers import Readers
-from dodona_tablets.core.store import DynamicStore
-from dodona_tablets.core.stores import Stores
-from dodona_tablets.core.tablet import Tablet
-from dodona_tablets.core.truncation import Truncation
-from dodona_tablets.core.version import Version
+from dodona_tablets.core.cell.readers import Readers
+from dodona_tablets.core.rows.store import DynamicStore
+from dodona_tablets.core.rows.stores import Stores
+from dodona_tablets.core.rows.version import Version
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.upkeep.flushing import Flushing
+from dodona_tablets.core.upkeep.truncation import Truncation
 from dodona_wire.cores import effects
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 from unit.tablets import test_readers
@@ -34,7 +34,7 @@ def forget_what_is_flushed(patch: pytest.MonkeyPatch) -> None:
 
 
 def cut_what_is_in_memory(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.truncation._is_in_memory", lambda *_: False)
+    patch.setattr("dodona_tablets.core.upkeep.truncation._is_in_memory", lambda *_: False)
 
 
 def cut_outcomes(patch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ import pytest
 
 import dodona
 from dodona.errors import Overloaded
-from dodona_tablets.core.chunks.jobs import FlushJob
-from dodona_tablets.core.store import DynamicStore
+from dodona_tablets.core.rows.chunks.jobs import FlushJob
+from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.shell.chunk_files import ChunkFiles, verify_chunk
 from dodona_tablets.shell.jobs import Jobs
 from dodona_wire.net.descriptors import is_out_of_descriptors, need_descriptors, out_of_descriptors
@@ -59,7 +59,7 @@ def test_chunks_take_no_descriptors(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_chunk_takes_none_whoever_reads_it(tmp_path: Path) -> None:
-    from dodona_tablets.core.chunks.rows import batches_of_rows
+    from dodona_tablets.core.rows.chunks.rows import batches_of_rows
 
     files = ChunkFiles(tmp_path)
     batches = batches_of_rows(SCHEMA, items_of({key(1): [at(9, 1)]}), slice_rows=30)

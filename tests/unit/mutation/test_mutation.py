@@ -29,7 +29,7 @@ from mutation.runner import BaselineFailed, OnDisk
 from mutation.session import ModuleSession
 
 ROOT = Path(__file__).resolve().parents[3]
-LOCKS = "tablets/dodona_tablets/core/locks.py"
+LOCKS = "tablets/dodona_tablets/core/tablet/locks.py"
 
 
 def test_the_plan_names_what_is_there_and_begins_with_the_gravest() -> None:

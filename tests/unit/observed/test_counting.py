@@ -14,7 +14,7 @@ from dodona.types import (
 )
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.proxy import ProxyCore
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.counts import CONFLICTS, NodeStatistics
 from dodona_wire.cores.counting import COUNTS, ClockDifference, ClockWatch, Tally
 from dodona_wire.cores.effects import AskMaster

@@ -11,7 +11,7 @@ from dodona_loadtest.histories.history import RowKey, Version
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.tablet.tablet import Tablet
 from simulator.faults import Options
 from simulator.feed import Follower
 from simulator.simulation import Result, simulate

@@ -16,9 +16,9 @@ from dodona._core.steps import Pause, Protocol
 from dodona.errors import DodonaError, SnapshotTooOld
 from dodona.types import CellId
 from dodona_loadtest.histories.recorder import Recorder
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.readers import Readers
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.readers import Readers
 from dodona_wire.cores.mischief import Mischief
 from simulator.driver import Task
 from simulator.faults import Options

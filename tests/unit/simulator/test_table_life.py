@@ -6,7 +6,7 @@ from dodona._core.steps import Protocol
 from dodona_loadtest.checkers.sweep import check
 from dodona_loadtest.checkers.violation import Promise, Violation
 from dodona_loadtest.histories.recorder import Recorder
-from dodona_tablets.core.mounting import Mounting
+from dodona_tablets.core.mounting.mounting import Mounting
 from dodona_tablets.core.node import NodeCore
 from simulator import table_life
 from simulator.driver import Task

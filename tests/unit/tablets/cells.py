@@ -25,11 +25,11 @@ from dodona.types import (
     TransactionId,
     Write,
 )
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.chunks.chunk import Chunk
-from dodona_tablets.core.chunks.jobs import Built, build
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Checkpoint, Record
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.jobs import Built, build
 from dodona_wire.cores.effects import (
     Append,
     AskTimestamps,

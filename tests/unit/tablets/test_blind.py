@@ -2,7 +2,7 @@
 
 import pytest
 
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_wire.messages import (
     Aborted,
     AskOutcome,

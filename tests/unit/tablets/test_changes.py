@@ -17,9 +17,9 @@ from dodona.types import (
     Timestamp,
     Write,
 )
-from dodona_tablets.core import changes
-from dodona_tablets.core.chunks.block import Block
-from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.block import Block
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.tablet import changes
 from dodona_wire.messages import (
     ArrowPage,
     CountVersions,
@@ -214,7 +214,7 @@ def test_versions_in_chunks_and_stores_are_merged() -> None:
 
 def test_what_has_nothing_newer_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a chunk, nor a block of one, nor a store."""
-    monkeypatch.setattr("dodona_tablets.core.chunks.writing.BLOCK_ROWS_MAX", 10)
+    monkeypatch.setattr("dodona_tablets.core.rows.chunks.writing.BLOCK_ROWS_MAX", 10)
     bench = Bench()
     bench.commit(*[put(number, number) for number in range(100)])
     bench.commit(put(45, 0))
@@ -287,7 +287,7 @@ def test_a_page_looks_at_so_many_rows_only(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_page_looks_at_so_many_versions_in_chunks_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dodona_tablets.core.chunks.writing.BLOCK_ROWS_MAX", 10)
+    monkeypatch.setattr("dodona_tablets.core.rows.chunks.writing.BLOCK_ROWS_MAX", 10)
     monkeypatch.setattr(changes, "LOOKED_AT_MAX", 20)
     bench = Bench()
     first = bench.commit(*[put(number, number) for number in range(100)])

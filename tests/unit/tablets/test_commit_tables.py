@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from dodona_tablets.core import coordinator, participant
-from dodona_tablets.core.coordinator import CoordinatorEvent
-from dodona_tablets.core.participant import ParticipantEvent
-from dodona_tablets.core.transaction import State
+from dodona_tablets.core.commit import coordinator, participant
+from dodona_tablets.core.commit.coordinator import CoordinatorEvent
+from dodona_tablets.core.commit.participant import ParticipantEvent
+from dodona_tablets.core.tablet.transaction import State
 
 DOCUMENT: Final = (
     Path(__file__).resolve().parents[3] / "docs" / "explanation" / "commit-protocol.md"

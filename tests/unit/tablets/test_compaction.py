@@ -12,13 +12,13 @@ from dodona.types import (
     TableSettings,
     Timestamp,
 )
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
-from dodona_tablets.core.chunks.jobs import build
-from dodona_tablets.core.compaction import CompactionToken, expired_chunks, tier_of
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.records import ChunksCompacted
-from dodona_tablets.core.retention import Terms
-from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.rows.chunks.info import AttachedChunk, ChunkInfo
+from dodona_tablets.core.rows.chunks.jobs import build
+from dodona_tablets.core.rows.retention import Terms
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.upkeep.compaction import CompactionToken, expired_chunks, tier_of
 from dodona_wire.cores.effects import RemoveChunks
 from dodona_wire.messages import (
     CommitOne,

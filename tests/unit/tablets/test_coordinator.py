@@ -3,9 +3,9 @@
 import pytest
 
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.records import AllAcknowledged
-from dodona_tablets.core.transaction import State
+from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.messages import (
     Aborted,
     Acknowledge,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Revision, TabletId, Timestamp
-from dodona_tablets.core import importing, mounting
-from dodona_tablets.core.mounting import FenceToken
+from dodona_tablets.core.mounting import importing, mounting
+from dodona_tablets.core.mounting.mounting import FenceToken
 from dodona_tablets.core.records import Record, TabletsDropped
 from dodona_wire.cores.mischief import Mischief, Point, behave
 from dodona_wire.messages import (

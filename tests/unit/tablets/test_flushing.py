@@ -4,10 +4,10 @@ import pytest
 
 from dodona.errors import Overloaded, TransactionConflict
 from dodona.types import CellId, TableSettings, Timestamp, TransactionId
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.flushing import SHRINK_PERIOD_MS, FlushToken
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.records import StoreFlushed, StoreRotated
-from dodona_tablets.core.stores import Stores
+from dodona_tablets.core.rows.stores import Stores
+from dodona_tablets.core.upkeep.flushing import SHRINK_PERIOD_MS, FlushToken
 from dodona_wire.cores.effects import RunJob
 from dodona_wire.messages import Failure, WriteNonAtomic, Written
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, key, put
@@ -120,7 +120,7 @@ def test_without_atomicity_a_store_is_flushed_while_it_is_small(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One with atomicity is not: it would stay in memory beside the next."""
-    monkeypatch.setattr("dodona_tablets.core.flushing.WARM_BYTES", 5_000)
+    monkeypatch.setattr("dodona_tablets.core.upkeep.flushing.WARM_BYTES", 5_000)
     bench = Bench()
     for number in range(30):
         bench.commit(put(number, 1, "x" * 100))
@@ -142,7 +142,7 @@ def test_a_flush_makes_one_chunk_in_whatever_order_it_takes_the_rows(
     monkeypatch: pytest.MonkeyPatch, bytes_max: int, *, is_atomic: bool
 ) -> None:
     """Those of a store that is small in the order in which they came."""
-    monkeypatch.setattr("dodona_tablets.core.chunks.jobs.ORDERED_BYTES_MAX", bytes_max)
+    monkeypatch.setattr("dodona_tablets.core.rows.chunks.jobs.ORDERED_BYTES_MAX", bytes_max)
     bench = Bench(settings=SOON)
     for number in (5, 3, 9, 1, 3, 7, 9, 3):
         if is_atomic:
@@ -229,7 +229,7 @@ def test_a_restart_finds_all_rows_whether_a_flush_had_ended_or_not(*, is_flushed
 
 
 def test_a_store_that_nobody_needs_goes_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dodona_tablets.core.flushing.SHRINK_ROWS", 3)
+    monkeypatch.setattr("dodona_tablets.core.upkeep.flushing.SHRINK_ROWS", 3)
     bench = Bench(settings=SOON)
     for number in range(10):
         bench.commit(put(number, number))
@@ -250,7 +250,7 @@ def test_a_store_that_nobody_needs_goes_a_slice_at_a_time(monkeypatch: pytest.Mo
 def test_what_nobody_needs_goes_as_fast_as_rows_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a million rows a second, however seldom everything else is looked at; and nothing else
     is looked at more often for it."""
-    monkeypatch.setattr("dodona_tablets.core.flushing.SHRINK_ROWS", 3)
+    monkeypatch.setattr("dodona_tablets.core.upkeep.flushing.SHRINK_ROWS", 3)
     bench = Bench(settings=SOON)
     node, row_count = bench.nodes[CELL], 100
     for number in range(row_count):

@@ -12,7 +12,7 @@ from dodona._core.retry import Patience
 from dodona.errors import Overloaded
 from dodona.types import CellId, Timestamp
 from dodona_local import embedded_cores
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.messages import (
     Committed,

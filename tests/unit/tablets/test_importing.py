@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Revision, TabletId, Timestamp
-from dodona_tablets.core import importing
-from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.mounting import importing
+from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_wire.messages import (
     AskRows,
     Committed,

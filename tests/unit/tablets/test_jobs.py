@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dodona.errors import ConcurrentAppend, DiskFull, InvalidRequest
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, MIN_TIMESTAMP, TableSettings, Timestamp
-from dodona_tablets.core.chunks.jobs import (
+from dodona_tablets.core.rows.chunks.jobs import (
     Batches,
     BatchJob,
     Built,
@@ -26,8 +26,8 @@ from dodona_tablets.core.chunks.jobs import (
     batches_of,
     build,
 )
-from dodona_tablets.core.retention import Terms
-from dodona_tablets.core.store import DynamicStore
+from dodona_tablets.core.rows.retention import Terms
+from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.shell import jobs
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs

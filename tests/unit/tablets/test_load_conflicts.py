@@ -14,7 +14,7 @@ from dodona.errors import (
     SnapshotTooOld,
 )
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, LoadMode, TableSettings
-from dodona_tablets.core import publishing
+from dodona_tablets.core.tablet import publishing
 from dodona_wire.messages import Committed, Failure, LoadHeld
 from unit.tablets.cells import ATOMIC, Bench, delete, put
 from unit.tablets.loads import Loading, failure

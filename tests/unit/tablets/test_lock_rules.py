@@ -18,7 +18,8 @@ from dodona.types import (
     Timestamp,
     TransactionId,
 )
-from dodona_tablets.core.locks import (
+from dodona_tablets.core.rows.version import Version, version_of
+from dodona_tablets.core.tablet.locks import (
     Holder,
     LockTable,
     Lost,
@@ -32,8 +33,7 @@ from dodona_tablets.core.locks import (
     locks_of,
     release,
 )
-from dodona_tablets.core.transaction import State, Transaction
-from dodona_tablets.core.version import Version, version_of
+from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.messages import RowLock, TabletModifications
 
 SCHEMA = TableSchema.parse(

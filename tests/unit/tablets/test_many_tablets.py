@@ -9,10 +9,10 @@ import pytest
 
 from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, CellId, Key, Revision, TabletId, Timestamp
-from dodona_tablets.core.flushing import Flushing
-from dodona_tablets.core.mounting import SLICE_PERIOD_MS, SLICE_TABLETS
+from dodona_tablets.core.mounting.mounting import SLICE_PERIOD_MS, SLICE_TABLETS
 from dodona_tablets.core.records import TabletMounted, TabletsDropped, TabletUnmounted
-from dodona_tablets.core.tablet import TABLET_BYTES, Tablet
+from dodona_tablets.core.tablet.tablet import TABLET_BYTES, Tablet
+from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import Append, SendHeartbeat
 from dodona_wire.messages import Assignment, TabletAssignment
 from unit.tablets.cells import CLUSTER, SCHEMA, Bench, assignment, put

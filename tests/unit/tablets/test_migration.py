@@ -17,8 +17,8 @@ from dodona.types import (
     TabletId,
     Timestamp,
 )
-from dodona_tablets.core.migration import Migration, pack_version, plain_version, range_in
-from dodona_tablets.core.version import Version
+from dodona_tablets.core.rows.migration import Migration, pack_version, plain_version, range_in
+from dodona_tablets.core.rows.version import Version
 from dodona_wire.messages import (
     CommitOne,
     Committed,

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from dodona.types import KEY_MAX, KEY_MIN, NULL_TIMESTAMP
-from dodona_tablets.core import changes, scans
-from dodona_tablets.core.chunks.block import Block
-from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.block import Block
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.tablet import changes, scans
 from dodona_wire.messages import ArrowPage, ScanArrow, ScanVersions
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key, put
 from unit.tablets.test_changes import flush
@@ -52,7 +52,7 @@ def test_long_rows_before_many_short_ones_fit_into_an_answer(
 def test_a_page_of_changes_looks_at_about_what_it_can_show(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dodona_tablets.core.chunks.writing.BLOCK_ROWS_MAX", 5)
+    monkeypatch.setattr("dodona_tablets.core.rows.chunks.writing.BLOCK_ROWS_MAX", 5)
     monkeypatch.setattr(changes, "PAGE_BYTES_MAX", 20_000)
     bench = Bench()
     bench.commit(*[put(number, number, "x" * 1_000) for number in range(200)])

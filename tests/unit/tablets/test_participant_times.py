@@ -4,7 +4,7 @@ they count."""
 import pytest
 
 from dodona.types import CellId
-from dodona_tablets.core.cell import CellLimits
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.counts import CommitCounts
 from dodona_wire.messages import AskOutcome, Committed, Failure
 from unit.tablets.cells import Bench, put

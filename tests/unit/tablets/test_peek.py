@@ -3,7 +3,7 @@
 import pytest
 
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.transaction import State
+from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.messages import (
     Aborted,
     AskOutcome,

@@ -19,8 +19,8 @@ from dodona.types import (
     CellId,
     Timestamp,
 )
-from dodona_tablets.core.chunks.block import Block
-from dodona_tablets.core.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.block import Block
+from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_wire.messages import (
     Aborted,
     CommitOne,

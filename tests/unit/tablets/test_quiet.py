@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dodona.types import TabletId
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.flushing import Flushing
+from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.node import TICK_MS
-from dodona_tablets.core.tablet import Tablet
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat
 from dodona_wire.messages import Assignment
 from unit.tablets.cells import CLUSTER, SECOND, Bench, put

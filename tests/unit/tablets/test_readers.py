@@ -17,8 +17,8 @@ from dodona.types import (
     TabletId,
     Timestamp,
 )
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.readers import Readers
+from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.readers import Readers
 from dodona_wire.messages import Failure, HoldSnapshot, Lookup, SnapshotHeld
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, Bench, key, put
 

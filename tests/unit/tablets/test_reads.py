@@ -16,8 +16,8 @@ from dodona.types import (
     TabletId,
     Timestamp,
 )
-from dodona_tablets.core import snapshot
-from dodona_tablets.core.scans import COLUMN_ROWS_MAX, WALKED_ROWS_MAX
+from dodona_tablets.core.tablet import snapshot
+from dodona_tablets.core.tablet.scans import COLUMN_ROWS_MAX, WALKED_ROWS_MAX
 from dodona_wire.messages import (
     ArrowPage,
     Failure,

@@ -7,9 +7,9 @@ import pytest
 from fastapi import FastAPI
 
 from dodona.types import CellId
-from dodona_tablets.core import recovered
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.core.recovered import Recovered
+from dodona_tablets.core.start import recovered
+from dodona_tablets.core.start.recovered import Recovered
 from dodona_tablets.shell import tablets_page
 from dodona_tablets.shell.tablets_page import add_tablets_page
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, Bench, put

@@ -17,7 +17,7 @@ from dodona.types import (
     TransactionId,
     Write,
 )
-from dodona_tablets.core.locks import RowLocks
+from dodona_tablets.core.tablet.locks import RowLocks
 from dodona_wire.messages import (
     CommitOne,
     Committed,

@@ -4,8 +4,8 @@ import pytest
 
 from dodona.schema import TableSchema
 from dodona.types import CellId, TransactionId, Write
-from dodona_tablets.core.cell import CellLimits
-from dodona_tablets.core.transaction import State
+from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.messages import (
     Aborted,
     AskOutcome,

@@ -7,11 +7,11 @@ import pytest
 
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, Key, Revision, Timestamp, Write
-from dodona_tablets.core import splitting
-from dodona_tablets.core.chunks.block import Block
-from dodona_tablets.core.chunks.info import AttachedChunk
-from dodona_tablets.core.splitting import BLOCKS_OPENED_MAX, CUTS_MAX, KEY_BYTES_MAX, split
-from dodona_tablets.core.stores import Stores
+from dodona_tablets.core.rows.chunks.block import Block
+from dodona_tablets.core.rows.chunks.info import AttachedChunk
+from dodona_tablets.core.rows.stores import Stores
+from dodona_tablets.core.tablet import splitting
+from dodona_tablets.core.tablet.splitting import BLOCKS_OPENED_MAX, CUTS_MAX, KEY_BYTES_MAX, split
 from dodona_wire.messages import Failure, SplitKeys, SplitTablet
 from unit.tablets.cells import ATOMIC, REVISION, Bench, put
 from unit.tablets.cells import key as bench_key

@@ -14,12 +14,12 @@ import pytest
 
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, NULL_TIMESTAMP, Key, Timestamp
-from dodona_tablets.core.chunks import writing
-from dodona_tablets.core.chunks.chunk import Chunk
-from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
-from dodona_tablets.core.chunks.rows import batches_of_rows
-from dodona_tablets.core.chunks.view import ChunkView
-from dodona_tablets.core.version import Version
+from dodona_tablets.core.rows.chunks import writing
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.info import AttachedChunk, ChunkInfo
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows
+from dodona_tablets.core.rows.chunks.view import ChunkView
+from dodona_tablets.core.rows.version import Version
 
 SCHEMA = TableSchema.parse(
     [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dodona.keys import encode_key
-from dodona_tablets.core.chunks.bloom import bloom_of, hash_key, hash_keys, may_have, words_of
+from dodona_tablets.core.rows.chunks.bloom import bloom_of, hash_key, hash_keys, may_have, words_of
 
 COUNT = 20_000
 

@@ -14,9 +14,9 @@ import pytest
 
 from dodona.errors import DataCorrupted, DiskFull, Overloaded
 from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED
-from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
-from dodona_tablets.core.chunks.rows import batches_of_rows
-from dodona_tablets.core.chunks.view import ChunkView
+from dodona_tablets.core.rows.chunks.info import AttachedChunk, ChunkInfo
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows
+from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.shell import chunk_files
 from dodona_tablets.shell.chunk_files import ChunkFiles, numbers_in, verify_chunk
 from unit.tablets.chunks.making import SCHEMA, Rows, at, items_of, key

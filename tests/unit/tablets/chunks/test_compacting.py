@@ -9,13 +9,13 @@ import pytest
 from dodona.errors import DataCorrupted
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, TableSettings, Timestamp
-from dodona_tablets.core import retention
-from dodona_tablets.core.chunks import retiring
-from dodona_tablets.core.chunks.compacting import compacted
-from dodona_tablets.core.chunks.layout import layout_of
-from dodona_tablets.core.chunks.rows import rows_of_batches
-from dodona_tablets.core.retention import Terms
-from dodona_tablets.core.version import Version
+from dodona_tablets.core.rows import retention
+from dodona_tablets.core.rows.chunks import retiring
+from dodona_tablets.core.rows.chunks.compacting import compacted
+from dodona_tablets.core.rows.chunks.layout import layout_of
+from dodona_tablets.core.rows.chunks.rows import rows_of_batches
+from dodona_tablets.core.rows.retention import Terms
+from dodona_tablets.core.rows.version import Version
 from unit.tablets.chunks.making import (
     SCHEMA,
     at,

@@ -11,15 +11,15 @@ from dodona.errors import DataCorrupted
 from dodona.keys import successor
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Key, Timestamp
-from dodona_tablets.core.chunks import checking
-from dodona_tablets.core.chunks.checking import check_chunk
-from dodona_tablets.core.chunks.chunk import Chunk
-from dodona_tablets.core.chunks.index import ChunkIndex, decode_index, encode_index
-from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
-from dodona_tablets.core.chunks.reading import versions_of
-from dodona_tablets.core.chunks.statistics import measure
-from dodona_tablets.core.chunks.view import ChunkView
-from dodona_tablets.core.version import Version
+from dodona_tablets.core.rows.chunks import checking
+from dodona_tablets.core.rows.chunks.checking import check_chunk
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.index import ChunkIndex, decode_index, encode_index
+from dodona_tablets.core.rows.chunks.info import AttachedChunk, ChunkInfo
+from dodona_tablets.core.rows.chunks.reading import versions_of
+from dodona_tablets.core.rows.chunks.statistics import measure
+from dodona_tablets.core.rows.chunks.view import ChunkView
+from dodona_tablets.core.rows.version import Version
 from unit.tablets.chunks.making import Made, Rows, key, made_of, small_blocks
 
 SMALL = TableSchema.parse([Column("id", "int64", sort_order="ascending"), Column("a", "utf8")])

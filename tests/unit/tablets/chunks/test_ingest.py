@@ -10,10 +10,10 @@ import pytest
 from dodona.errors import DodonaError, DuplicateKey, InvalidRequest, LimitExceeded, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, BatchKind, Key, Timestamp
-from dodona_tablets.core.chunks import ingest, streams
-from dodona_tablets.core.chunks.ingest import prepare_batch
-from dodona_tablets.core.chunks.jobs import BatchJob, Built, build
-from dodona_tablets.core.chunks.layout import chunk_schema
+from dodona_tablets.core.rows.chunks import ingest, streams
+from dodona_tablets.core.rows.chunks.ingest import prepare_batch
+from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built, build
+from dodona_tablets.core.rows.chunks.layout import chunk_schema
 from dodona_wire.messages import Failure
 from dodona_wire.rows import arrow
 from dodona_wire.rows.arrow import arrow_schema, stream_of

@@ -6,8 +6,8 @@ import pytest
 
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, NULL_TIMESTAMP, Key, Timestamp
-from dodona_tablets.core.chunks.info import AttachedChunk, ChunkInfo
-from dodona_tablets.core.chunks.layout import Layout, chunk_schema, layout_of
+from dodona_tablets.core.rows.chunks.info import AttachedChunk, ChunkInfo
+from dodona_tablets.core.rows.chunks.layout import Layout, chunk_schema, layout_of
 
 ID = Column("id", "int64", sort_order="ascending", required=True)
 NARROW = TableSchema.parse([ID, Column("a", "utf8", required=True), Column("b", "any")])

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from dodona.errors import DataCorrupted
-from dodona_tablets.core.chunks import merging
-from dodona_tablets.core.chunks.merging import Window, check_distinct, merged, windows
+from dodona_tablets.core.rows.chunks import merging
+from dodona_tablets.core.rows.chunks.merging import Window, check_distinct, merged, windows
 from unit.tablets.chunks.making import SCHEMA, Rows, at, batches_of, deletion, key
 
 

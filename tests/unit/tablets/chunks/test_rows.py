@@ -6,8 +6,8 @@ import pytest
 
 from dodona.schema import Column, TableSchema
 from dodona.types import Timestamp
-from dodona_tablets.core.chunks.reading import versions_of
-from dodona_tablets.core.chunks.rows import batches_of_rows, in_key_order, rows_of_batches
+from dodona_tablets.core.rows.chunks.reading import versions_of
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows, in_key_order, rows_of_batches
 from unit.tablets.chunks.making import FULL, SCHEMA, Rows, at, deletion, items_of, key
 
 MARKED = (Timestamp(60), 0b101, (1, 0.5), None, 0b100, 0b11)
@@ -52,7 +52,7 @@ def test_rows_that_came_in_any_order_are_put_in_that_of_their_keys(
     monkeypatch: pytest.MonkeyPatch, slice_rows: int
 ) -> None:
     """Versions stay as they are, also of a row that lies in two blocks."""
-    monkeypatch.setattr("dodona_tablets.core.chunks.rows.BLOCK_ROWS_MAX", 10)
+    monkeypatch.setattr("dodona_tablets.core.rows.chunks.rows.BLOCK_ROWS_MAX", 10)
     items = list(items_of(ROWS))
     for order in permutations(items):
         ordered = list(in_key_order(batches_of_rows(SCHEMA, order, slice_rows=slice_rows)))

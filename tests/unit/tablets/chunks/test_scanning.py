@@ -9,13 +9,13 @@ import pytest
 from dodona.keys import successor
 from dodona.schema import Column, TableSchema
 from dodona.types import ASYNC_LAST_COMMITTED, Key, Timestamp
-from dodona_tablets.core import version
-from dodona_tablets.core.chunks import merging, scanning, visibility
-from dodona_tablets.core.chunks.merging import Source, Window
-from dodona_tablets.core.chunks.rows import batches_of_rows
-from dodona_tablets.core.chunks.scanning import Page, page_of, rows_of_page
-from dodona_tablets.core.chunks.visibility import Snapshot
-from dodona_tablets.core.version import Version
+from dodona_tablets.core.rows import version
+from dodona_tablets.core.rows.chunks import merging, scanning, visibility
+from dodona_tablets.core.rows.chunks.merging import Source, Window
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows
+from dodona_tablets.core.rows.chunks.scanning import Page, page_of, rows_of_page
+from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.version import Version
 from unit.tablets.chunks.making import (
     FULL,
     SCHEMA,

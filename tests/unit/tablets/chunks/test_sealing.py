@@ -17,15 +17,15 @@ from dodona.types import (
     LoadMode,
     Timestamp,
 )
-from dodona_tablets.core.chunks import merging, sealing
-from dodona_tablets.core.chunks.info import AttachedChunk
-from dodona_tablets.core.chunks.jobs import Built, SealJob, build
-from dodona_tablets.core.chunks.layout import chunk_schema
-from dodona_tablets.core.chunks.merging import Versions, merged
-from dodona_tablets.core.chunks.view import ChunkView
-from dodona_tablets.core.chunks.zones import Layer, Range, Zone, lanes_of
-from dodona_tablets.core.store import DynamicStore
-from dodona_tablets.core.version import Version, chain_of
+from dodona_tablets.core.rows.chunks import merging, sealing
+from dodona_tablets.core.rows.chunks.info import AttachedChunk
+from dodona_tablets.core.rows.chunks.jobs import Built, SealJob, build
+from dodona_tablets.core.rows.chunks.layout import chunk_schema
+from dodona_tablets.core.rows.chunks.merging import Versions, merged
+from dodona_tablets.core.rows.chunks.view import ChunkView
+from dodona_tablets.core.rows.chunks.zones import Layer, Range, Zone, lanes_of
+from dodona_tablets.core.rows.store import DynamicStore
+from dodona_tablets.core.rows.version import Version, chain_of
 from dodona_wire.messages import Failure
 from unit.tablets.chunks.making import SCHEMA, at, deletion, key, made, made_of, small_blocks
 

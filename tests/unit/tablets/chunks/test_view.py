@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from dodona.keys import successor
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Key, Timestamp
-from dodona_tablets.core.chunks import block
-from dodona_tablets.core.chunks.layout import chunk_schema
-from dodona_tablets.core.chunks.reading import versions_of
-from dodona_tablets.core.chunks.view import ChunkView
-from dodona_tablets.core.version import Version
+from dodona_tablets.core.rows.chunks import block
+from dodona_tablets.core.rows.chunks.layout import chunk_schema
+from dodona_tablets.core.rows.chunks.reading import versions_of
+from dodona_tablets.core.rows.chunks.view import ChunkView
+from dodona_tablets.core.rows.version import Version
 from unit.tablets.chunks.making import (
     FULL,
     SCHEMA,
@@ -85,7 +85,7 @@ def test_rows_that_are_not_there_have_none() -> None:
 
 
 def test_a_key_that_the_filter_lets_through_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dodona_tablets.core.chunks.view.may_have", lambda words, key: True)
+    monkeypatch.setattr("dodona_tablets.core.rows.chunks.view.may_have", lambda words, key: True)
     view = made_of({key(2 * it): [at(5)] for it in range(1000)}).view()
     assert not any(view.versions(key(2 * it + 1), NOW) for it in range(-1, 1001))
 

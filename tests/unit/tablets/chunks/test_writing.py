@@ -8,10 +8,10 @@ import pytest
 
 from dodona.schema import Column, TableSchema
 from dodona.types import NULL_TIMESTAMP, Timestamp
-from dodona_tablets.core.chunks.checking import check_chunk
-from dodona_tablets.core.chunks.layout import BLOCK_BYTES_MAX, BLOCK_ROWS_MAX, chunk_schema
-from dodona_tablets.core.chunks.rows import batches_of_rows
-from dodona_tablets.core.chunks.writing import write_chunk
+from dodona_tablets.core.rows.chunks.checking import check_chunk
+from dodona_tablets.core.rows.chunks.layout import BLOCK_BYTES_MAX, BLOCK_ROWS_MAX, chunk_schema
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows
+from dodona_tablets.core.rows.chunks.writing import write_chunk
 from unit.tablets.chunks.making import (
     FULL,
     SCHEMA,

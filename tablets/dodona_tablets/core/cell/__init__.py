@@ -1,0 +1,1 @@
+"""What all parts of a cell share, and what people see of it."""

@@ -1,0 +1,497 @@
+"""The participant's half of commit, as a table: (event, state) → what to do.
+
+Owns: locking, preparing, one-cell commit, and obeying decisions. Source:
+`docs/explanation/commit-protocol.md` in full: `TABLE` is its first table, entry by entry, and rule
+numbers below are its. Knows nothing of who decides (see `coordinator`) but for whom to answer; who
+may begin at all is `admission`'s. "Misfit" entries were never reached in the model: only a client
+that lies to several cells about one transaction gets there, and harms nobody's transaction but its
+own.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Any, Final
+
+from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.commit.admission import check_parts, check_transaction
+from dodona_tablets.core.commit.presence import widened
+from dodona_tablets.core.commit.silence import wait_failure
+from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
+from dodona_tablets.core.rows.version import Version
+from dodona_tablets.core.tablet.locks import (
+    Holder,
+    Lost,
+    acquire,
+    check_locks,
+    check_versions,
+    groups_of,
+    locks_of,
+    shared_groups,
+)
+from dodona_tablets.core.tablet.publishing import Publishing, check_publication, check_rows
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_wire.cores.effects import AskTimestamps, SendToCell
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import (
+    DataCorrupted,
+    DodonaError,
+    SnapshotTooOld,
+    TabletMoved,
+    TransactionAborted,
+    TransactionConflict,
+)
+from dodona_wire.messages import (
+    Acknowledge,
+    AskCoordinator,
+    CommitOne,
+    Committed,
+    Failure,
+    OutcomeUnknown,
+    Prepare,
+    Prepared,
+    Publication,
+    QueryStatus,
+    Reply,
+    Status,
+    TabletModifications,
+    TellAbort,
+    TellCommit,
+)
+from dodona_wire.types import (
+    MAX_TIMESTAMP,
+    NULL_TIMESTAMP,
+    CellId,
+    Timestamp,
+    TransactionId,
+)
+
+ROUTES_MAX = 8
+
+
+class ParticipantEvent(enum.Enum):
+    """What clients, the oracle and other cells say, in the words of the document's table."""
+
+    __hash__ = object.__hash__  # Enum's own is Python code: too slow for every commit
+
+    PREPARE = "prepare, commit-one"
+    TIMESTAMP = "timestamp p"
+    QUERY_STATUS = "status, with poison"
+    TELL_COMMIT = "commit at c"
+    TELL_ABORT = "abort"
+    TELL_FORGOTTEN = "abort, forgotten"
+
+
+POISONED = Failure(TransactionAborted.kind, "the transaction was given up before it was prepared")
+ABORTED = Failure(TransactionAborted.kind, "the transaction was aborted")
+
+
+class Participant:
+    """Handles participant events. One instance a cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    # Events
+
+    def prepare(self, route: Any, body: CommitOne | Prepare) -> None:
+        """Prepare and one-cell commit: the same thing with several participants or one."""
+        _ON_PREPARE[self._cell.state_of(body.transaction)](self, route, body)
+
+    def handle_timestamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
+        """The oracle's answer."""
+        _ON_TIMESTAMP[self._cell.state_of(transaction)](self, transaction, timestamp)
+
+    def handle(self, event: ParticipantEvent, body: QueryStatus | TellCommit | TellAbort) -> None:
+        """What another cell says."""
+        TABLE[event][self._cell.state_of(body.transaction)](self, body)
+
+    def _ignore(self, *_: Any) -> None:
+        """Rule 10, and what needs no answer: whoever has to know asks again."""
+
+    # Prepare: rules 1 to 4, 9, 11, 12 and 20
+
+    def _begin(self, route: Any, body: CommitOne | Prepare) -> None:
+        cell, transaction, modifications = self._cell, body.transaction, body.modifications
+        if transaction <= cell.outcomes.watermark:
+            cell.reply(route, OutcomeUnknown(transaction))
+            return
+        start = Timestamp(transaction)
+        participants: tuple[CellId, ...]
+        if type(body) is Prepare:
+            participants = body.participants
+        else:
+            participants = (cell.id,)
+            if body.is_blind:  # type: ignore[union-attr]  # it is a CommitOne
+                start = MAX_TIMESTAMP
+        try:
+            tablets = tuple([cell.tablet(part.tablet, part.revision) for part in modifications])
+            if cell.may_misbehave and len(participants) > 1 and cell.mischief(Point.PRETEND_MOVED):
+                raise TabletMoved("the tablet is about to be mounted elsewhere", cell=cell.id)
+        except TabletMoved as error:  # nothing is recorded: the client may try elsewhere
+            cell.reply(route, failure_of(error))
+            return
+        try:
+            check_transaction(cell, transaction, participants)
+            check_parts(cell, transaction, modifications, tablets)
+        except DodonaError as error:
+            failure = failure_of(error)
+            is_blind = start == MAX_TIMESTAMP
+            cell.turn_away(transaction, participants, failure, is_blind=is_blind)
+            cell.reply(route, failure)
+            return
+        now_us = cell.now.instant_us
+        begun = Transaction(transaction, start, participants, modifications, now_us, (route,))
+        begun.tablets = tablets
+        cell.transactions[transaction] = begun
+        self.lock(begun)
+
+    def _answer_later(self, route: Any, body: CommitOne | Prepare) -> None:
+        alive = self._cell.transactions[body.transaction]
+        alive.routes = (*alive.routes[1 - ROUTES_MAX :], route)
+
+    def _answer_prepared(self, route: Any, body: CommitOne | Prepare) -> None:
+        alive = self._cell.transactions[body.transaction]
+        self._cell.reply(route, Prepared(alive.id, alive.prepare_timestamp))
+
+    def _answer_committed(self, route: Any, body: CommitOne | Prepare) -> None:
+        at = self._cell.commit_timestamp_of(body.transaction)
+        self._cell.reply(route, Committed(body.transaction, at))
+
+    def _answer_refused(self, route: Any, body: CommitOne | Prepare) -> None:
+        failure = self._cell.outcomes.get(body.transaction)
+        assert isinstance(failure, Failure)
+        self._cell.reply(route, failure)
+
+    # Locks
+
+    def lock(self, transaction: Transaction) -> None:
+        """Check everything, then take everything (so that a refusal has nothing to undo)."""
+        waits_for: Transaction | None = None
+        parts: list[TabletModifications] = []
+        try:
+            for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
+                parts.append(widened(tablet, part, transaction.start))
+                waits_for = _check_part(self._cell, transaction, tablet, parts[-1]) or waits_for
+        except Lost as lost:
+            if lost.conflict is not None:
+                self._cell.counts.conflicts[lost.conflict] += 1
+            self.refuse(transaction, lost.failure)
+            return
+        if waits_for is not None:
+            if self._cell.mischief(Point.TIRE_OF_HOLDER):
+                self.tire(transaction)
+            else:
+                self._cell.wait(transaction, waits_for)
+            return
+        transaction.modifications = tuple(parts)
+        acquire_all(self._cell, transaction)
+        transaction.state = State.LOCKED
+        transaction.since_us = self._cell.now.instant_us
+        self.ask_timestamp(transaction)  # rule 1: only now
+
+    def retry(self, transaction: Transaction) -> None:
+        """Whom it waited for has moved on; meanwhile its tablets may have closed."""
+        try:
+            for part in transaction.modifications:
+                self._cell.tablet(part.tablet, part.revision).check_open()
+        except TabletMoved as error:
+            text = "the table was unmounted while the transaction waited"
+            self.refuse(transaction, failure_of(TransactionAborted(text, **error.attributes)))
+        except DodonaError as error:
+            self.refuse(transaction, failure_of(error))
+        else:
+            self.lock(transaction)
+
+    def ask_timestamp(self, transaction: Transaction) -> None:
+        """Ask the oracle; asked again if no answer comes, and the first answer counts."""
+        cell = self._cell
+        transaction.nag_at_us = cell.now.instant_us + cell.limits.repeat_after_ms * 1000
+        cell.effects.append(AskTimestamps(transaction.id))
+        if cell.may_misbehave and cell.mischief(Point.ASK_ORACLE_TWICE):
+            cell.effects.append(AskTimestamps(transaction.id))
+
+    def refuse(self, transaction: Transaction, failure: Failure) -> None:
+        """End what is merely waiting or locked, and say so to whoever waits for it."""
+        assert transaction.state in (State.NONE, State.WAITING, State.LOCKED)
+        if transaction.state is not State.LOCKED:
+            transaction.tablets = ()  # not counted as active there yet
+        routes, asked = transaction.routes, transaction.asked_routes
+        self._cell.finish_refused(transaction, failure)
+        for route in (*routes, *asked):
+            self._cell.reply(route, failure)
+
+    def tire(self, transaction: Transaction) -> None:
+        """A bounded wait is over (rule 4)."""
+        failure = wait_failure(self._cell, transaction)
+        if failure.kind == TransactionConflict.kind:
+            self._cell.counts.conflicts["timeout"] += 1
+        self.refuse(transaction, failure)
+
+    # The oracle's answer
+
+    def _stamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
+        """The prepare timestamp, or the commit timestamp of one cell alone."""
+        cell = self._cell
+        alive = cell.transactions[transaction]
+        if cell.may_misbehave and cell.mischief(Point.LOSE_PREPARE_TIMESTAMP):
+            return
+        if timestamp <= transaction:  # rule 3
+            self.refuse(alive, failure_of(SnapshotTooOld("the start timestamp is in the future")))
+            return
+        reply: Reply
+        if len(alive.participants) == 1:
+            record = CommittedHere(transaction, timestamp, alive.modifications)
+            cell.append(record)
+            cell.apply(alive, timestamp)
+            cell.counts.blind += alive.start == MAX_TIMESTAMP
+            cell.finish_committed(alive)
+            reply = Committed(transaction, timestamp)
+        else:
+            alive.prepare_timestamp = timestamp
+            alive.state = State.PREPARED
+            alive.nag_at_us = cell.now.instant_us + self._nag_delay_us(alive)
+            cell.append(
+                PreparedHere(transaction, timestamp, alive.participants, alive.modifications)
+            )
+            cell.wake(alive)
+            reply = Prepared(transaction, timestamp)
+        for route in alive.routes:
+            cell.reply(route, reply)
+
+    def _nag_delay_us(self, transaction: Transaction) -> int:
+        limits = self._cell.limits
+        is_mine = transaction.coordinator == self._cell.id
+        return (limits.recover_after_ms if is_mine else limits.ask_coordinator_after_ms) * 1000
+
+    def ask_coordinator(self, alive: Transaction) -> None:
+        """Rule 15: prepared and told nothing. Ask, again and again."""
+        assert alive.state is State.PREPARED
+        alive.nag_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
+        body = AskCoordinator(self._cell.id, alive.id)
+        self._cell.effects.append(SendToCell(alive.coordinator, body))
+
+    # Recovery's question
+
+    def _status_poison(self, body: QueryStatus) -> None:
+        """Rule 14: whoever is not prepared never will be. At or below the watermark that needs no
+        record, and must not have one (rule 12): it may have been a commit that was forgotten."""
+        if body.transaction > self._cell.outcomes.watermark:
+            self._cell.refuse(body.transaction, POISONED)
+        self._status_refused(body)
+
+    def _status_give_up(self, body: QueryStatus) -> None:
+        """Rule 14, too."""
+        self.refuse(self._cell.transactions[body.transaction], POISONED)
+        self._status_refused(body)
+
+    def _status_refused(self, body: QueryStatus) -> None:
+        self._send_status(body, State.REFUSED, NULL_TIMESTAMP)
+
+    def _status_prepared(self, body: QueryStatus) -> None:
+        alive = self._cell.transactions[body.transaction]
+        self._send_status(body, State.PREPARED, alive.prepare_timestamp)
+
+    def _status_committed(self, body: QueryStatus) -> None:
+        at = self._cell.commit_timestamp_of(body.transaction)
+        self._send_status(body, State.COMMITTED, at)
+
+    def _send_status(self, body: QueryStatus, state: State, at: Timestamp) -> None:
+        status = Status(self._cell.id, body.transaction, state.value, at)
+        self._cell.effects.append(SendToCell(body.source, status))
+
+    # Decisions
+
+    def _commit(self, body: TellCommit) -> None:
+        cell, at = self._cell, body.timestamp
+        alive = cell.transactions[body.transaction]
+        if alive.coordinator != body.source:
+            self._misfit(body)
+            return
+        if not cell.may_be_issued(at):
+            return  # we are behind, or it is a lie: whoever has decided so says it again
+        if at < alive.prepare_timestamp:  # a lie: our readers have seen what was before
+            cell.note_misfit(alive.id, body.source)
+            at = alive.prepare_timestamp
+        cell.append(CommitDecided(alive.id, at))
+        cell.apply(alive, at)
+        cell.counts.participated += 1
+        cell.finish_committed(alive)
+        self._acknowledge(body)
+
+    def _abort(self, body: TellAbort) -> None:
+        alive = self._cell.transactions[body.transaction]
+        if alive.coordinator != body.source:
+            self._misfit(body)
+            return
+        self._cell.append(AbortDecided(alive.id))
+        self._cell.finish_refused(alive, ABORTED)
+        self._acknowledge(body)
+
+    def abort_at_its_clients_word(self, alive: Transaction) -> None:
+        """A client knows that another participant is not prepared and never will be (rule 13)."""
+        assert alive.state is State.PREPARED
+        self._cell.append(AbortDecided(alive.id))
+        self._cell.finish_refused(alive, ABORTED)
+
+    def _abort_unprepared(self, body: TellAbort) -> None:
+        self.refuse(self._cell.transactions[body.transaction], ABORTED)
+        self._acknowledge(body)
+
+    def _acknowledge(self, body: TellCommit | TellAbort) -> None:
+        if self._cell.mischief(Point.FORGET_TO_ACKNOWLEDGE):
+            return
+        done = Acknowledge(self._cell.id, body.transaction)
+        self._cell.effects.append(SendToCell(body.source, done))
+
+    def _misfit(self, body: TellCommit | TellAbort) -> None:
+        """Decided by one who does not decide this, or against what we said. It is not obeyed, and
+        need not be said again."""
+        self._cell.note_misfit(body.transaction, body.source)
+        self._acknowledge(body)
+
+
+Handler = Callable[..., None]
+"""Those of one event take the same arguments."""
+
+TABLE: Final[dict[ParticipantEvent, dict[State, Handler]]] = {
+    ParticipantEvent.PREPARE: {
+        State.NONE: Participant._begin,
+        State.WAITING: Participant._answer_later,
+        State.LOCKED: Participant._answer_later,
+        State.PREPARED: Participant._answer_prepared,
+        State.COMMITTED: Participant._answer_committed,
+        State.REFUSED: Participant._answer_refused,
+    },
+    ParticipantEvent.TIMESTAMP: {
+        State.NONE: Participant._ignore,
+        State.WAITING: Participant._ignore,
+        State.LOCKED: Participant._stamp,
+        State.PREPARED: Participant._ignore,
+        State.COMMITTED: Participant._ignore,
+        State.REFUSED: Participant._ignore,
+    },
+    ParticipantEvent.QUERY_STATUS: {
+        State.NONE: Participant._status_poison,
+        State.WAITING: Participant._status_give_up,
+        State.LOCKED: Participant._status_give_up,
+        State.PREPARED: Participant._status_prepared,
+        State.COMMITTED: Participant._status_committed,
+        State.REFUSED: Participant._status_refused,
+    },
+    ParticipantEvent.TELL_COMMIT: {
+        State.NONE: Participant._acknowledge,
+        State.WAITING: Participant._misfit,
+        State.LOCKED: Participant._misfit,
+        State.PREPARED: Participant._commit,
+        State.COMMITTED: Participant._acknowledge,
+        State.REFUSED: Participant._misfit,
+    },
+    ParticipantEvent.TELL_ABORT: {
+        State.NONE: Participant._acknowledge,
+        State.WAITING: Participant._abort_unprepared,
+        State.LOCKED: Participant._abort_unprepared,
+        State.PREPARED: Participant._abort,
+        State.COMMITTED: Participant._misfit,
+        State.REFUSED: Participant._acknowledge,
+    },
+    ParticipantEvent.TELL_FORGOTTEN: {
+        State.NONE: Participant._ignore,
+        State.WAITING: Participant._ignore,
+        State.LOCKED: Participant._ignore,
+        State.PREPARED: Participant._abort,
+        State.COMMITTED: Participant._ignore,
+        State.REFUSED: Participant._ignore,
+    },
+}
+_ON_PREPARE: Final = TABLE[ParticipantEvent.PREPARE]
+_ON_TIMESTAMP: Final = TABLE[ParticipantEvent.TIMESTAMP]
+"""Two rows at hand: to look one up costs a commit as much as a lock."""
+
+
+def _check_part(
+    cell: Cell, transaction: Transaction, tablet: Tablet, part: TabletModifications
+) -> Transaction | None:
+    """Raises Lost on the first row that is lost; else returns whom to wait for, if anybody."""
+    try:
+        if part.publication is not None:
+            return _check_publication(cell, transaction, tablet, part.publication)
+        waits_for = None
+        if tablet.publishing is not None or tablet.published:
+            waits_for = check_rows(transaction, tablet, locks_of(tablet.schema, part))
+        return _check_rows(transaction, tablet, part) or waits_for
+    except DataCorrupted as error:  # of a load's chunk: nobody knows whether this is a conflict
+        raise Lost(failure_of(error)) from None
+    except Lost as lost:
+        lost.failure.attributes.update(
+            table=tablet.assignment.path, tablet=tablet.assignment.tablet
+        )
+        raise
+
+
+def _check_rows(
+    transaction: Transaction, tablet: Tablet, part: TabletModifications
+) -> Transaction | None:
+    waits_for: Transaction | None = None
+    locks, schema, special = tablet.locks, tablet.schema, part.special
+    start = transaction.start
+    is_blind = start == MAX_TIMESTAMP  # then nothing is newer
+    stores = () if is_blind else tablet.stores.in_memory
+    recent = [store.rows for store in stores if store.max_timestamp > start]
+    chains: list[Version] = []
+    for key, mask, _ in schema.plain_writes(part.writes):
+        held = locks.get(key)
+        if recent:
+            chains = [rows[key] for rows in recent if key in rows]
+        if held is None and not chains:
+            continue
+        groups = schema.lock_mask(mask)
+        together = 0 if special is None else shared_groups(special, key)
+        kinds = groups & ~together, together, 0
+        for newest in chains:
+            check_versions(newest, key, schema, start, *kinds)
+        if held is not None:
+            waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
+    for lock in part.locks:
+        key, kinds = lock.key, groups_of(lock)
+        for rows in recent:
+            check_versions(rows.get(key), key, schema, start, *kinds)
+        held = locks.get(key)
+        if held is not None:
+            waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
+    return waits_for
+
+
+def _check_publication(
+    cell: Cell, transaction: Transaction, tablet: Tablet, publication: Publication
+) -> Transaction | None:
+    """As `_check_rows`, for what a load has staged."""
+    try:
+        load = cell.loads.get(publication.load)
+        seal = load.seals.get(tablet.assignment.tablet)
+        if seal is None or cell.mischief(Point.FORGET_SEAL):
+            text = "the load has to be sealed in this tablet before it is published"
+            raise SnapshotTooOld(text, load=publication.load, table=tablet.assignment.path)
+        rows = cell.rows_of(tablet, publication)
+    except KeyError:
+        raise Lost(failure_of(cell.loads.ended_error(publication.load))) from None
+    except DodonaError as error:
+        raise Lost(failure_of(error)) from None
+    return check_publication(transaction, tablet, publication, seal, rows)
+
+
+def acquire_all(cell: Cell, transaction: Transaction) -> None:
+    """Take all locks of a transaction that `_check_rows` let through, or that replay prepared."""
+    for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
+        tablet.active_count += 1
+        if part.publication is not None:
+            rows = cell.rows_of(tablet, part.publication)
+            tablet.publishing = Publishing(transaction, rows)
+        locks, lock_mask = tablet.locks, tablet.schema.lock_mask
+        special = part.special
+        for key, mask, _ in tablet.schema.plain_writes(part.writes):
+            together = 0 if special is None else shared_groups(special, key)
+            acquire(locks, key, Holder(transaction, lock_mask(mask) & ~together, together))
+        for lock in part.locks:
+            holder = Holder(transaction, *groups_of(lock), lock.lock_type)
+            acquire(locks, lock.key, holder)

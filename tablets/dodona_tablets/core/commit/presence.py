@@ -1,0 +1,45 @@
+"""Whether a row exists, which belongs to all of its lock groups: a write of any of them creates it.
+
+Owns: what follows for locks without data. A row that is absent is locked on all of its groups,
+whichever were asked for: else somebody who writes others could create what the transaction found
+absent. (Reads have the same rule: see `snapshot.blocker_of_keys`. Writers have not: two that write
+different groups of a row know nothing of each other, and both of them create it.)
+"""
+
+from msgspec.structs import replace
+
+from dodona_tablets.core.cell.cell import failure_of
+from dodona_tablets.core.tablet.locks import Lost
+from dodona_tablets.core.tablet.snapshot import Look, values_of
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.messages import Lookup, RowLock, TabletModifications
+from dodona_wire.rows.schema import MAIN_LOCK_MASK
+from dodona_wire.types import Key, Timestamp
+
+
+def widened(tablet: Tablet, part: TabletModifications, start: Timestamp) -> TabletModifications:
+    """A transaction's part with the locks that it takes if all are free now. They are recorded, so
+    that replay takes the same. Raises Lost if a chunk that says whether a row exists is damaged."""
+    if not part.locks or tablet.schema.lock_mask_all == MAIN_LOCK_MASK:
+        return part
+    locks = tuple([_widened(tablet, it, start) for it in part.locks])
+    return part if locks == part.locks else replace(part, locks=locks)
+
+
+def _widened(tablet: Tablet, lock: RowLock, start: Timestamp) -> RowLock:
+    if not lock.lock_mask or lock.lock_mask & MAIN_LOCK_MASK:  # which stands for all of them
+        return lock
+    try:
+        if is_there(tablet, lock.key, start):
+            return lock
+    except DataCorrupted as error:
+        raise Lost(failure_of(error)) from None
+    return replace(lock, lock_mask=tablet.schema.lock_mask_all)
+
+
+def is_there(tablet: Tablet, key: Key, at: Timestamp) -> bool:
+    """Whether a row exists at a timestamp, whichever of its columns have values. Raises
+    DataCorrupted."""
+    nothing = Lookup(tablet.assignment.tablet, tablet.assignment.revision, at, (key,), 0)
+    return values_of(tablet.stores, key, Look(tablet, nothing)) is not None

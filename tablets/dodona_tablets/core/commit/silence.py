@@ -1,0 +1,161 @@
+"""Which server keeps a transaction from its outcome, and how its callers are told.
+
+Owns: the errors of bounded waits in a cell. They name the server that does not answer: another
+cell, or the oracle. A wait behind servers that answer is a conflict with whoever holds the row.
+Nothing here ends a transaction: see `participant`, `coordinator` and `reads`.
+"""
+
+from typing import Any
+
+from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.commit.presence import widened
+from dodona_tablets.core.tablet.locks import awaited, locks_of
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_wire.errors import RowBlocked, TransactionConflict, Unavailable
+from dodona_wire.messages import Failure
+from dodona_wire.types import MAX_TIMESTAMP, CellId, Key
+
+
+def silent_cells(cell: Cell, holder: Transaction) -> tuple[CellId, ...]:
+    """The cells that a prepared transaction has waited for in vain; none while it is young."""
+    wait_us = _wait_us(cell)
+    if holder.state is not State.PREPARED or cell.now.instant_us - holder.since_us < wait_us:
+        return ()
+    others = [it for it in holder.participants if it != cell.id]
+    if holder.coordinator == cell.id:
+        answered = [it for it, _ in holder.statuses]
+        return tuple([it for it in others if it not in answered])
+    heard_us = cell.heard.cells.get(holder.coordinator)
+    if heard_us is None or cell.now.instant_us - heard_us > wait_us:
+        return (holder.coordinator,)
+    return tuple(others[1:])  # the coordinator answers, so that it waits for another
+
+
+def _wait_us(cell: Cell) -> int:
+    return (cell.limits.ask_coordinator_after_ms + cell.limits.repeat_after_ms) * 1000
+
+
+def is_in_vain(cell: Cell, holder: Transaction, waited_us: int) -> bool:
+    """Whether a wait for this transaction is given up before its bound: a cell that it needs is
+    silent, and was given the time of another question and its answer to come back."""
+    again_us = cell.limits.repeat_after_ms * 1000
+    age_us = cell.now.instant_us - holder.since_us
+    is_long = waited_us >= again_us and age_us >= _wait_us(cell) + 3 * again_us // 2
+    return is_long and bool(silent_cells(cell, holder))
+
+
+def is_write_over(cell: Cell, waiter: Transaction, waited_us: int) -> bool:
+    """Whether a writer gives up its wait: at its bound (rule 4), or in vain."""
+    limits = cell.limits
+    if waited_us > limits.blocked_wait_ms_max * 1000:
+        return True
+    if waited_us < limits.repeat_after_ms * 1000:
+        return False  # without a look at its locks
+    found = _holder_of(waiter)
+    return found is not None and is_in_vain(cell, found[2], waited_us)
+
+
+def blocked(
+    cell: Cell, holder: Transaction | None, text: str, **where: Any
+) -> RowBlocked | Unavailable:
+    """The error of whoever waited for a row in vain. If a server is silent, it is Unavailable and
+    names that."""
+    attributes = {name: value for name, value in where.items() if value is not None}
+    if holder is None:
+        return RowBlocked(text, **attributes)
+    attributes["winner"] = holder.id
+    silent = silent_cells(cell, holder)
+    if holder.state is State.LOCKED:
+        return RowBlocked(f"{text}: the oracle does not answer", server="oracle", **attributes)
+    if not silent:
+        return RowBlocked(text, **attributes)
+    attributes["silent_ms"] = (cell.now.instant_us - holder.since_us) // 1000
+    return Unavailable(f"{text}: {silence_of(silent)}", **named(silent), **attributes)
+
+
+def silence_of(silent: tuple[CellId, ...]) -> str:
+    """Who does not answer, in words."""
+    if len(silent) == 1:
+        return f"cell {silent[0]} does not answer"
+    return f"one of the cells {', '.join(map(str, silent))} does not answer"
+
+
+def named(silent: tuple[CellId, ...]) -> dict[str, Any]:
+    """The silent cells as attributes of an error."""
+    if len(silent) == 1:
+        return {"cell": silent[0]}
+    return {"cell": silent[0], "cells": list(silent)}
+
+
+def wait_failure(cell: Cell, waiter: Transaction) -> Failure:
+    """Why a writer gives up its bounded wait (rule 4): a conflict with whoever holds the row, or
+    the silence of a server that keeps the holder from its outcome."""
+    attributes: dict[str, Any] = {"start_timestamp": waiter.id}
+    found = _holder_of(waiter)
+    if found is None:
+        text = "timed out waiting for a transaction that holds a row"
+        return Failure(TransactionConflict.kind, text, attributes)
+    tablet, key, holder = found
+    columns = dict(zip(tablet.schema.key_names, tablet.schema.decode_key(key), strict=True))
+    attributes.update(key=columns, table=tablet.assignment.path, tablet=tablet.assignment.tablet)
+    text = f"timed out waiting for a transaction that holds row {columns}"
+    if holder.state is State.LOCKED or silent_cells(cell, holder):
+        error = blocked(cell, holder, text, **attributes)
+        if type(error) is Unavailable:
+            error.attributes["is_refused"] = True  # as the cell has recorded: see `oracle_failure`
+        return failure_of(error)
+    return Failure(TransactionConflict.kind, text, {**attributes, "winner": holder.id})
+
+
+def _holder_of(waiter: Transaction) -> tuple[Tablet, Key, Transaction] | None:
+    """The first row on which a transaction waits: its tablet, its key, and who holds it."""
+    for part in waiter.modifications:
+        tablet = next((it for it in waiter.tablets if it.assignment.tablet == part.tablet), None)
+        if tablet is None:
+            continue
+        for key, kinds in locks_of(tablet.schema, widened(tablet, part, waiter.start)):
+            locks = tablet.locks.get(key)
+            if locks is not None:
+                holder = awaited(locks, tablet.schema, waiter.start, kinds)
+                if holder is not None:
+                    return tablet, key, holder
+    return None
+
+
+def oracle_wait_us_max(cell: Cell) -> int:
+    """How long a transaction waits for its timestamp: not long if the oracle is known to be
+    silent."""
+    limits = cell.limits
+    silent_us = cell.now.instant_us - cell.heard.oracle
+    is_silent = silent_us > limits.oracle_wait_ms_max * 1000
+    return (limits.repeat_after_ms if is_silent else limits.oracle_wait_ms_max) * 1000
+
+
+def oracle_failure(cell: Cell, waiter: Transaction) -> Failure:
+    """Why a transaction that holds its locks gives up on its timestamp. The cell has recorded the
+    refusal: no answer of the oracle commits it any more."""
+    text = f"the oracle gave cell {cell.id} no timestamp to commit at"
+    if cell.heard.oracle_failure is not None:
+        text = f"{text}: {cell.heard.oracle_failure}"
+    attributes = {"server": "oracle", "asked_by": cell.id, "is_refused": True}
+    if waiter.start != MAX_TIMESTAMP:
+        attributes["start_timestamp"] = waiter.id
+    return Failure(Unavailable.kind, text, attributes)
+
+
+def unproven_failure(cell: Cell) -> Failure:
+    """Why a read is given up whose timestamp the oracle was to prove."""
+    text = f"the oracle does not answer cell {cell.id}"
+    if cell.heard.oracle_failure is not None:
+        text = f"{text}: {cell.heard.oracle_failure}"
+    return Failure(Unavailable.kind, text, {"server": "oracle", "asked_by": cell.id})
+
+
+def undecided_failure(cell: Cell, alive: Transaction) -> Failure:
+    """What a coordinator answers to questions while it can't find out the outcome itself."""
+    answered = [it for it, _ in alive.statuses]
+    silent = tuple([it for it in alive.participants if it != cell.id and it not in answered])
+    text = f"transaction {alive.id} is undecided: {silence_of(silent)}"
+    attributes = {**named(silent), "transaction": alive.id, "coordinator": cell.id}
+    return Failure(Unavailable.kind, text, attributes)

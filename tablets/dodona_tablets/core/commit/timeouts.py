@@ -1,0 +1,78 @@
+"""What time does to transactions: questions that are repeated, waits that end, what is forgotten.
+
+Owns: when a transaction asks again for what it waits for, when it gives up, and the forget
+watermark. Time ends nothing that is prepared. Must not import the node, whose tick calls it.
+"""
+
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.commit.coordinator import Coordinator
+from dodona_tablets.core.commit.participant import Participant
+from dodona_tablets.core.commit.silence import is_write_over, oracle_failure, oracle_wait_us_max
+from dodona_tablets.core.records import WatermarkRaised
+from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_wire.cores.mischief import Point
+from dodona_wire.types import TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
+
+
+class Timeouts:
+    """See the module. One instance a cell."""
+
+    def __init__(self, cell: Cell, participant: Participant, coordinator: Coordinator) -> None:
+        self._cell = cell
+        self._participant = participant
+        self._coordinator = coordinator
+        self._watermark_at_us = 0
+
+    def repeat_questions(self) -> None:
+        """Of each transaction that is not over: give up on it, or ask again, if it is time."""
+        now_us = self._cell.now.instant_us
+        for alive in list(self._cell.transactions.values()):
+            if alive.waiters:  # they may have given up
+                alive.waiters = [it for it in alive.waiters if it.is_waiting]
+                if alive.waiters and self._cell.mischief(Point.WAKE_FOR_NOTHING):
+                    self._cell.wake(alive)
+            waited_us = now_us - alive.since_us
+            if alive.state is State.WAITING:
+                if is_write_over(self._cell, alive, waited_us):
+                    self._participant.tire(alive)
+            elif alive.state is State.LOCKED:
+                is_over = waited_us > oracle_wait_us_max(self._cell)
+                if is_over or self._cell.mischief(Point.GIVE_UP_ON_ORACLE):
+                    self._participant.refuse(alive, oracle_failure(self._cell, alive))
+                elif now_us >= alive.nag_at_us:
+                    self._participant.ask_timestamp(alive)
+            elif now_us >= alive.nag_at_us:
+                self._ask_about(alive)
+
+    def _ask_about(self, alive: Transaction) -> None:
+        if alive.state is State.COMMITTED:
+            self._coordinator.announce(alive)
+        elif alive.coordinator == self._cell.id:
+            self._coordinator.recover_again(alive)
+        else:
+            self._participant.ask_coordinator(alive)
+
+    def maybe_ask_at_once(self, transaction: TransactionId) -> None:
+        """Ask about a transaction that was prepared this moment."""
+        alive = self._cell.transactions.get(transaction)
+        if alive is None or alive.state is not State.PREPARED:
+            return
+        if alive.coordinator != self._cell.id:
+            if self._cell.mischief(Point.ASK_COORDINATOR_AT_ONCE):
+                self._participant.ask_coordinator(alive)
+        elif self._cell.mischief(Point.RECOVER_AT_ONCE):
+            self._coordinator.recover(alive)
+
+    def raise_watermark(self) -> None:
+        """Rule 12: by oracle time, below every transaction that could still be alive."""
+        cell, limits = self._cell, self._cell.limits
+        is_early = cell.mischief(Point.RAISE_WATERMARK_EARLY)
+        if cell.now.instant_us < self._watermark_at_us and not is_early:
+            return
+        self._watermark_at_us = cell.now.instant_us + limits.watermark_period_ms * 1000
+        seconds = limits.transaction_life_s_max + limits.forget_slack_s
+        watermark = Timestamp(cell.latest - (seconds << TIMESTAMP_COUNTER_BITS))
+        is_worth_it = is_early or cell.outcomes.has_bucket_below(watermark)
+        if watermark > cell.outcomes.watermark and is_worth_it:
+            cell.outcomes.raise_watermark(watermark)
+            cell.append(WatermarkRaised(watermark))

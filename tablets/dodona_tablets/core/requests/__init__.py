@@ -1,0 +1,1 @@
+"""What a cell is asked besides commits: reads, writes without atomicity, bulk batches, loads."""

@@ -1,0 +1,386 @@
+"""Bulk loads: who may bring batches, what is staged of them, and what is fit to be published.
+
+Owns: the requests about loads but for the publication itself, which is a part of a transaction (see
+`publishing`); their leases; and the snapshot that a load's tablets keep for it while it is open.
+
+Invariants:
+- A batch is durable, as a chunk of its own that is named in the log, before it is called staged.
+- A batch of a load that is not open is refused, whenever it comes: so nothing of a job that is over
+  can arrive behind it.
+- A load with a transaction under way that publishes it stays until that has its outcome.
+"""
+
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.commit.admission import (
+    atomicity_mismatch,
+    check_lease,
+    check_log,
+    check_room,
+)
+from dodona_tablets.core.records import ChunkStaged, LoadClosed, LoadOpened, StagedChunk
+from dodona_tablets.core.requests.loading import check_batches
+from dodona_tablets.core.requests.nonatomic import check_stamp
+from dodona_tablets.core.rows.chunks.info import AttachedChunk
+from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built, SealJob
+from dodona_tablets.core.rows.store import DynamicStore
+from dodona_tablets.core.tablet.loads import Load, Part, Seal
+from dodona_tablets.core.tablet.publishing import Rows
+from dodona_tablets.core.tablet.snapshot import too_old
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.tablet.transaction import State
+from dodona_tablets.core.upkeep.flushing import Flushing
+from dodona_wire.cores.effects import RemoveChunks, RunJob
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded, ProtocolChanged
+from dodona_wire.messages import (
+    CloseLoad,
+    Failure,
+    LoadHeld,
+    LoadSealed,
+    OpenLoad,
+    PeekLoad,
+    RenewLoad,
+    Reply,
+    SealLoad,
+    StageArrow,
+    Staged,
+)
+from dodona_wire.types import MAX_TIMESTAMP, MIN_TIMESTAMP, LoadId, ReaderId, TabletId, Timestamp
+
+HOLD_PERIOD_MS: Final = 5_000
+"""How often the snapshots of open loads are held anew."""
+DELETIONS: Final = -1
+"""The partition of chunks that a seal makes."""
+
+
+class StageToken(NamedTuple):
+    """A batch on its way into a chunk."""
+
+    load: LoadId
+    tablet: TabletId
+    part: Part
+    number: int
+
+
+class SealToken(NamedTuple):
+    """A load that is being looked at in one tablet."""
+
+    load: LoadId
+    tablet: TabletId
+    seal: Seal
+    number: int
+    stores: tuple[DynamicStore, ...]
+    """That are looked at meanwhile."""
+
+    def is_of(self, request: SealLoad) -> bool:
+        """Whether the same was asked for before: an answer may take longer than a call waits."""
+        asked = request.chunks, request.erased, request.mode, request.since
+        return (self.load, self.tablet) == (request.load, request.tablet) and self.seal[:4] == asked
+
+
+Token = StageToken | SealToken
+
+
+class Staging:
+    """See the module. One instance a cell."""
+
+    def __init__(self, cell: Cell, flushing: Flushing) -> None:
+        self._cell = cell
+        self._flushing = flushing
+        self._under_way: dict[Token, list[Any]] = {}
+        """Who waits for each batch, and for each seal."""
+        self._hold_at_us = 0
+
+    # Requests
+
+    def open(self, route: Any, request: OpenLoad) -> None:
+        self._answer(route, self._open, request)
+
+    def renew(self, route: Any, request: RenewLoad) -> None:
+        self._answer(route, self._renew, request)
+
+    def peek(self, route: Any, request: PeekLoad) -> None:
+        load = self._cell.loads.open.get(request.load)
+        left_us = 0 if load is None else load.until_us - self._cell.now.instant_us
+        self._cell.reply(route, LoadHeld(max(left_us, 0) // 1000))
+
+    def close(self, route: Any, request: CloseLoad) -> None:
+        """Repeating it is harmless, and so is closing what is not there. A load that is being
+        published is not over yet: only what is in the log outlasts a restart."""
+        load = self._cell.loads.open.get(request.load)
+        if load is not None and self._cell.mischief(Point.CLOSE_LOAD_LATE):
+            load.is_closing = True
+        elif load is not None:
+            self._close(load, "it was closed")
+        is_over = request.load not in self._cell.loads.open
+        self._cell.reply(route, LoadHeld(0 if is_over else HOLD_PERIOD_MS))
+
+    def stage(self, route: Any, request: StageArrow) -> None:
+        self._answer(route, self._stage, request)
+
+    def seal(self, route: Any, request: SealLoad) -> None:
+        self._answer(route, self._seal, request)
+
+    def _answer(self, route: Any, handler: Any, request: Any) -> None:
+        try:
+            handler(route, request)
+        except DodonaError as error:
+            self._cell.reply(route, failure_of(error))
+
+    # Leases
+
+    def _open(self, route: Any, request: OpenLoad) -> None:
+        cell, loads = self._cell, self._cell.loads
+        known = loads.open.get(request.load)
+        if known is None:
+            self._check_opening(request)
+            record = LoadOpened(
+                request.load, request.atomicity, request.lease_ms, request.since, request.tablets
+            )
+            self._hold(record)
+            cell.append(record)
+            loads.apply_open(record)
+        self._renew(route, RenewLoad(request.load))
+
+    def _check_opening(self, request: OpenLoad) -> None:
+        cell, loads = self._cell, self._cell.loads
+        if not loads.may_open(request.load):
+            raise loads.ended_error(request.load)
+        if not cell.may_be_issued(Timestamp(request.load)):
+            raise InvalidRequest("a load is named by a timestamp of the oracle", load=request.load)
+        if request.lease_ms <= 0 or not MIN_TIMESTAMP <= request.since <= MAX_TIMESTAMP:
+            raise InvalidRequest("a load has a lease and a start timestamp", load=request.load)
+        check_lease("load", request.lease_ms, cell.limits.load_lease_ms_max)
+        if request.atomicity == "none":
+            check_stamp(cell, request.since)
+        check_log(cell)
+        if len(loads.open) >= cell.limits.loads_max:
+            raise Overloaded(
+                f"too many loads are open in this cell: at most {cell.limits.loads_max} may be",
+                cell=cell.id,
+            )
+        if request.atomicity == "none":
+            return  # nothing is compared with what was there then
+        for number in request.tablets:
+            tablet = cell.tablets.get(number)
+            if tablet is not None and request.since < tablet.retained_timestamp:
+                raise too_old(tablet, request.since)
+
+    def _renew(self, route: Any, request: RenewLoad) -> None:
+        load = self._cell.loads.get(request.load)
+        load.renew(self._cell.now.instant_us)
+        self._cell.reply(route, LoadHeld(load.opened.lease_ms))
+
+    def tick(self) -> None:
+        """Close what was not renewed in time, or is only waited for; hold what the others need."""
+        cell, now_us = self._cell, self._cell.now.instant_us
+        for load in list(cell.loads.open.values()):
+            if load.is_closing:
+                self._close(load, "it was closed")
+            elif load.until_us <= now_us or cell.mischief(Point.EXPIRE_LOAD_EARLY):
+                self._close(load, f"it was not renewed for {load.opened.lease_ms} ms")
+        if now_us >= self._hold_at_us:
+            self._hold_at_us = now_us + HOLD_PERIOD_MS * 1000
+            for load in cell.loads.open.values():
+                with suppress(Overloaded):  # then it may be too old when it is sealed
+                    self._hold(load.opened)
+
+    def _hold(self, opened: LoadOpened) -> None:
+        """What its tablets show at its start stays: conflicts and deletions are told by that.
+        Raises Overloaded."""
+        cell = self._cell
+        tablets = [it for it in opened.tablets if it in cell.tablets]
+        lease_ms = 2 * HOLD_PERIOD_MS
+        reader = ReaderId(opened.load)
+        cell.readers.hold(reader, opened.since, tablets, lease_ms, cell.now.instant_us)
+
+    def _close(self, load: Load, reason: str) -> None:
+        cell, number = self._cell, load.opened.load
+        load.is_closing = True
+        if self._is_being_published(number):
+            return
+        cell.append(LoadClosed(number, reason))
+        cell.loads.apply_close(number, reason)
+        cell.readers.let_go(ReaderId(number))
+        cell.may_have_unused_chunks = True
+
+    def _is_being_published(self, load: LoadId) -> bool:
+        publications = [
+            part.publication
+            for alive in self._cell.transactions.values()
+            for part in alive.modifications
+            if alive.state is not State.COMMITTED
+        ]
+        return any(it is not None and it.load == load for it in publications)
+
+    # Batches
+
+    def _stage(self, route: Any, request: StageArrow) -> None:
+        cell = self._cell
+        load = cell.loads.take_batch(request.load, "full", cell.now.instant_us)
+        if request.part[0] < 0:  # among them is that of deletions: one name for two chunks
+            raise InvalidRequest("a partition has no negative number", load=request.load)
+        tablet = self._tablet(request)
+        known = load.find(request.tablet, request.part)
+        if known is not None:
+            cell.reply(route, _staged(known))
+            return
+        for token, routes in self._under_way.items():
+            if token[:3] == (request.load, request.tablet, request.part):
+                routes.append(route)
+                return
+        self._check_staging(tablet)
+        number = cell.take_chunk_number()
+        assignment = tablet.assignment
+        bounds = assignment.lower, assignment.upper
+        job = BatchJob(
+            number, tablet.schema, request.batch, *bounds, kind=request.kind, is_exact=True
+        )
+        token = StageToken(request.load, request.tablet, request.part, number)
+        self._begin(tablet, token, job, len(request.batch))
+        self._under_way[token] = [route]
+
+    def _tablet(self, request: StageArrow | SealLoad) -> Tablet:
+        cell = self._cell
+        tablet = cell.tablet(request.tablet, request.revision)
+        if not tablet.is_atomic:
+            raise atomicity_mismatch("full", "none", tablet)
+        tablet.check_open()
+        check_log(cell)
+        check_batches(cell, len(request.batch) if isinstance(request, StageArrow) else 0)
+        return tablet
+
+    def _check_staging(self, tablet: Tablet) -> None:
+        check_room(self._cell, tablet)
+        self._check_count(self._cell.limits.staged_chunks_max)
+
+    def _check_count(self, count_max: int) -> None:
+        cell = self._cell
+        staged_count = sum([len(it.staged) for it in cell.loads.open.values()])
+        if staged_count >= count_max:
+            raise Overloaded(
+                f"too much is staged in this cell: at most {staged_count} batches may be",
+                cell=cell.id,
+            )
+
+    def _begin(
+        self, tablet: Tablet, token: Token, job: BatchJob | SealJob, size_bytes: int = 0
+    ) -> None:
+        self._cell.batches[token.number] = size_bytes
+        tablet.active_count += 1
+        self._cell.effects.append(RunJob(token, job))
+
+    # Seals
+
+    def _seal(self, route: Any, request: SealLoad) -> None:
+        cell = self._cell
+        load = cell.loads.take_batch(request.load, "full", cell.now.instant_us)
+        tablet = self._tablet(request)
+        _check_staged(load, tablet, request.chunks)
+        for token, routes in self._under_way.items():
+            if isinstance(token, SealToken) and token.is_of(request):
+                routes.append(route)
+                return
+        if request.since < tablet.retained_timestamp:
+            raise too_old(tablet, request.since)
+        if request.erased:  # each seal leaves deletions: as many may be as batches, besides them
+            self._check_count(2 * cell.limits.staged_chunks_max)
+        if tablet.active.rows:
+            self._flushing.rotate(tablet)
+        stores = tablet.stores
+        seal = Seal(
+            request.chunks,
+            request.erased,
+            request.mode,
+            request.since,
+            stores.active.number,
+            tablet.publication_count,
+        )
+        chunks = [load.staged[number].chunk for number in request.chunks]
+        rows = Rows(tablet.schema, chunks, (), cell.chunks)
+        job = SealJob(
+            cell.take_chunk_number(),
+            tablet.schema,
+            rows.views,
+            stores.layers,
+            request.mode,
+            request.since,
+            request.erased,
+        )
+        pinned = tuple([it for it in stores.layers if isinstance(it, DynamicStore)])
+        for store in pinned:
+            store.pin_count += 1
+        token = SealToken(request.load, request.tablet, seal, job.number, pinned)
+        self._begin(tablet, token, job)
+        self._under_way[token] = [route]
+
+    # Results
+
+    def handle(self, token: Token, result: Built | Failure | None) -> None:
+        """A batch is staged, or not; a load is sealed in a tablet, or can't be."""
+        cell = self._cell
+        del cell.batches[token.number]
+        tablet = cell.tablets[token.tablet]
+        tablet.active_count -= 1
+        if isinstance(token, SealToken):
+            for store in token.stores:
+                store.pin_count -= 1
+        answer = self._finished(tablet, token, result)
+        for route in self._under_way.pop(token):
+            cell.reply(route, answer)
+
+    def _finished(self, tablet: Tablet, token: Token, result: Built | Failure | None) -> Reply:
+        if isinstance(result, Failure):
+            result.attributes.setdefault("table", tablet.assignment.path)
+            return result
+        try:
+            load = self._cell.loads.get(token.load)
+            if isinstance(token, SealToken):
+                _check_staged(load, tablet, token.seal.chunks)
+        except DodonaError as error:  # it is over, or was published meanwhile
+            if result is not None:
+                self._cell.effects.append(RemoveChunks((token.number,)))
+            return failure_of(error)
+        if result is not None:
+            self._add(load, token, result)
+        return self._answer_of(load, token, result)
+
+    def _add(self, load: Load, token: Token, built: Built) -> None:
+        cell = self._cell
+        cell.chunks[token.number] = built.chunk
+        part = token.part if isinstance(token, StageToken) else (DELETIONS, 0, 0, token.number)
+        chunk = AttachedChunk(built.info, MAX_TIMESTAMP)
+        staged = StagedChunk(token.tablet, part, chunk)
+        cell.append(ChunkStaged(load.opened.load, staged))
+        load.add(staged)
+
+    def _answer_of(self, load: Load, token: Token, built: Built | None) -> Staged | LoadSealed:
+        if isinstance(token, StageToken):
+            return Staged(0, 0) if built is None else Staged(token.number, built.info.row_count)
+        seal, deleted_count = token.seal, 0
+        row_count = sum([load.staged[it].chunk.info.row_count for it in seal.chunks])
+        if built is not None:
+            seal = seal._replace(chunks=(*seal.chunks, token.number))
+            deleted_count = built.info.row_count
+        load.seals[token.tablet] = seal
+        return LoadSealed(seal.chunks, row_count, deleted_count)
+
+
+def _check_staged(load: Load, tablet: Tablet, chunks: tuple[int, ...]) -> None:
+    """That the load still has these for the tablet. Raises ProtocolChanged."""
+    assignment = tablet.assignment
+    for number in chunks:
+        staged = load.staged.get(number)
+        if staged is None or staged.tablet != assignment.tablet:
+            text = (
+                "staged rows are gone: the table was unmounted while the load was under way, or "
+                "they were published"
+            )
+            raise ProtocolChanged(text, load=load.opened.load, table=assignment.path)
+
+
+def _staged(known: StagedChunk) -> Staged:
+    return Staged(known.chunk.info.number, known.chunk.info.row_count)

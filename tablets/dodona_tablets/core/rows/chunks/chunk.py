@@ -1,0 +1,74 @@
+"""An open chunk: its index, and its blocks as somebody comes to need them.
+
+Owns: that no byte of a block is believed before its checksum was compared, once in the life of a
+process. What a tablet sees of the chunk is `view`'s. Several threads may read one chunk: a block
+that two of them open at once is opened twice, and that does no harm.
+"""
+
+import zlib
+from typing import Any
+
+import pyarrow as pa
+
+from dodona_tablets.core.rows.chunks.block import Block
+from dodona_tablets.core.rows.chunks.bloom import words_of
+from dodona_tablets.core.rows.chunks.index import decode_index
+from dodona_tablets.core.rows.chunks.info import ChunkInfo
+from dodona_tablets.core.rows.chunks.layout import chunk_schema
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.rows.schema import TableSchema
+
+
+class Chunk:
+    """A chunk over two buffers, bytes or mapped files, that must stay as they are."""
+
+    def __init__(self, info: ChunkInfo, data: Any, raw_index: Any, path: str = "") -> None:
+        """`path` says in errors where the chunk is. Raises DataCorrupted if these are not the
+        chunk's file and index, whole."""
+        self.path = path or f"chunk {info.number}"
+        self.info = info
+        self.index, checksum = decode_index(raw_index, self.path)
+        if checksum != info.index_crc32:
+            raise self.damage("the index belongs to another chunk")
+        if len(data) != info.size_bytes:
+            text = f"the file has {len(data)} bytes, not {info.size_bytes}"
+            raise self.damage(text)
+        self.data = memoryview(data)
+        self.schema = TableSchema(self.index.columns)
+        """Of the table when the chunk was written."""
+        self.lowers = [it.lower for it in self.index.blocks]
+        self.uppers = [it.upper for it in self.index.blocks]
+        self.blooms = [words_of(it.bloom) for it in self.index.blocks]
+        self._buffer = pa.py_buffer(data)
+        self._arrow_schema = chunk_schema(self.schema, self.index.layout)
+        self._blocks: list[Block | None] = [None] * len(self.index.blocks)
+
+    @property
+    def has_specials(self) -> bool:
+        """Whether any version may have changes of aggregates or shared locks."""
+        return self.index.layout == "special"
+
+    def block(self, place: int) -> Block:
+        """A block, verified. Raises DataCorrupted with the place of the damage."""
+        block = self._blocks[place]
+        if block is None:
+            block = self._blocks[place] = self._open(place)
+        return block
+
+    def _open(self, place: int) -> Block:
+        info = self.index.blocks[place]
+        end = info.offset + info.size_bytes
+        if zlib.crc32(self.data[info.offset : end]) != info.crc32:
+            raise self.damage(
+                "a block fails its checksum",
+                block=place,
+                offset_bytes=info.offset,
+                size_bytes=info.size_bytes,
+            )
+        message = self._buffer.slice(info.offset, info.size_bytes)
+        return Block(pa.ipc.read_record_batch(message, self._arrow_schema), info.key_count)
+
+    def damage(self, text: str, **place: int) -> DataCorrupted:
+        """The error that says what is wrong, and where."""
+        text = f"{text}: the chunk is damaged"
+        return DataCorrupted(text, path=self.path, chunk=self.info.number, **place)

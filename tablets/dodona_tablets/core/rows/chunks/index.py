@@ -1,0 +1,102 @@
+"""The index of a chunk: its columns, and where each block is and what is in it.
+
+Owns: the bytes of the index file: a version, a checksum, and MessagePack. It is read whole when a
+chunk is opened; that it belongs to a chunk the chunk's description says, by the checksum. Damage is
+DataCorrupted, never a wrong answer.
+"""
+
+import struct
+import zlib
+from typing import Any, Final
+
+import msgspec
+
+from dodona_tablets.core.rows.chunks.info import ChunkInfo
+from dodona_tablets.core.rows.chunks.layout import Layout, format_version
+from dodona_wire.errors import DataCorrupted
+from dodona_wire.rows.schema import Column
+from dodona_wire.types import Key, Timestamp
+
+VERSIONS: Final = (1, 2)
+"""Of the format, that can be read."""
+_HEADER: Final = struct.Struct(">BI")
+
+
+class BlockInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One record batch of the file."""
+
+    offset: int
+    """Of its first byte in the file."""
+    size_bytes: int
+    crc32: int
+    row_count: int
+    """Versions in it."""
+    key_count: int
+    """Different keys in it."""
+    lower: Key
+    upper: Key
+    """Its first and its last key."""
+    min_timestamp: Timestamp
+    max_timestamp: Timestamp
+    bloom: memoryview
+    """Of its keys: see `bloom`."""
+
+
+class ChunkIndex(msgspec.Struct, frozen=True, array_like=True):
+    """All of a chunk but its rows. A block begins where the one before it ends."""
+
+    number: int
+    columns: tuple[Column, ...]
+    """Of the table when the chunk was written."""
+    layout: Layout
+    size_bytes: int
+    """Of the Arrow file."""
+    head_crc32: int
+    """Of the file before its first block."""
+    tail_crc32: int
+    """Of the file after its last block."""
+    garbage_count: int
+    blocks: tuple[BlockInfo, ...]
+
+    def describe(self, index_crc32: int) -> ChunkInfo:
+        """The chunk's description, given the checksum of this index."""
+        blocks = self.blocks
+        return ChunkInfo(
+            self.number,
+            sum(it.row_count for it in blocks),
+            self.size_bytes,
+            blocks[0].lower,
+            blocks[-1].upper,
+            min(it.min_timestamp for it in blocks),
+            max(it.max_timestamp for it in blocks),
+            self.garbage_count,
+            index_crc32,
+        )
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(ChunkIndex)
+
+
+def encode_index(index: ChunkIndex) -> tuple[bytes, int]:
+    """The index file, and the checksum that identifies it."""
+    body = _encoder.encode(index)
+    checksum = zlib.crc32(body)
+    return _HEADER.pack(format_version(index.layout), checksum) + body, checksum
+
+
+def decode_index(raw: Any, path: str) -> tuple[ChunkIndex, int]:
+    """An index and its checksum, from a buffer that it keeps. Raises DataCorrupted, which names
+    `path`."""
+    if len(raw) <= _HEADER.size:
+        raise DataCorrupted("the index of a chunk is too short", path=path)
+    version, checksum = _HEADER.unpack_from(raw)
+    if version not in VERSIONS:
+        raise DataCorrupted(f"version {version} of a chunk's index is not known here", path=path)
+    body = memoryview(raw)[_HEADER.size :]
+    if zlib.crc32(body) != checksum:
+        raise DataCorrupted("the index of a chunk fails its checksum", path=path)
+    try:
+        return _decoder.decode(body), checksum
+    except msgspec.DecodeError as error:
+        raise DataCorrupted(f"the index of a chunk does not decode: {error}", path=path) from error

@@ -1,0 +1,161 @@
+"""Bulk batches: a stream of Arrow data becomes one sorted batch that can be a chunk.
+
+Owns: all checks of what a client sent, since it is written as it came and never again looked at row
+by row: columns, nulls, lengths, the values of `any`, and the range of the tablet. Of rows with one
+key the last one stays, or none may be. No Python object is made for a row, except for values of
+`any`.
+"""
+
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dodona_tablets.core.rows.chunks.layout import KEY, MASK, chunk_schema
+from dodona_tablets.core.rows.chunks.streams import batches_of, names_of
+from dodona_tablets.core.rows.chunks.vectors import first_of_kind
+from dodona_wire.errors import DuplicateKey, InvalidRequest, SchemaViolation
+from dodona_wire.rows.arrow import arrow_schema, check_lengths
+from dodona_wire.rows.arrow_keys import encode_keys, in_order, order_of
+from dodona_wire.rows.packed_names import unpacked
+from dodona_wire.rows.row_rules import ROW_BYTES_MAX
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.rows.values import CHECKS
+from dodona_wire.types import DELETE_MASK, BatchKind, Key
+
+_TEXT_TYPES: Final = ("string", "utf8", "any")
+
+
+def prepare_batch(
+    schema: TableSchema,
+    stream: Any,
+    lower: Key,
+    upper: Key,
+    kind: BatchKind = "write",
+    *,
+    is_exact: bool = False,
+) -> pa.RecordBatch:
+    """The rows of an IPC stream in a layout of chunks without timestamps: in key order, one of each
+    key. What came in order is not copied. No rows are a batch without rows.
+
+    A "write" has all columns, an "update" those of the key and one or more of the others, in the
+    table's order, a "delete" those of the key. If it is exact, no key may come twice.
+
+    Raises InvalidRequest if it is no stream, or if a key does not lie in lower ≤ key < upper;
+    SchemaViolation if it does not fit the schema; LimitExceeded if it is too large; DuplicateKey.
+    """
+    mask = _mask_of(schema, stream, kind)
+    expected = arrow_schema(schema, mask)
+    table = pa.Table.from_batches(batches_of(stream, expected), expected)
+    given = (*schema.key_columns, *schema.columns_of(mask))
+    columns = [_checked(column, _whole(table.column(column.name))) for column in given]
+    batch = pa.RecordBatch.from_arrays(columns, schema=expected)
+    found = encode_keys(schema, batch)
+    _check_row_sizes(schema, found, batch)
+    order, keys = in_order(found)
+    if is_exact and len(keys) < len(found):
+        key = schema.named_key(_first_repeated(found))
+        raise DuplicateKey(f"the key {key} comes twice in one batch", key=key)
+    if len(keys):
+        _check_range(schema, keys[0].as_py(), lower, upper)
+        _check_range(schema, keys[-1].as_py(), lower, upper)
+    if order is not None:
+        batch = batch.take(order)
+    return _laid_out(schema, keys, batch, mask)
+
+
+def _mask_of(schema: TableSchema, stream: Any, kind: BatchKind) -> int:
+    """The value columns that a stream of this kind sets."""
+    if kind == "write":
+        return schema.full_mask
+    if kind == "delete":
+        return DELETE_MASK
+    mask = schema.column_mask(names_of(stream)[len(schema.key_columns) :])
+    if not mask:
+        raise SchemaViolation("an update sets at least one column that is not a key")
+    changes = schema.columns_of(mask & schema.aggregate_mask)
+    if changes:
+        names = [column.name for column in changes]
+        raise SchemaViolation("a bulk update can't set columns that aggregate", columns=names)
+    return mask
+
+
+def _first_repeated(keys: pa.Array) -> Key:
+    ordered = keys.take(order_of(keys))
+    return Key(ordered[int(first_of_kind(ordered).argmin())].as_py())
+
+
+def _laid_out(
+    schema: TableSchema, keys: pa.Array, batch: pa.RecordBatch, mask: int
+) -> pa.RecordBatch:
+    """Rows that set these columns, as a chunk has them."""
+    if mask == schema.full_mask:
+        layout = chunk_schema(schema, "batch")
+        return pa.RecordBatch.from_arrays([keys, *batch.columns], schema=layout)
+    layout = chunk_schema(schema, "masked")
+    known = dict(zip(batch.schema.names, batch.columns, strict=True))
+    known[KEY] = keys
+    known[MASK] = pa.repeat(pa.scalar(schema.pack_mask(mask), layout.field(MASK).type), len(keys))
+    columns = [
+        known[field.name] if field.name in known else pa.nulls(len(keys), field.type)
+        for field in layout
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=layout)
+
+
+def _whole(data: pa.ChunkedArray) -> pa.Array:
+    if data.num_chunks == 1:
+        return data.chunk(0)
+    return pa.concat_arrays(data.chunks) if data.num_chunks else pa.array([], data.type)
+
+
+def _checked(column: Column, array: pa.Array) -> pa.Array:
+    """A column's values, as it keeps them."""
+    check_lengths(column, array)
+    if column.type == "any":
+        array = _checked_any(column, array)
+    if column.required and array.null_count:
+        row = array.is_null().index(True).as_py()
+        raise SchemaViolation("required column is null", column=column.name, row_index=row)
+    if column.type == "double" and column.sort_order is not None:
+        array = pc.add(array, 0.0)  # -0.0 becomes 0.0, as in the encoded key
+    return array
+
+
+def _checked_any(column: Column, array: pa.Array) -> pa.Array:
+    """Null for the MessagePack of null too: it is one value, and has one form."""
+    check = CHECKS["any"]
+    is_null = np.zeros(len(array), np.bool_)
+    row = 0
+    try:
+        for row, value in enumerate(array.to_pylist()):
+            is_null[row] = value is None or check(unpacked(value, column.name), column.name) is None
+    except SchemaViolation as error:
+        error.attributes.setdefault("row_index", row)
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        text = f"not MessagePack: {error}"
+        raise SchemaViolation(text, column=column.name, row_index=row) from error
+    if int(is_null.sum()) == array.null_count:
+        return array
+    return pc.if_else(pa.array(is_null), pa.scalar(None, array.type), array)
+
+
+def _check_row_sizes(schema: TableSchema, keys: pa.Array, batch: pa.RecordBatch) -> None:
+    if keys.nbytes + batch.nbytes <= ROW_BYTES_MAX:
+        return
+    sizes = pc.binary_length(keys).to_numpy().astype(np.int64)
+    for column in schema.value_columns:
+        if column.type in _TEXT_TYPES and column.name in batch.schema.names:
+            sizes += pc.binary_length(batch.column(column.name)).fill_null(0).to_numpy()
+    row = int(sizes.argmax())
+    if sizes[row] > ROW_BYTES_MAX:
+        text = f"a row is longer than {ROW_BYTES_MAX} bytes"
+        raise SchemaViolation(text, size_bytes=int(sizes[row]), row_index=row)
+
+
+def _check_range(schema: TableSchema, key: Key, lower: Key, upper: Key) -> None:
+    if not lower <= key < upper:
+        raise InvalidRequest("the key lies outside this tablet", key=schema.named_key(key))

@@ -1,0 +1,250 @@
+"""A chunk as one tablet sees it: its part of it, by the table's columns of today.
+
+Owns: the lookup of a row's versions, and the walk over blocks in key order. Rows without timestamps
+have the stamp that their chunk was attached with. A view holds no rows itself; what it keeps for
+each block that was looked into are a few functions over the block's buffers.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from dodona_tablets.core.rows.chunks.block import Block, first_row_at
+from dodona_tablets.core.rows.chunks.bloom import may_have
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.info import AttachedChunk
+from dodona_tablets.core.rows.chunks.mapping import Mapping
+from dodona_tablets.core.rows.chunks.reading import VersionReader
+from dodona_tablets.core.rows.version import ALL_VERSIONS, Version
+from dodona_wire.rows.keys import successor
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp
+
+
+class Extent(NamedTuple):
+    """Of a part of a tablet's rows: they lie in lower <= key < upper, and none is newer."""
+
+    lower: Key
+    upper: Key
+    max_timestamp: Timestamp
+
+
+class ChunkView:
+    """One attached chunk of a tablet. Reading raises DataCorrupted where the chunk is damaged."""
+
+    def __init__(self, chunk: Chunk, attached: AttachedChunk, schema: TableSchema) -> None:
+        assert attached.info == chunk.info, "another chunk was opened than was attached"
+        self.chunk = chunk
+        self.attached = attached
+        self.schema = schema
+        self._mapping = Mapping(chunk.schema, schema, has_specials=chunk.has_specials)
+        self._suffix = self._mapping.suffix
+        self._has_timestamps = chunk.info.has_timestamps
+        self._firsts = [Key(key + self._suffix) for key in chunk.lowers]
+        self._lasts = [Key(key + self._suffix) for key in chunk.uppers]
+        self.lower = max(attached.lower, self._firsts[0])
+        """No key that the tablet has of the chunk is below."""
+        self.upper = min(attached.upper, successor(self._lasts[-1]))
+        """All keys that the tablet has of the chunk are below."""
+        self.min_timestamp = chunk.info.min_timestamp or attached.stamp
+        self.max_timestamp = chunk.info.max_timestamp or attached.stamp
+        assert self.max_timestamp != NULL_TIMESTAMP, "a chunk without times needs a stamp"
+        self._opened: list[tuple[Block, VersionReader] | None] = [None] * len(self._firsts)
+
+    @property
+    def has_specials(self) -> bool:
+        """Whether `batches` have the columns of specialities."""
+        return self.chunk.has_specials
+
+    # One row
+
+    def versions(
+        self,
+        key: Key,
+        timestamp: Timestamp,
+        wanted: int | None = None,
+        since: Timestamp = NULL_TIMESTAMP,
+        count_max: int = ALL_VERSIONS,
+    ) -> list[Version]:
+        """The versions of a row at or below a timestamp, newest first; none if it is not here.
+
+        Given the mask of the value columns that a read wants, those versions may be left out that
+        it can't see: what is older than a deletion, or than plain values of all these columns.
+        Those at or below `since` are left out, and so are all but the newest `count_max`.
+        """
+        if not self.lower <= key < self.upper or timestamp < self.min_timestamp:
+            return []
+        place = bisect_left(self._lasts, key)
+        if self._firsts[place] > key:
+            return []
+        if self._suffix:
+            if not key.endswith(self._suffix):
+                return []
+            key = Key(key[: -len(self._suffix)])
+        if not may_have(self.chunk.blooms[place], key):
+            return []
+        block, reader = self._opened[place] or self._open(place)
+        row = block.find(key)
+        if row < 0:
+            return []
+        if block.is_alone(row) and since < reader.timestamps[row] <= timestamp:
+            return [reader.version(row)]
+        return self._versions_from(place, row, timestamp, wanted, since, count_max)
+
+    def _open(self, place: int) -> tuple[Block, VersionReader]:
+        block = self.chunk.block(place)
+        mapping = self._mapping
+        reader = VersionReader(
+            block.batch,
+            mapping.value_types,
+            mapping.plans,
+            stamp=self.attached.stamp,
+            is_migrated=mapping.is_needed,
+        )
+        self._opened[place] = block, reader
+        return block, reader
+
+    def _versions_from(
+        self,
+        place: int,
+        row: int,
+        timestamp: Timestamp,
+        wanted: int | None,
+        since: Timestamp,
+        count_max: int,
+    ) -> list[Version]:
+        """Of the key that begins at this row, and may go on in the next blocks."""
+        found: list[Version] = []
+        while True:
+            block, reader = self._opened[place] or self._open(place)
+            end = block.end_of(row)
+            stamps = reader.timestamps
+            for at in range(first_row_at(stamps, row, end, timestamp), end):
+                if stamps[at] <= since or len(found) == count_max:
+                    return found
+                version = reader.version(at)
+                found.append(version)
+                if wanted is not None:
+                    wanted &= _not_settled(version)
+                    if not wanted:
+                        return found
+            if end < block.row_count or not self._goes_on(place):
+                return found
+            place, row = place + 1, 0
+
+    def _goes_on(self, place: int) -> bool:
+        """Whether the last key of a block is the first one of the next."""
+        return place + 1 < len(self._firsts) and self._firsts[place + 1] == self._lasts[place]
+
+    # Ranges
+
+    def extents(self) -> Iterator[Extent]:
+        """Where the rows are that the tablet has of the chunk, block by block, from the index."""
+        for place, info in enumerate(self.chunk.index.blocks):
+            lower = max(self._firsts[place], self.lower)
+            upper = min(successor(self._lasts[place]), self.upper)
+            if lower < upper:
+                yield Extent(lower, upper, info.max_timestamp or self.attached.stamp)
+
+    def batches(
+        self, lower: Key, upper: Key, since: Timestamp = NULL_TIMESTAMP
+    ) -> Iterator[pa.RecordBatch]:
+        """The versions of lower <= key < upper that the tablet has, in order, block by block, in
+        the layout of chunks with timestamps. Blocks are slices of the file where nothing about the
+        table's columns changed; those with nothing above `since` are passed over."""
+        for place in self._newer_places(lower, upper, since):
+            block = self.chunk.block(place)
+            start, end = self._rows_within(block, place, lower, upper)
+            if start < end:
+                yield self._mapping.apply(self._marked(block.batch.slice(start, end - start)))
+
+    def reach(self, lower: Key, upper: Key, since: Timestamp, row_count: int) -> Key:
+        """A bound above `lower` below which about so many versions are in blocks that have some
+        above `since`: what a reader looks through before it lets others have their turn."""
+        for place in self._newer_places(lower, upper, since):
+            if row_count <= 0 and self._firsts[place] > lower:
+                return self._firsts[place]
+            row_count -= self.chunk.index.blocks[place].row_count
+        return upper
+
+    def count(self, lower: Key, upper: Key) -> int:
+        """How many keys of lower ≤ key < upper are here: about, since blocks are counted whole."""
+        blocks = self.chunk.index.blocks
+        return sum([blocks[place].key_count for place in self._places(lower, upper)])
+
+    def sample(
+        self, lower: Key, upper: Key, step: int, blocks_max: int
+    ) -> Iterator[tuple[Key, int]]:
+        """Some keys of lower ≤ key < upper, each with how many it stands for: itself and those
+        behind it. They are the first keys of blocks; where a block has more than four steps, and
+        not more than `blocks_max` were opened for it, also keys within it."""
+        for place in self._places(lower, upper):
+            count = self.chunk.index.blocks[place].key_count
+            if count <= 4 * step or blocks_max <= 0:
+                yield max(self._firsts[place], lower), count
+                continue
+            blocks_max -= 1
+            block = self.chunk.block(place)
+            start, end = self._rows_within(block, place, lower, upper)
+            rows_per_key = block.row_count / count
+            stride = max(int(step * rows_per_key), 1)
+            for row in range(start, end, stride):
+                key = Key(block.key_at(row) + self._suffix)
+                yield key, -int(-min(stride, end - row) // rows_per_key)
+
+    def _places(self, lower: Key, upper: Key) -> range:
+        """The blocks that have keys of lower ≤ key < upper, and of the tablet's own range."""
+        lower, upper = max(lower, self.lower), min(upper, self.upper)
+        first = bisect_left(self._lasts, lower)
+        return range(first, max(first, bisect_left(self._firsts, upper)))
+
+    def _newer_places(self, lower: Key, upper: Key, since: Timestamp) -> Iterator[int]:
+        """Those of them that may have versions above a timestamp."""
+        blocks = self.chunk.index.blocks
+        for place in self._places(lower, upper):
+            if (blocks[place].max_timestamp or self.max_timestamp) > since:
+                yield place
+
+    def _rows_within(self, block: Block, place: int, lower: Key, upper: Key) -> tuple[int, int]:
+        """Which of a block's rows have keys of lower ≤ key < upper."""
+        lower, upper = max(lower, self.lower), min(upper, self.upper)
+        start, end = 0, block.row_count
+        if self._firsts[place] < lower:
+            start = block.row_at_or_above(lower, self._suffix)
+        if self._lasts[place] >= upper:
+            end = block.row_at_or_above(upper, self._suffix)
+        return start, end
+
+    def _marked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With a timestamp and a mask for each row."""
+        if self._has_timestamps:
+            return batch
+        columns, count = batch.columns, batch.num_rows
+        has_masks = self.chunk.index.layout == "masked"
+        masks = columns.pop() if has_masks else self._full_masks.slice(0, count)
+        return pa.RecordBatch.from_arrays(
+            [*columns, self._stamps.slice(0, count), masks], schema=self._mapping.file_schema
+        )
+
+    @cached_property
+    def _stamps(self) -> pa.Array:
+        return pa.repeat(pa.scalar(self.attached.stamp, pa.uint64()), self._block_rows_max)
+
+    @cached_property
+    def _full_masks(self) -> pa.Array:
+        return self._mapping.full_masks(self._block_rows_max)
+
+    @property
+    def _block_rows_max(self) -> int:
+        return max([it.row_count for it in self.chunk.index.blocks])
+
+
+def _not_settled(version: Version) -> int:
+    """The columns in which a reader that sees this version also sees older ones."""
+    mask = version[1]
+    if mask == DELETE_MASK:
+        return 0
+    return ~mask if len(version) == 4 else ~mask | version[4]

@@ -1,0 +1,107 @@
+"""Where the rows of a load meet others, or one another: told from indexes, without reading a row.
+
+Owns: which ranges of keys a seal has to look at, and in which chunks. The rules that are applied
+there are `sealing`'s. What lies apart from everything else is never read: most of a load that
+brings new rows.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from dodona_tablets.core.rows.chunks.view import ChunkView, Extent
+from dodona_tablets.core.rows.store import DynamicStore
+from dodona_wire.rows.keys import successor
+from dodona_wire.types import Key, LoadMode, Timestamp
+
+Layer = DynamicStore | ChunkView
+"""Of what a tablet has."""
+Range = tuple[Key, Key]
+
+_STAGED: Final = 0
+_EXISTING: Final = 1
+_LATE: Final = 2
+_ERASED: Final = 3
+
+
+class Zone(NamedTuple):
+    """lower ≤ key < upper, in an erased range or outside of all."""
+
+    lower: Key
+    upper: Key
+    is_erased: bool
+
+
+def zones_of(
+    staged: Iterable[ChunkView],
+    existing: Sequence[Layer],
+    mode: LoadMode,
+    since: Timestamp,
+    erased: Iterable[Range],
+) -> list[Zone]:
+    """In key order, and as few as can be without reading more."""
+    parts = [(it.lower, it.upper, _STAGED) for view in staged for it in view.extents()]
+    for layer in existing:
+        for it in extents_of(layer):
+            parts.append((it.lower, it.upper, _EXISTING))
+            if it.max_timestamp > since:
+                parts.append((it.lower, it.upper, _LATE))
+    parts += [(lower, upper, _ERASED) for lower, upper in erased]
+    return _joined(parts, mode)
+
+
+def extents_of(layer: Layer) -> Iterator[Extent]:
+    """Where its rows are."""
+    if isinstance(layer, ChunkView):
+        yield from layer.extents()
+    elif layer.bounds is not None:
+        lower, upper = layer.bounds
+        yield Extent(lower, successor(upper), layer.max_timestamp)
+
+
+def _joined(parts: list[tuple[Key, Key, int]], mode: LoadMode) -> list[Zone]:
+    """What matters where these parts begin and end. Zones with nothing in between are one."""
+    events = [(lower, kind, 1) for lower, upper, kind in parts if lower < upper]
+    events += [(upper, kind, -1) for lower, upper, kind in parts if lower < upper]
+    counts = [0, 0, 0, 0]
+    zones: list[Zone] = []
+    goes_on = False
+    for (lower, kind, change), (upper, *_) in pairwise(sorted(events)):
+        counts[kind] += change
+        if lower == upper:
+            continue
+        is_erased = counts[_ERASED] > 0
+        if not _matters(counts, mode):
+            goes_on = goes_on and not (counts[_STAGED] or counts[_EXISTING])
+        elif goes_on and zones[-1].is_erased == is_erased:
+            zones[-1] = zones[-1]._replace(upper=upper)
+        else:
+            zones.append(Zone(lower, upper, is_erased))
+            goes_on = True
+    return zones
+
+
+def _matters(counts: Sequence[int], mode: LoadMode) -> bool:
+    staged, existing, late, erased = counts
+    if not staged:
+        return erased > 0 and existing > 0
+    meets = existing if erased or mode == "insert" else late
+    return staged > 1 or meets > 0 or mode == "update"
+
+
+def lanes_of(views: Iterable[ChunkView], zone: Zone) -> list[list[ChunkView]]:
+    """Those that have keys in a zone, in as few lanes as can be of such that lie one behind the
+    other: what is merged are as many as overlap, not as many as there are."""
+    found = [it for it in views if it.lower < zone.upper and zone.lower < it.upper]
+    lanes: list[list[ChunkView]] = []
+    ends: list[tuple[Key, int]] = []
+    for view in sorted(found, key=lambda it: it.lower):
+        if ends and ends[0][0] <= view.lower:
+            _, lane = heappop(ends)
+            lanes[lane].append(view)
+        else:
+            lane = len(lanes)
+            lanes.append([view])
+        heappush(ends, (view.upper, lane))
+    return lanes

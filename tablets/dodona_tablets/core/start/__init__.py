@@ -1,0 +1,1 @@
+"""Recovery: from the log to a cell, and what it found undecided."""

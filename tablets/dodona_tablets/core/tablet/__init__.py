@@ -1,0 +1,1 @@
+"""One tablet: its locks and loads, and what a read sees of it."""

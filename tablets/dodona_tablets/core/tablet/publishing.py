@@ -1,0 +1,264 @@
+"""Loads that become visible in a tablet, and whom they meet there.
+
+Owns: the lock that a publication is while it commits (on all keys of its chunks, and on the ranges
+that it erases), which transactions and reads it stands in the way of, and what the last ones wrote:
+conflicts are looked for in memory, and a load's rows never were there.
+
+Invariants:
+- One publication at a time holds a tablet. It counts as a writer of the rows of its chunks.
+- A load is published only if nothing that it was checked against has changed: whatever came into
+  the tablet after its seal is looked at here, or the load has to be sealed anew.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dodona_tablets.core.counts import LOAD
+from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.info import AttachedChunk
+from dodona_tablets.core.rows.chunks.view import ChunkView
+from dodona_tablets.core.rows.version import Version
+from dodona_tablets.core.tablet.loads import Seal
+from dodona_tablets.core.tablet.locks import Lost, check_locks, check_versions, is_met
+from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_wire.errors import (
+    ConcurrentAppend,
+    ConcurrentDeleteDelete,
+    ConcurrentDeleteRead,
+    SnapshotTooOld,
+    TransactionConflict,
+)
+from dodona_wire.messages import Failure, Publication
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
+
+if TYPE_CHECKING:
+    from dodona_tablets.core.tablet.tablet import Tablet
+
+COMPARED_MAX: Final = 50_000
+"""Rows of other loads that a publication looks at one by one: everybody else waits for about 0.1 s.
+Of more a seal has to tell, which has a thread of its own."""
+
+Kinds = tuple[int, int, int]
+"""The lock groups that somebody wants of a row, by kind of lock."""
+
+
+class Rows:
+    """The rows that a publication is about: those of its chunks, and of its erased ranges."""
+
+    def __init__(
+        self,
+        schema: TableSchema,
+        attached: Iterable[AttachedChunk],
+        erased: tuple[tuple[Key, Key], ...],
+        chunks: Mapping[int, Chunk],
+    ) -> None:
+        """`chunks` are the cell's open ones: they may be opened after this was made."""
+        self._schema = schema
+        self._attached = tuple(attached)
+        self._erased = erased
+        self._chunks = chunks
+        self._views: tuple[ChunkView, ...] | None = None
+
+    @property
+    def views(self) -> tuple[ChunkView, ...]:
+        if self._views is None:
+            chunks, schema = self._chunks, self._schema
+            opened = [ChunkView(chunks[it.info.number], it, schema) for it in self._attached]
+            self._views = tuple(opened)
+        return self._views
+
+    def versions(self, key: Key) -> Iterator[Version]:
+        """What the chunks say of a row."""
+        for view in self.views:
+            yield from view.versions(key, MAX_TIMESTAMP)
+
+    def has(self, key: Key) -> bool:
+        return self.erases(key) or any(True for _ in self.versions(key))
+
+    def erases(self, key: Key) -> bool:
+        return any(lower <= key < upper for lower, upper in self._erased)
+
+    def meets(self, lower: Key, upper: Key) -> bool:
+        """Whether some of them may lie in lower ≤ key < upper."""
+        ranges = [*self._erased, *[(view.lower, view.upper) for view in self.views]]
+        return any(low < upper and lower < high for low, high in ranges)
+
+    def count_beside(self, others: "Rows") -> int:
+        """How many there are, about, in chunks that the others may meet."""
+        views = [it for it in self.views if others.meets(it.lower, it.upper)]
+        return sum([view.count(view.lower, view.upper) for view in views])
+
+
+class Publishing(NamedTuple):
+    """The publication that holds a tablet until its outcome."""
+
+    transaction: Transaction
+    rows: Rows
+
+    def blocks(self, key: Key, at: Timestamp) -> bool:
+        """Whether a read of a row at this timestamp has to wait."""
+        return self._is_in_sight(at) and self.rows.has(key)
+
+    def blocker_of_range(self, lower: Key, upper: Key, at: Timestamp) -> Transaction | None:
+        """Whom a read of lower ≤ key < upper has to wait for."""
+        is_met = self._is_in_sight(at) and self.rows.meets(lower, upper)
+        return self.transaction if is_met else None
+
+    def _is_in_sight(self, at: Timestamp) -> bool:
+        other = self.transaction
+        if other.state is State.PREPARED:
+            return other.prepare_timestamp <= at
+        return other.id < at
+
+
+class Published(NamedTuple):
+    """One that was committed lately."""
+
+    timestamp: Timestamp
+    rows: Rows
+
+
+# Somebody else's rows against publications
+
+
+def check_rows(
+    transaction: Transaction, tablet: "Tablet", wanted: Iterable[tuple[Key, Kinds]]
+) -> Transaction | None:
+    """Whether a transaction may lock these rows: whom it has to wait for, if anybody. Raises
+    Lost."""
+    schema, start = tablet.schema, transaction.start
+    recent = [it.rows for it in tablet.published if it.timestamp > start]
+    publishing, waits_for = tablet.publishing, None
+    for key, kinds in wanted:
+        for rows in recent:
+            for version in rows.versions(key):
+                check_versions(version, key, schema, start, *kinds)
+        if publishing is not None and publishing.rows.has(key):
+            waits_for = _wait_or_lose(transaction, publishing.transaction, tablet, key)
+    return waits_for
+
+
+def _wait_or_lose(
+    transaction: Transaction, other: Transaction, tablet: "Tablet", key: Key | None
+) -> Transaction:
+    """As for any holder of a lock. Raises Lost."""
+    if is_met(other, transaction.start):
+        return other
+    attributes: dict[str, object] = {"start_timestamp": transaction.start, "winner": other.id}
+    text = "another load is being published in this tablet"
+    if key is not None:
+        attributes["key"] = _columns(tablet, key)
+        text = f"row {attributes['key']} is being published by a load"
+    raise Lost(Failure(TransactionConflict.kind, text, attributes), LOAD)
+
+
+# A publication against everybody else
+
+
+def check_publication(
+    transaction: Transaction, tablet: "Tablet", publication: Publication, seal: Seal, rows: Rows
+) -> Transaction | None:
+    """Whether a load may be published: whom it has to wait for, if anybody. Raises Lost."""
+    if (seal.chunks, seal.erased) != (publication.chunks, publication.erased):
+        raise _stale("it was sealed with other chunks", publication)
+    waits_for = None
+    if tablet.publishing is not None:
+        other = tablet.publishing.transaction
+        waits_for = _wait_or_lose(transaction, other, tablet, None)
+    schema = tablet.schema
+    for key, held in tablet.locks.items():
+        if rows.has(key):
+            kinds = schema.lock_mask_all, 0, 0
+            waits_for = check_locks(held, key, schema, transaction.start, *kinds) or waits_for
+    if _may_be_stale(seal):
+        _check_changes(tablet, publication, seal, rows)
+    return waits_for
+
+
+def _may_be_stale(seal: Seal) -> bool:
+    """Whether it matters what came after the seal."""
+    is_certain = seal.since == MAX_TIMESTAMP and seal.mode in ("upsert", "delete")
+    return bool(seal.erased) or not is_certain
+
+
+def _check_changes(tablet: "Tablet", publication: Publication, seal: Seal, rows: Rows) -> None:
+    """Raises Lost if a row of the load was changed after the seal."""
+    later = [it for it in tablet.stores.in_memory if it.number >= seal.store]
+    published = tablet.publication_count - seal.publication
+    is_complete = len(later) == tablet.stores.active.number - seal.store + 1
+    if not is_complete or published > len(tablet.published):
+        raise _stale("what has changed since cannot be told any more", publication)
+    for store in later:
+        for key, newest in store.rows.items():
+            if rows.has(key):
+                _check_change(tablet, publication, seal, rows, key, newest)
+    others = tablet.published[len(tablet.published) - published :]
+    if sum([other.rows.count_beside(rows) for other in others]) > COMPARED_MAX:
+        raise _stale("a load was published since that is too large to be compared", publication)
+    for other in others:
+        for key, version in _common(other.rows, rows):
+            _check_change(tablet, publication, seal, rows, key, version)
+
+
+def _common(theirs: Rows, ours: Rows) -> Iterator[tuple[Key, Version]]:
+    """Rows of one publication that are another's, too."""
+    for view in theirs.views:
+        if not ours.meets(view.lower, view.upper):
+            continue
+        for batch in view.batches(view.lower, view.upper):
+            for raw in batch.column(0).to_pylist():
+                key = Key(raw)
+                if ours.has(key):
+                    yield key, next(theirs.versions(key))
+
+
+def _check_change(
+    tablet: "Tablet",
+    publication: Publication,
+    seal: Seal,
+    rows: Rows,
+    key: Key,
+    newest: Version,
+) -> None:
+    """Of a row of the load that was changed after the seal. It is a conflict unless the load
+    overwrites, or what was committed before its start came late, or a row was deleted that was not
+    there: then it may still change what is to be written, and the load is looked at again."""
+    columns, is_deletion = _columns(tablet, key), newest[1] == DELETE_MASK
+    is_none = newest[0] <= seal.since
+    if is_deletion and not is_none and not any(True for _ in rows.versions(key)):
+        before = tablet.stores.versions_between(key, NULL_TIMESTAMP, Timestamp(newest[0] - 1), 1)
+        is_none = not before or before[0][1] == DELETE_MASK
+    if is_none:
+        if seal.mode in ("insert", "update") or rows.erases(key):
+            raise _stale(f"row {columns} was changed after it was sealed", publication)
+        return
+    kind = conflict_of(seal.mode, is_deletion=is_deletion, is_erased=rows.erases(key))
+    attributes = {
+        "key": columns,
+        "start_timestamp": seal.since,
+        "winner_timestamp": newest[0],
+        "table": tablet.assignment.path,
+    }
+    verb = "deleted" if is_deletion else "written"
+    text = f"row {columns} was {verb} while the load ran"
+    raise Lost(Failure(kind.kind, text, attributes), LOAD)
+
+
+def conflict_of(mode: LoadMode, *, is_deletion: bool, is_erased: bool) -> type[TransactionConflict]:
+    """Which conflict it is that somebody else deleted or wrote a row of a load."""
+    if not is_deletion:
+        return ConcurrentAppend
+    if is_erased or mode == "update":
+        return ConcurrentDeleteRead
+    return ConcurrentDeleteDelete if mode == "delete" else ConcurrentAppend
+
+
+def _stale(reason: str, publication: Publication) -> Lost:
+    text = f"the load has to be sealed anew: {reason}"
+    return Lost(Failure(SnapshotTooOld.kind, text, {"load": publication.load}))
+
+
+def _columns(tablet: "Tablet", key: Key) -> dict[str, object]:
+    schema = tablet.schema
+    return dict(zip(schema.key_names, schema.decode_key(key), strict=True))

@@ -1,0 +1,298 @@
+"""One tablet: a key range of one table, its stores and locks, and what may be done to it now.
+
+Owns: mounting state, and the checks of what a client sent against schema and range. Reads are in
+`snapshot`. `apply` and `apply_stamped` are the only ways to new versions in memory, for live
+traffic and for replay alike; whole chunks come by `flushing`, `compaction` and `loading`.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from dodona_tablets.core.rows.store import DynamicStore, Marks
+from dodona_tablets.core.rows.stores import Stores
+from dodona_tablets.core.rows.version import Values, bits_of
+from dodona_tablets.core.tablet.locks import LockTable
+from dodona_wire.errors import (
+    InvalidRequest,
+    SchemaViolation,
+    TableNotMounted,
+    TransactionAborted,
+)
+from dodona_wire.messages import RowLock, TabletAssignment, TabletModifications, TabletSource
+from dodona_wire.rows.arrow import rows_from_arrow
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.sizes import wire_bytes, write_bytes
+from dodona_wire.types import (
+    DELETE_MASK,
+    MIN_TIMESTAMP,
+    NULL_TIMESTAMP,
+    Key,
+    SpecialWrites,
+    TableSettings,
+    Timestamp,
+    WireWrite,
+    Write,
+)
+
+if TYPE_CHECKING:
+    from dodona_tablets.core.tablet.publishing import Published, Publishing
+
+MOUNTED: Final = "mounted"
+FROZEN: Final = "frozen"
+UNMOUNTED: Final = "unmounted"
+
+TABLET_BYTES: Final = 4_096
+"""What a tablet takes of its node's memory without any row, about: its description, its stores and
+what its schema knows, of which tablets with the same columns share most."""
+
+DumpedVersion = tuple[Timestamp, int, Values]
+
+
+class CheckedWrites(NamedTuple):
+    """Writes without atomicity as a store takes them. Whatever can fail about writes fails when
+    this is made: before the log has them. To apply it can't fail."""
+
+    writes: Sequence[Write]
+    size_bytes: int
+    """On the wire."""
+    marks: Marks | None
+    has_repeated_keys: bool
+
+
+class Tablet:
+    """Stores and their table's schema. Served while `is_mounted`; closing and freezing refuse new
+    writers, and end when the old ones have."""
+
+    def __init__(self, assignment: TabletAssignment, flushed_ahead: int = 0) -> None:
+        """`flushed_ahead` as `Stores` has it."""
+        self.schema = TableSchema(assignment.columns)
+        self.stores = Stores(self.schema, flushed_ahead)
+        self.locks: LockTable = {}
+        self.fence: Timestamp = NULL_TIMESTAMP
+        self.retained_timestamp: Timestamp = MIN_TIMESTAMP
+        """Older versions may be gone: nobody may read below it. It stays when others mount it."""
+        self.newest_stamp: Timestamp = NULL_TIMESTAMP
+        """Of writes without atomicity: their clients' clocks may have been ahead of the oracle."""
+        self.publishing: Publishing | None = None
+        """The load that is being published here, until its outcome."""
+        self.published: list[Published] = []
+        """Those of late, oldest first: as long as a transaction could come that has to meet one."""
+        self.publication_count = 0
+        """Since the cell started."""
+        self.shown_timestamp: Timestamp = NULL_TIMESTAMP
+        """Up to here reads may have been answered, now or before: what they have shown stays. Not
+        logged: whatever was read before this mount lies below its fence."""
+        self.has_been_served = bool(assignment.sources)
+        """Before now, or its rows elsewhere: then somebody may hold a snapshot of it."""
+        self.active_count = 0
+        """Transactions that hold locks here, and batches under way: unmounting and freezing wait
+        for them."""
+        self.missing: dict[TabletSource, Key] = {}
+        """The tablets whose rows are still to be taken over, and from which key on."""
+        self.mount(assignment)
+
+    def mount(self, assignment: TabletAssignment) -> None:
+        """Take the table's description as of this mount. Serving begins with the fence."""
+        assert self.active_count == 0, "mounted under a transaction"
+        if assignment.columns != self.schema.columns:
+            self.schema = TableSchema(assignment.columns)
+            self.stores.alter(self.schema)
+        self.assignment = assignment
+        self.is_atomic = assignment.atomicity == "full"
+        self.is_mounted = assignment.mode != UNMOUNTED
+        self.is_frozen = assignment.mode == FROZEN
+        self.is_closing = False
+        self.is_freezing = False
+        self.fence = NULL_TIMESTAMP
+
+    def serve_after(self, fence: Timestamp) -> None:
+        """Take transactions that begin after this timestamp, and after all stamps of the time when
+        the table had no atomicity: what they commit must not lie below what is there. Writes
+        without atomicity get stamps above whatever was read before."""
+        self.shown_timestamp = max(self.shown_timestamp, Timestamp(fence - 1))
+        self.fence = max(fence, self.newest_stamp) if self.is_atomic else fence
+
+    def adjust(self, mode: str, settings: TableSettings) -> None:
+        """Go on in the same mount."""
+        self.is_freezing = False
+        self.is_frozen = mode == FROZEN
+        self.assignment = replace(self.assignment, mode=mode, settings=settings)
+
+    def unmount(self) -> None:
+        assert self.active_count == 0, "unmounted under a transaction"
+        self.is_mounted = False
+        self.is_closing = False
+        self.is_freezing = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether chunks have all its rows, and none of them changes before the next mount."""
+        is_unused = not self.is_mounted and not self.active_count and not self.missing
+        return is_unused and not self.stores.has_unflushed_rows
+
+    # Checks of whether and what a client may write
+
+    def check_open(self) -> None:
+        """Raises TransactionAborted or TableNotMounted if nobody may begin to write here."""
+        path, number = self.assignment.path, self.assignment.tablet
+        if self.is_closing:
+            raise TransactionAborted("the table is being unmounted", table=path, tablet=number)
+        if self.is_freezing or self.is_frozen:
+            text = f'Tablet {number} of table {path} is in "{FROZEN}" state'
+            raise TableNotMounted(text, table=path, tablet=number, state=FROZEN)
+
+    def check_modifications(self, modifications: TabletModifications) -> None:
+        """Raises SchemaViolation or InvalidRequest; nothing is changed."""
+        writes = modifications.writes
+        if modifications.publication is not None and (writes or modifications.locks):
+            text = "a load is published in a tablet without other writes or locks there"
+            raise InvalidRequest(text, table=self.assignment.path)
+        self.check_writes(writes)
+        if len(writes) > 1 and len({write[0] for write in writes}) != len(writes):
+            raise InvalidRequest("a transaction writes a key twice", table=self.assignment.path)
+        if modifications.special is not None:
+            self.check_special(writes, modifications.special)
+        for lock in modifications.locks:
+            self._check_lock(lock)
+
+    def check_writes(self, writes: Sequence[WireWrite]) -> None:
+        """Raises SchemaViolation or InvalidRequest."""
+        lower, upper = self.assignment.lower, self.assignment.upper
+        if self.schema.code.are_plain(writes, lower, upper):
+            return
+        check = self.schema.check_write
+        try:
+            for write in self.schema.plain_writes(writes):
+                check(write)
+                if not lower <= write[0] < upper:
+                    self._check_range(write[0])
+        except SchemaViolation as error:
+            error.attributes.setdefault("table", self.assignment.path)
+            raise
+
+    def check_special(self, writes: Sequence[WireWrite], special: SpecialWrites) -> None:
+        """Whether these writes, checked before, can be so special. Raises as `check_writes`."""
+        masks = {key: mask for key, mask, _ in self.schema.plain_writes(writes)}
+        path = self.assignment.path
+        if len(masks) != len(writes):
+            raise InvalidRequest("special writes of a key that is written twice", table=path)
+        for key, (delta_mask, groups) in special.items():
+            mask = masks.get(key)
+            if mask is None:
+                raise InvalidRequest("a special write that is not there", table=path)
+            self._check_deltas(mask, self.schema.plain_mask(delta_mask))
+            if groups and self.is_atomic:  # without atomicity there are no locks
+                if mask == DELETE_MASK or groups & ~self.schema.lock_mask(mask):
+                    raise InvalidRequest("a shared lock that its write does not take", table=path)
+                self._check_shared_write()
+
+    def _check_deltas(self, mask: int, delta_mask: int) -> None:
+        for bit in bits_of(delta_mask & ~(mask & self.schema.aggregate_mask)):
+            column = self.schema.value_columns[bit]
+            if column.aggregate is None:
+                text = f'"aggregate" flag is set for value in column {column.name} which is not '
+                text += "aggregating"
+            else:
+                text = f"the write has no value for the change of column {column.name}"
+            raise SchemaViolation(text, table=self.assignment.path, column=column.name)
+
+    def _check_shared_write(self) -> None:
+        if not self.assignment.settings.enable_shared_write_locks:
+            text = "Shared write locks are not allowed for the table"
+            raise InvalidRequest(text, table=self.assignment.path)
+
+    def _check_lock(self, lock: RowLock) -> None:
+        if not 0 < lock.lock_mask <= self.schema.lock_mask_all:
+            raise InvalidRequest("no such lock group", table=self.assignment.path)
+        if lock.lock_type == "shared_write":
+            self._check_shared_write()
+        self.schema.check_key(lock.key)
+        self._check_range(lock.key)
+
+    def _check_range(self, key: Key) -> None:
+        if not self.assignment.lower <= key < self.assignment.upper:
+            columns = dict(zip(self.schema.key_names, self.schema.decode_key(key), strict=True))
+            raise InvalidRequest(
+                "the key lies outside this tablet", table=self.assignment.path, key=columns
+            )
+
+    # Versions
+
+    def apply(
+        self,
+        writes: Sequence[WireWrite],
+        timestamp: Timestamp,
+        special: SpecialWrites | None = None,
+    ) -> None:
+        """Add one committed transaction's versions. What is done here was done before, to the same
+        writes, when they were checked: it can't fail."""
+        marks = None if special is None else self._marks(special)
+        plain = self.schema.plain_writes(writes)
+        if timestamp <= self.stores.hot_rows.newest_timestamp:
+            self.stores.hot_rows.forget(plain, timestamp)
+        self.active.apply(plain, timestamp, wire_bytes(writes), marks)
+
+    def apply_stamped(self, checked: CheckedWrites, stamp: Timestamp) -> Timestamp:
+        """Add non-atomic versions. → their timestamp: the stamp, raised above whatever was written
+        or shown here before, so that the last write wins, and what was read stays true. Where one
+        batch writes a row twice, each of its writes gets one of its own; the last is returned."""
+        at = self.next_stamp(stamp)
+        if not checked.has_repeated_keys:
+            self.active.apply(checked.writes, at, checked.size_bytes, checked.marks)
+        else:
+            for place, write in enumerate(checked.writes):
+                at = Timestamp(at + (place > 0))
+                self.active.apply((write,), at, write_bytes(write), checked.marks)
+        self.newest_stamp = at
+        return at
+
+    def checked(
+        self, writes: Sequence[WireWrite], special: SpecialWrites | None = None
+    ) -> CheckedWrites:
+        """Rows that `check_writes` and `check_special` were shown, or that come from the log."""
+        marks = None if special is None else self._marks(special)
+        plain = self.schema.plain_writes(writes)
+        return CheckedWrites(plain, wire_bytes(writes), marks, _has_repeated_keys(plain))
+
+    def checked_batch(self, batch: bytes) -> CheckedWrites:
+        """An Arrow stream as rows. Raises SchemaViolation, InvalidRequest."""
+        writes = rows_from_arrow(self.schema, batch)
+        for write in writes:
+            self._check_range(write[0])
+        size_bytes = wire_bytes(self.schema.pack_writes(writes))
+        return CheckedWrites(writes, size_bytes, None, _has_repeated_keys(writes))
+
+    def next_stamp(self, stamp: Timestamp) -> Timestamp:
+        """What rows with this stamp get if they are written now. Never below what is retained: a
+        feed that goes on from there is to see them."""
+        shown = max(self.newest_stamp, self.shown_timestamp, self.retained_timestamp - 1)
+        return Timestamp(max(stamp, shown + 1))
+
+    def _marks(self, special: SpecialWrites) -> Marks:
+        plain_mask = self.schema.plain_mask
+        if self.is_atomic:
+            return {key: (plain_mask(mask), groups) for key, (mask, groups) in special.items()}
+        return {key: (plain_mask(mask), 0) for key, (mask, _) in special.items()}
+
+    @property
+    def active(self) -> DynamicStore:
+        """The store that takes writes."""
+        return self.stores.active
+
+    # For tests
+
+    def dump(self) -> list[tuple[Key, list[DumpedVersion]]]:
+        """All versions of all rows in key order, oldest first, without what makes them special:
+        what checkers compare a history with."""
+        return [
+            (key, [it[:3] for it in reversed(versions)]) for key, versions in self.stores.rows()
+        ]
+
+    def locked_count(self) -> int:
+        return sum(1 for locks in self.locks.values() if locks.holders)
+
+
+def _has_repeated_keys(writes: Sequence[Write]) -> bool:
+    return len(writes) > 1 and len({write[0] for write in writes}) != len(writes)

@@ -1,0 +1,1 @@
+"""What a cell does by itself: flushes, compactions, checkpoints."""

@@ -1,0 +1,243 @@
+"""Which chunks become one, and when: compaction, and with it retention.
+
+Owns: the choice of chunks, the compaction under way, and what its end changes. Chunks of about the
+same size are compacted together, so that a version is written again about once each time that its
+chunk has grown fourfold, and a read looks at a few chunks of each size. A chunk on its own is
+compacted if much of it could go by the table's retention.
+
+Invariants:
+- A chunk whose store is still in memory stays as it is.
+- What a compaction leaves says the same as what it took, for whoever reads at or above its retained
+  timestamp; below it nobody may read any more once it has ended. If somebody registers meanwhile
+  who would, it was for nothing.
+- Files are removed behind the record that replaced them.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.records import ChunksCompacted
+from dodona_tablets.core.rows.chunks.info import AttachedChunk
+from dodona_tablets.core.rows.chunks.jobs import Built, CompactionJob
+from dodona_tablets.core.rows.retention import Terms
+from dodona_tablets.core.rows.stores import TabletChunk
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.upkeep.horizon import are_still_right, terms_of
+from dodona_wire.cores.effects import RemoveChunks, RunJob
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import Failure
+from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TabletId, Timestamp
+
+TIER_RATIO: Final = 4
+"""Chunks of one tier differ in size by less."""
+TIER_BYTES_MIN: Final = 1 << 20
+"""All that is smaller is of the lowest tier."""
+TIER_CHUNKS_MAX: Final = 4
+"""With so many of one tier they are compacted."""
+LOOKED_AT_MAX: Final = 500
+"""Tablets of which one tick looks at the chunks."""
+CHUNKS_MAX: Final = 16
+"""Of one compaction."""
+GARBAGE_RATIO_MIN: Final = 0.1
+"""Of a chunk's versions: with less to win it is left alone."""
+RETRY_AFTER_MS: Final = 30_000
+
+
+class CompactionToken(NamedTuple):
+    """Which chunks of which tablet are being compacted, and on which terms."""
+
+    tablet: TabletId
+    chunks: tuple[AttachedChunk, ...]
+    terms: Terms
+
+
+class Compaction:
+    """One at a time in a cell. See the module."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._under_way: tuple[CompactionToken, int] | None = None
+        self._queue: deque[TabletId] = deque()
+        """Tablets that were not looked at yet in this round."""
+        self._looked_at: dict[TabletId, int] = {}
+        self._cleaned: dict[int, None] = {}
+        """Chunks that are what cleaning left: doing it again would leave as much."""
+        self._round_at_us = 0
+        self._retry_at_us = 0
+        self.compacted_count = 0
+        self.failed_count = 0
+
+    def tick(self) -> None:
+        """Begin the next compaction, if there is one and none is under way. Tablets have their
+        turn: one that is written all the time does not keep others from theirs."""
+        if self._under_way is not None or self._cell.now.instant_us < self._retry_at_us:
+            return
+        if self._cell.disk_shortage is not None:
+            return  # what is left is for flushes, which make the log shorter
+        tablets, queue, now_us = self._cell.tablets, self._queue, self._cell.now.instant_us
+        if not queue and now_us >= self._round_at_us:
+            self._round_at_us = now_us + self._cell.limits.compaction_round_ms * 1000
+            queue.extend(tablets)
+            self._looked_at = {it: at for it, at in self._looked_at.items() if it in tablets}
+        for _ in range(min(LOOKED_AT_MAX, len(queue))):
+            tablet = tablets.get(queue.popleft())
+            chosen = () if tablet is None else self._choose(tablet)
+            if tablet is not None and chosen:
+                self._begin(tablet, chosen)
+                return
+
+    def look_again(self) -> None:
+        """There may be a new chunk: the next round begins as soon as this one is over."""
+        self._round_at_us = 0
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._under_way is None
+
+    # The choice
+
+    def _choose(self, tablet: Tablet) -> Sequence[TabletChunk]:
+        settings = tablet.assignment.settings
+        free = [it for it in tablet.stores.chunks if it.backing is None and it.view is not None]
+        if not free or not settings.enable_compaction_and_partitioning:
+            return ()
+        if self._cell.mischief(Point.COMPACT_EARLY):
+            return free[:CHUNKS_MAX]
+        tiers: dict[int, list[TabletChunk]] = {}
+        for chunk in free:
+            tiers.setdefault(tier_of(chunk.attached), []).append(chunk)
+        for _, chunks in sorted(tiers.items()):
+            if len(chunks) >= TIER_CHUNKS_MAX:
+                return chunks[:CHUNKS_MAX]
+        return self._worth_cleaning(tablet, free)
+
+    def _worth_cleaning(self, tablet: Tablet, free: Sequence[TabletChunk]) -> Sequence[TabletChunk]:
+        """What may be garbage by now: looked for once in a while only. All of it is so old that it
+        is garbage for good: one chunk with much of its own, or a few small ones that may be each
+        other's."""
+        now_us, number = self._cell.now.instant_us, tablet.assignment.tablet
+        if now_us < self._looked_at.get(number, 0):
+            return ()
+        self._looked_at[number] = now_us + self._cell.limits.clean_period_ms * 1000
+        terms = terms_of(self._cell, tablet)
+        old = [it for it in free if newest_of(it.attached) < terms.retained]
+        small = [it for it in old if tier_of(it.attached) == 0]
+        if len(small) > 1:
+            return small
+        return (
+            expired_chunks(tablet, old, terms)
+            or [it for it in old if self._is_worth_cleaning(it.attached)][:1]
+        )
+
+    def _is_worth_cleaning(self, attached: AttachedChunk) -> bool:
+        info = attached.info
+        is_new = info.number not in self._cleaned
+        return is_new and info.garbage_count > GARBAGE_RATIO_MIN * info.row_count
+
+    # The compaction
+
+    def _begin(self, tablet: Tablet, chosen: Sequence[TabletChunk]) -> None:
+        cell = self._cell
+        major = tablet.stores.oldest_besides(*chosen)
+        terms = terms_of(cell, tablet, major)
+        attached = tuple([it.attached for it in chosen])
+        views = tuple([it.view for it in chosen if it.view is not None])
+        number = cell.take_chunk_number()
+        token = CompactionToken(tablet.assignment.tablet, attached, terms)
+        self._under_way = token, number
+        cell.effects.append(RunJob(token, CompactionJob(number, tablet.schema, views, terms)))
+
+    def handle(self, token: CompactionToken, result: Built | Failure | None) -> None:
+        """It has ended; None says that nothing was left to keep."""
+        cell = self._cell
+        assert self._under_way is not None
+        assert self._under_way[0] == token
+        number = self._under_way[1]
+        self._under_way = None
+        tablet = cell.tablets.get(token.tablet)
+        if isinstance(result, Failure):
+            self.failed_count += 1
+            cell.last_failure = result.message
+            self._retry_at_us = cell.now.instant_us + RETRY_AFTER_MS * 1000
+            return
+        if tablet is None or not self._is_still_right(tablet, token):
+            if result is not None:
+                cell.effects.append(RemoveChunks((number,)))
+            return
+        made: tuple[AttachedChunk, ...] = ()
+        if result is not None:
+            cell.chunks[number] = result.chunk
+            made = (AttachedChunk(result.info),)
+            if len(token.chunks) == 1:
+                self._cleaned[number] = None
+        record = ChunksCompacted(token.tablet, token.chunks, made, token.terms.retained)
+        cell.append(record)
+        apply_compaction(cell, record, kept_from=_kept_from(token.terms))
+        cell.may_have_unused_chunks = True
+        self.compacted_count += 1
+
+    def progress(self) -> dict[str, int | str]:
+        """What is under way, in numbers; empty if nothing is."""
+        if self._under_way is None:
+            return {}
+        token = self._under_way[0]
+        tablet = self._cell.tablets.get(token.tablet)
+        return {
+            "table": "" if tablet is None else tablet.assignment.path,
+            "chunks": len(token.chunks),
+            "versions": sum(it.info.row_count for it in token.chunks),
+            "bytes": sum(it.info.size_bytes for it in token.chunks),
+        }
+
+    def _is_still_right(self, tablet: Tablet, token: CompactionToken) -> bool:
+        """Whether the tablet has still what was compacted, and nobody looks further back."""
+        attached = [it.attached for it in tablet.stores.chunks]
+        are_right = are_still_right(self._cell, tablet, token.terms)
+        return are_right and all(it in attached for it in token.chunks)
+
+
+def expired_chunks(
+    tablet: Tablet, old: Sequence[TabletChunk], terms: Terms
+) -> Sequence[TabletChunk]:
+    """Chunks of which nothing is to stay, and one of which at least goes as a whole: so none is
+    written again for nothing. One goes as a whole if no other store has anything that is older than
+    its newest version; those that overlap in time go together."""
+    if terms.settings.min_data_versions > 0:
+        return ()
+    chosen = [it for it in old if newest_of(it.attached) < terms.expired][:CHUNKS_MAX]
+    major = tablet.stores.oldest_besides(*chosen)
+    return chosen if any(newest_of(it.attached) < major for it in chosen) else ()
+
+
+def tier_of(attached: AttachedChunk) -> int:
+    """0 for the smallest chunks, one more for each `TIER_RATIO`."""
+    tier, size_bytes = 0, attached.info.size_bytes
+    while size_bytes >= TIER_BYTES_MIN:
+        tier, size_bytes = tier + 1, size_bytes // TIER_RATIO
+    return tier
+
+
+def newest_of(attached: AttachedChunk) -> int:
+    """The newest timestamp in it."""
+    return attached.info.max_timestamp or attached.stamp
+
+
+def _kept_from(terms: Terms) -> Timestamp:
+    """From when on every row is after the compaction what it was before."""
+    nothing_expires = terms.settings.min_data_versions > 0 or terms.expired == NULL_TIMESTAMP
+    return terms.retained if nothing_expires else MAX_TIMESTAMP
+
+
+def apply_compaction(
+    cell: Cell, record: ChunksCompacted, kept_from: Timestamp = MAX_TIMESTAMP
+) -> None:
+    """What a compaction changes, live and in replay."""
+    tablet = cell.tablets[record.tablet]
+    tablet.stores.hot_rows.forget_below(kept_from)
+    for attached in record.removed:
+        tablet.stores.detach(attached)
+    for attached in record.chunks:
+        tablet.stores.attach(attached, cell.chunks.get(attached.info.number))
+    cell.raise_retained(tablet, record.retained)

@@ -1,0 +1,172 @@
+"""Checkpoints, and how far the log may be cut.
+
+Owns: what of a cell goes into a checkpoint, when one is made, and when all that is before it in the
+log is not needed any more.
+
+Invariants:
+- A checkpoint says everything that replay of the log up to it would come to, but for the rows of
+  stores in memory and the outcomes of transactions. So the log may be cut there once chunks have
+  the rows of all stores that were in memory then, by records that are durable, and those outcomes
+  are forgotten.
+- Those conditions are as good for every earlier checkpoint: a cut that a crash leaves half done
+  makes the log begin with any of them.
+- Chunks that a start found and the log did not name are removed behind the first checkpoint of a
+  cell that serves, which names all that there are: it has joined, so the log is this cell's.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.records import (
+    Checkpoint,
+    CommitUndelivered,
+    PreparedHere,
+    TabletState,
+)
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.tablet.transaction import State
+from dodona_wire.cores.effects import RemoveChunks, TruncateLog
+from dodona_wire.cores.mischief import Point
+from dodona_wire.messages import Failure
+from dodona_wire.types import TabletId, Timestamp
+
+WAITING_MAX: Final = 16
+"""Checkpoints whose conditions do not hold yet."""
+
+
+class _Waiting(NamedTuple):
+    """A checkpoint in the log, and what has to happen before the log may be cut there."""
+
+    number: int
+    stores: tuple[tuple[TabletId, int], ...]
+    newest: Timestamp
+    """None of the transactions whose outcomes are before it began later."""
+
+
+class Truncation:
+    """See the module. One instance a cell."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._waiting: list[_Waiting] = []
+        self._made_at_us: int | None = None
+        self._record_count = 0
+        """Of the cell, when the last checkpoint was made."""
+        self.truncated_to = 0
+
+    def tick(self) -> None:
+        """Make a checkpoint if it is time, and cut the log as far as it may be. Chunks of no use
+        don't wait: a start that found some makes one at once."""
+        cell = self._cell
+        period_us = cell.limits.checkpoint_period_ms * 1000
+        if self._made_at_us is None:
+            self._made_at_us = cell.now.instant_us
+        is_due = cell.now.instant_us - self._made_at_us >= period_us or bool(cell.orphans)
+        if (is_due or cell.mischief(Point.CHECKPOINT_EARLY)) and self._is_worth_it():
+            self._made_at_us = cell.now.instant_us
+            self._make()
+        ready = [it for it in self._waiting if self._is_ready(it)]
+        if ready:
+            self._waiting = [it for it in self._waiting if it.number > ready[-1].number]
+            self.truncated_to = ready[-1].number
+            cell.effects.append(TruncateLog(ready[-1].number))
+
+    def finish(self) -> None:
+        """The last checkpoint of a cell that stops, with what is remembered: nothing before it is
+        needed if chunks have all rows."""
+        cell = self._cell
+        cell.checkpoint += 1
+        commits = [(it, at) for it, at in cell.outcomes.items() if not isinstance(at, Failure)]
+        cell.append(replace(checkpoint_of(cell), outcomes=tuple(commits)))
+        self._remove_orphans()
+        if not any(_in_memory(cell)):
+            cell.effects.append(TruncateLog(cell.checkpoint))
+
+    def _is_worth_it(self) -> bool:
+        is_new = self._cell.record_count > self._record_count or bool(self._cell.orphans)
+        return is_new and len(self._waiting) < WAITING_MAX
+
+    def _make(self) -> None:
+        cell = self._cell
+        cell.checkpoint += 1
+        stores = tuple(_in_memory(cell))
+        self._waiting.append(_Waiting(cell.checkpoint, stores, cell.outcomes.newest_bound))
+        cell.append(checkpoint_of(cell))
+        self._remove_orphans()
+        self._record_count = cell.record_count
+
+    def _remove_orphans(self) -> None:
+        """Behind a checkpoint."""
+        cell = self._cell
+        if cell.orphans:
+            cell.effects.append(RemoveChunks(cell.orphans))
+            cell.orphans = ()
+
+    def _is_ready(self, waiting: _Waiting) -> bool:
+        cell = self._cell
+        return waiting.newest <= cell.outcomes.watermark and not any(
+            _is_in_memory(cell.tablets.get(tablet), store) for tablet, store in waiting.stores
+        )
+
+
+def _in_memory(cell: Cell) -> Iterator[tuple[TabletId, int]]:
+    """The stores with rows that no chunk has."""
+    for number, tablet in cell.tablets.items():
+        for store in (tablet.active, *tablet.stores.unflushed):
+            if store.rows:
+                yield number, store.number
+
+
+def _is_in_memory(tablet: Tablet | None, number: int) -> bool:
+    """Whether the rows of a store are in no chunk yet."""
+    if tablet is None:
+        return False
+    stores = tablet.stores
+    return stores.active.number == number or any(it.number == number for it in stores.unflushed)
+
+
+def checkpoint_of(cell: Cell) -> Checkpoint:
+    """The cell as it is now."""
+    alive = [cell.transactions[it] for it in sorted(cell.transactions)]
+    return Checkpoint(
+        cell.checkpoint,
+        cell.cluster,
+        cell.outcomes.watermark,
+        cell.next_chunk,
+        cell.dropped_revision,
+        tuple([_state_of(tablet) for tablet in cell.tablets.values()]),
+        tuple(
+            [
+                PreparedHere(it.id, it.prepare_timestamp, it.participants, it.modifications)
+                for it in alive
+                if it.state is State.PREPARED
+            ]
+        ),
+        tuple(
+            [
+                CommitUndelivered(it.id, it.commit_timestamp, it.participants)
+                for it in alive
+                if it.state is State.COMMITTED
+            ]
+        ),
+        loads=cell.loads.states(),
+        loads_ended=tuple(cell.loads.ended.items()),
+        loads_forgotten=cell.loads.forgotten,
+    )
+
+
+def _state_of(tablet: Tablet) -> TabletState:
+    stores = tablet.stores
+    return TabletState(
+        tablet.assignment,
+        tablet.is_mounted,
+        tablet.retained_timestamp,
+        tablet.newest_stamp,
+        tuple(tablet.missing.items()),
+        tuple([it.attached for it in stores.chunks]),
+        tuple([it.number for it in stores.unflushed]),
+        stores.active.number,
+    )
