@@ -17,7 +17,7 @@ PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "acc
 FIRST: Final = """
 import asyncio, sys
 import dodona.aio
-from dodona_gateway.shell.tokens import ensure_first_token, ensure_first_token_at
+from dodona_gateway.shell.tokens import ensure_first_token
 
 async def ensure(url):
     async with await dodona.aio.connect(url) as one, await dodona.aio.connect(url) as other:
@@ -26,9 +26,7 @@ async def ensure(url):
         sys.stdin.readline()
         return await asyncio.gather(*(ensure_first_token(it) for it in (one, other)))
 
-texts = asyncio.run(ensure(sys.argv[1]))
-texts.append(ensure_first_token_at(sys.argv[1]))
-print(*(it for it in texts if it is not None))
+print(*(it for it in asyncio.run(ensure(sys.argv[1])) if it is not None))
 """
 PROCESSES: Final = 3
 

@@ -98,7 +98,6 @@ class OracleClient:
         assert addresses
         assert timeout_ms > 0
         self._loop = asyncio.get_running_loop()
-        self._new_future = self._loop.create_future
         self._timeout = timeout_ms / 1000
         self._proxy_timeout_ms = min(timeout_ms, PROXY_TIMEOUT_MS)
         self._discover = discover

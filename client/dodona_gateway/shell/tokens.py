@@ -5,7 +5,6 @@ processes use it at once: whoever makes a token takes the lock of one and the sa
 number of tokens is known for certain, and the first token is made once. No method keeps a secret.
 """
 
-import asyncio
 import logging
 import os
 import secrets
@@ -17,7 +16,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-import dodona.aio
 from dodona.aio import AsyncClient, AsyncTransaction
 from dodona_gateway.core.access.grants import TOKENS, Grant, parse_grants
 from dodona_gateway.core.access.tokens import (
@@ -276,17 +274,6 @@ async def ensure_first_token(client: AsyncClient, text: str | None = None) -> st
     once, one gets a text. Raises DodonaError."""
     made = await TokenStore(client).create_first(text)
     return None if made is None else made.text
-
-
-def ensure_first_token_at(url: str) -> str | None:
-    """As `ensure_first_token`, of the cluster whose master is there, for a caller who has neither a
-    client nor an event loop. Raises DodonaError."""
-
-    async def ensure() -> str | None:
-        async with await dodona.aio.connect(url) as client:
-            return await ensure_first_token(client)
-
-    return asyncio.run(ensure())
 
 
 def _ended_long_ago(row: Mapping[str, Any], unix_us: int) -> bool:

@@ -44,7 +44,6 @@ KEPT_MS: Final = 30 * 24 * 3600 * 1000
 Result = TypeVar("Result")
 
 LoadPhase = Literal["running", "publishing", "published", "finished", "aborted"]
-PUBLISHED: Final = ("published", "finished")
 UNFINISHED: Final = ("running", "publishing", "published")
 
 

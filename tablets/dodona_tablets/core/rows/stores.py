@@ -42,14 +42,13 @@ from dodona_wire.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Key, Timestamp
 class TabletChunk:
     """A chunk of a tablet, and the store that it came from while that one is still read."""
 
-    __slots__ = ("attached", "backing", "is_compacting", "view")
+    __slots__ = ("attached", "backing", "view")
 
     def __init__(self, attached: AttachedChunk, backing: int | None = None) -> None:
         self.attached = attached
         self.backing = backing
         self.view: ChunkView | None = None
         """None until the file is open."""
-        self.is_compacting = False
 
 
 class Stores:

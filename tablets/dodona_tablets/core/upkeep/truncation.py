@@ -55,7 +55,6 @@ class Truncation:
         self._made_at_us: int | None = None
         self._record_count = 0
         """Of the cell, when the last checkpoint was made."""
-        self.truncated_to = 0
 
     def tick(self) -> None:
         """Make a checkpoint if it is time, and cut the log as far as it may be. Chunks of no use
@@ -71,7 +70,6 @@ class Truncation:
         ready = [it for it in self._waiting if self._is_ready(it)]
         if ready:
             self._waiting = [it for it in self._waiting if it.number > ready[-1].number]
-            self.truncated_to = ready[-1].number
             cell.effects.append(TruncateLog(ready[-1].number))
 
     def finish(self) -> None:
