@@ -18,8 +18,9 @@ from dodona._core.transaction import TransactionState
 from dodona._core.tree import MasterTransactionSession, Names, TreeSession
 from dodona._io.bounds import within
 from dodona._io.pinger import Pinger
-from dodona_wire.messages import Cluster, LockMode
 from dodona_wire.messages.attribute_names import names_set, warn_about
+from dodona_wire.messages.catalog import Cluster
+from dodona_wire.messages.tree import LockMode
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.types import Atomicity, TreeTransactionId
 

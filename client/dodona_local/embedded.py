@@ -25,7 +25,7 @@ from dodona._io.tracebacks import forget_locals
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_folder import OpenFolder, admit
 from dodona_wire.errors import DodonaError, InvalidRequest
-from dodona_wire.messages import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.net.native_threads import check_threads
 from dodona_wire.net.paths import place_of
 from dodona_wire.net.pools import Pool

@@ -30,7 +30,8 @@ from dodona_local.embedded_cores import Cores
 from dodona_local.embedded_turns import Exchange, Flush, Turn
 from dodona_local.interrupts import is_callers_own
 from dodona_wire.errors import DiskFull, DodonaError, Unavailable
-from dodona_wire.messages import Failure, Reply, Request
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.families import Reply, Request
 from dodona_wire.net.threads import begin_thread_soon
 
 MENDING_STEP_S: Final = 0.001

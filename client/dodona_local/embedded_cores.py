@@ -46,14 +46,10 @@ from dodona_wire.errors import (
     Unavailable,
     error_from_wire,
 )
-from dodona_wire.messages import (
-    Assignment,
-    Failure,
-    GenerateTimestamps,
-    Reply,
-    Request,
-    TimestampRange,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Assignment
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply, Request
 from dodona_wire.shown import shown
 from dodona_wire.types import CellId, Now, Timestamp
 

@@ -17,7 +17,8 @@ from typing import Final
 from dodona._core.steps import Target
 from dodona_local.embedded_cores import Asked, Cores
 from dodona_local.interrupts import is_callers_own
-from dodona_wire.messages import Failure, Reply, Request
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.families import Reply, Request
 
 WAIT_SECONDS: Final = 0.02
 """How long a thread sleeps before it looks for itself: some answers only time brings about."""

@@ -15,7 +15,8 @@ import msgspec
 from dodona._io.network import check_url
 from dodona_wire.described import described
 from dodona_wire.errors import error_from_wire
-from dodona_wire.messages import Cell, Cluster, Failure, GetCluster
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Cell, Cluster, GetCluster
 from dodona_wire.messages.rest import decode_reply, encode_call
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.net.roles import wrong_server

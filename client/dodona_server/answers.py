@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from dodona_wire.errors import DodonaError
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.rest import JSON_TYPE, PROBLEM_TYPE, encode_problem, problem_of
 
 Scope = MutableMapping[str, Any]

@@ -32,7 +32,7 @@ from picows.picows import WSProtocol  # type: ignore[attr-defined]
 from dodona_server.logs import tell
 from dodona_server.runtime import Replier, Runtime
 from dodona_wire.errors import Forbidden, InvalidRequest
-from dodona_wire.messages import Failure, Reply
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.codec import (
     ANNOUNCEMENTS_HEADER,
     FRAME_BYTES_MAX,
@@ -45,6 +45,7 @@ from dodona_wire.messages.codec import (
     goodbye,
     known_requests,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.net.callers import Header, check_program
 from dodona_wire.net.cluster_key import Admission
 from dodona_wire.types import CellId

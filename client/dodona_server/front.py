@@ -30,7 +30,7 @@ from dodona_server.answers import (
     problem_answer,
 )
 from dodona_server.life import HEALTH, READINESS, STARTUP, Life
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.net.callers import READING
 
 SWITCH_S: Final = 0.0005

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from picows import WSTransport
 
 from dodona_wire.errors import InvalidRequest, Unavailable
-from dodona_wire.messages import Announcement, Failure, Reply, rest
+from dodona_wire.messages import rest
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.codec import ANNOUNCEMENTS_HEADER
+from dodona_wire.messages.families import Announcement, Reply
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.net.peer import Envelope, Peer, rpc_url
 from dodona_wire.net.silence import Silence

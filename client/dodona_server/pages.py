@@ -29,7 +29,7 @@ from dodona_wire.errors import (
     RequestTimedOut,
     UnsupportedMediaType,
 )
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.rest import (
     BODY_BYTES_MAX,
     PROBLEM_TYPE,

@@ -35,8 +35,10 @@ from dodona_server.flushes import (
 from dodona_server.log_thread import Log, LogThread
 from dodona_server.process import read_clock, require_assertions, stop_process
 from dodona_wire.cores.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
-from dodona_wire.messages import CellMessage, Failure, Reply, Request
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import CellMessage
 from dodona_wire.messages.codec import ONE_WAY, RequestEnvelope
+from dodona_wire.messages.families import Reply, Request
 from dodona_wire.types import Now
 
 CELL_MESSAGES: Final = frozenset(get_args(CellMessage))

@@ -15,8 +15,10 @@ from opentelemetry.trace import Span, SpanKind
 from dodona_server.flushes import Batch
 from dodona_server.runtime import Replier
 from dodona_wire.cores.effects import ReplyTo
-from dodona_wire.messages import Failure, Reply, Traced
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.codec import RequestEnvelope
+from dodona_wire.messages.families import Reply
+from dodona_wire.messages.traced import Traced
 from dodona_wire.net.spans import LINKS_MAX, Spans, end_span
 from dodona_wire.types import Now
 

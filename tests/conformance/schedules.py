@@ -19,7 +19,7 @@ from dodona._core.steps import Step as Request
 from dodona._core.transaction import TransactionBuffer
 from dodona.errors import DodonaError, TransactionConflict
 from dodona.types import Atomicity, Timestamp
-from dodona_wire.messages import Reply
+from dodona_wire.messages.families import Reply
 
 CommitStyle = Literal["whole", "phases", "requests"]
 """What of a commit is one step: all of it, all prepares at once, or each request."""

@@ -13,7 +13,8 @@ from dodona._core.steps import Calls, Pause, Post, Step, Target
 from dodona.client import Client, Transaction
 from dodona.errors import DodonaError
 from dodona.types import Timestamp
-from dodona_wire.messages import Decide, Reply, Request
+from dodona_wire.messages.data import Decide
+from dodona_wire.messages.families import Reply, Request
 
 Result = TypeVar("Result")
 

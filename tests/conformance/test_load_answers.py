@@ -17,7 +17,9 @@ from dodona._core.steps import Calls
 from dodona.client import Client
 from dodona.errors import CommitOutcomeUnknown, DodonaError, LoadEnded, Unavailable
 from dodona.types import Atomicity, CellId, LoadId
-from dodona_wire.messages import Failure, LoadHeld, OpenLoad, PeekLoad, Reply
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import LoadHeld, OpenLoad, PeekLoad
+from dodona_wire.messages.families import Reply
 
 pytestmark = UNDER_VIRTUAL_TIME
 

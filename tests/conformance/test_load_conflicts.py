@@ -16,7 +16,7 @@ from dodona.errors import (
     TransactionConflict,
 )
 from dodona.types import LoadMode, LockType
-from dodona_wire.messages import Decide
+from dodona_wire.messages.data import Decide
 
 SOON_MS = 100
 LEFT, RIGHT = 1, 150

@@ -15,7 +15,7 @@ from dodona.errors import (
     TransactionClosed,
     TransactionNotFound,
 )
-from dodona_wire.messages import LockMode
+from dodona_wire.messages.tree import LockMode
 
 pytestmark = pytest.mark.part("transactions on real processes")
 

@@ -11,7 +11,7 @@ from conformance.selections import UNDER_VIRTUAL_TIME
 from conformance.tables import PLAIN, MakeTable, refused
 from dodona.client import Client
 from dodona.errors import InvalidTabletState
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
     FreezeTable,
     MountTable,
     Table,

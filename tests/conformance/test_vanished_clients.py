@@ -8,7 +8,7 @@ from conformance.stepping import Stepwise, one_by_one, prepare
 from conformance.tables import APART, MakeTable, read, refused, value
 from dodona.client import Client, Transaction
 from dodona.errors import Unavailable
-from dodona_wire.messages import Prepare
+from dodona_wire.messages.data import Prepare
 
 pytestmark = UNDER_VIRTUAL_TIME
 

@@ -38,22 +38,20 @@ from dodona_tablets.core.records import (
 )
 from dodona_tablets.shell.log import CellLog
 from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat, SendToCell
-from dodona_wire.messages import (
-    Assignment,
+from dodona_wire.messages.catalog import Assignment, Table
+from dodona_wire.messages.data import (
     CommitOne,
     Committed,
     Decide,
     GenerateTimestamps,
     Prepare,
     Prepared,
-    Reply,
-    Request,
-    Table,
     TabletModifications,
     TimestampRange,
     WriteNonAtomic,
     Written,
 )
+from dodona_wire.messages.families import Reply, Request
 from unit.oracle.realm import create
 from unit.tablets.cells import ATOMIC, CLUSTER, NON_ATOMIC, REVISION, assignment, put
 

@@ -15,14 +15,9 @@ from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
 from dodona_tablets.core import records as cell_records
 from dodona_wire.cores.effects import Append
-from dodona_wire.messages import (
-    CatalogRequest,
-    CreateDirectory,
-    GenerateTimestamps,
-    RemoveNode,
-    SetNode,
-    WriteNonAtomic,
-)
+from dodona_wire.messages.catalog import CatalogRequest
+from dodona_wire.messages.data import GenerateTimestamps, WriteNonAtomic
+from dodona_wire.messages.tree import CreateDirectory, RemoveNode, SetNode
 from unit.oracle.realm import create
 from unit.tablets.cells import NON_ATOMIC, REVISION, Bench, put
 

@@ -26,7 +26,7 @@ from dodona.errors import (
     TableNotMounted,
 )
 from dodona_local.launcher import LocalCluster
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.codec import FRAME_BYTES_MAX, decode_replies
 from suite.waiting import WAIT_S_MAX
 

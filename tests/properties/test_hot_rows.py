@@ -29,7 +29,7 @@ from dodona_tablets.core.tablet.snapshot import lookup
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep import compaction
 from dodona_tablets.core.upkeep.flushing import Flushing
-from dodona_wire.messages import ArrowPage, Lookup, Rows, Scan, ScanArrow, ScanPage
+from dodona_wire.messages.data import ArrowPage, Lookup, Rows, Scan, ScanArrow, ScanPage
 from dodona_wire.rows.arrow import table_of
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key
 

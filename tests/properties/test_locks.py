@@ -24,10 +24,10 @@ from dodona.types import (
     TransactionId,
     Write,
 )
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     Aborted,
     Committed,
-    Failure,
     Lookup,
     Prepare,
     Prepared,

@@ -15,7 +15,8 @@ from dodona.errors import InvalidRequest
 from dodona.types import KEY_MIN, Now
 from dodona_oracle.core.master import MasterCore
 from dodona_wire.cores.effects import Append, ReplyAtOnce, ReplyTo
-from dodona_wire.messages import CreateDirectory, CreateTable, Failure
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import CreateTable
 from dodona_wire.messages.rest import (
     OPERATIONS,
     Operation,
@@ -24,6 +25,7 @@ from dodona_wire.messages.rest import (
     encode_problem,
     problem_of,
 )
+from dodona_wire.messages.tree import CreateDirectory
 from dodona_wire.messages.twins import twin_of
 from suite.levels import examples
 from unit.oracle.realm import COLUMNS

@@ -34,7 +34,9 @@ from dodona.types import (
     WireWrite,
 )
 from dodona_tablets.core.records import Record
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import TabletAssignment
+from dodona_wire.messages.codec import decode_requests, encode_frame
+from dodona_wire.messages.data import (
     AskOutcome,
     CommitOne,
     CountVersions,
@@ -49,12 +51,10 @@ from dodona_wire.messages import (
     ScanArrow,
     ScanVersions,
     SplitTablet,
-    TabletAssignment,
     TabletModifications,
     WriteArrow,
     WriteNonAtomic,
 )
-from dodona_wire.messages.codec import decode_requests, encode_frame
 from dodona_wire.rows.arrow import arrow_from_rows
 from suite.levels import examples
 from unit.tablets.cells import SECOND, Bench, assignment

@@ -20,7 +20,7 @@ from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.rows.chunks.zones import Layer, Range
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.core.rows.version import Version, chain_of, version_of
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from properties.histories import AGGREGATES, LATEST, SIMPLE, VALUES, WIDE, batches_of
 from suite.levels import examples
 from unit.tablets.chunks.making import made, small_blocks

@@ -34,12 +34,12 @@ from dodona.types import (
 )
 from dodona_tablets.core.rows.version import linked
 from dodona_wire.cores.mischief import Point
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     ArrowPage,
     CommitOne,
     Committed,
     CountVersions,
-    Failure,
     Lookup,
     Prepare,
     Prepared,

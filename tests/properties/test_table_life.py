@@ -33,20 +33,19 @@ from dodona_oracle.core import life
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.records import Record, TabletMounted, TabletsDropped
-from dodona_wire.messages import (
-    Assignment,
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Assignment, Heartbeat
+from dodona_wire.messages.data import (
     CommitOne,
     Committed,
     Decide,
-    Failure,
-    Heartbeat,
     Prepare,
     Prepared,
-    Reply,
     Scan,
     ScanPage,
     TabletModifications,
 )
+from dodona_wire.messages.families import Reply
 from suite.levels import examples
 from unit.tablets.cells import CLUSTER, Bench
 

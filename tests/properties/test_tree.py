@@ -14,23 +14,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dodona.errors import DodonaError, InvalidRequest, NodeExists, NodeLocked, NodeNotFound
 from dodona.types import TabletId, TreeTransactionId
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
+    CatalogRequest,
+    GetTable,
+    ListTables,
+    MountTable,
+    UnmountTable,
+)
+from dodona_wire.messages.tree import (
     AbortTreeTransaction,
     BeginTreeTransaction,
-    CatalogRequest,
     CommitTreeTransaction,
     CopyNode,
     CreateDirectory,
     GetNode,
-    GetTable,
-    ListTables,
     LockNode,
-    MountTable,
     MoveNode,
     PingTreeTransaction,
     RemoveNode,
     SetNode,
-    UnmountTable,
 )
 from properties.tree_model import (
     EXISTS,

@@ -18,7 +18,7 @@ from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.cell.outcomes import Outcome
 from dodona_tablets.core.node import NodeCore
 from dodona_wire.cores.mischief import Mischief, behave
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from simulator.driver import ClientProcess
 from simulator.faults import Fault, FaultKind, Options
 from simulator.host import Host

@@ -10,7 +10,9 @@ from random import Random
 from typing import Literal
 
 from dodona_wire.cores.effects import Append, Effect, ReplyTo, SendToCell
-from dodona_wire.messages import Aborted, Failure, Status, TellAbort
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import Status, TellAbort
+from dodona_wire.messages.data import Aborted
 from simulator.world import World
 
 Moment = Literal["append", "verdict"]

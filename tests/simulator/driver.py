@@ -10,7 +10,9 @@ from typing import Any
 from dodona._core.routing import Routing
 from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Post, Step, Target
 from dodona.types import CellId
-from dodona_wire.messages import Failure, GenerateTimestamps, Reply, Request
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import GenerateTimestamps
+from dodona_wire.messages.families import Reply, Request
 from simulator.host import CoreStopped
 from simulator.oracle import TimestampSource
 from simulator.servers import MASTER_ADDRESS

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dodona_wire.cores.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
-from dodona_wire.messages import CellMessage, Request
+from dodona_wire.messages.cells import CellMessage
+from dodona_wire.messages.families import Request
 from simulator.disk import Disk
 from simulator.doom import Doom
 from simulator.transport import Port, Route, Transport

@@ -9,7 +9,9 @@ from typing import Final
 
 from dodona.errors import DataCorrupted
 from dodona_wire.cores.batcher import Batcher
-from dodona_wire.messages import Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply
 from simulator.host import CoreStopped
 from simulator.transport import Port
 from simulator.world import World

@@ -44,16 +44,11 @@ from dodona_wire.cores.effects import (
     TruncateLog,
 )
 from dodona_wire.cores.mischief import Mischief, behave
-from dodona_wire.messages import (
-    Assignment,
-    CellMessage,
-    Failure,
-    GenerateTimestamps,
-    RegisterProxy,
-    Reply,
-    Request,
-    TimestampRange,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Assignment, RegisterProxy
+from dodona_wire.messages.cells import CellMessage
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply, Request
 from simulator.disk import Disk, DiskOptions
 from simulator.host import CoreStopped, Host
 from simulator.takeover import LATE_US_MAX, LostDisk

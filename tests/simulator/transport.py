@@ -12,15 +12,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dodona_wire.messages import (
-    CellMessage,
-    Failure,
-    Reply,
-    Request,
-    WriteArrow,
-    WriteNonAtomic,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import CellMessage
 from dodona_wire.messages.codec import ONE_WAY, encode_frame
+from dodona_wire.messages.data import WriteArrow, WriteNonAtomic
+from dodona_wire.messages.families import Reply, Request
 from simulator.network import Links, Network
 from simulator.world import World
 

@@ -17,11 +17,11 @@ from dodona._core.steps import Calls, Protocol
 from dodona._core.transaction import TransactionLimits
 from dodona._core.writing import Account
 from dodona_wire.cores.mischief import Point
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import (
     CommitOne,
     Committed,
-    Failure,
-    Tablet,
     TabletModifications,
     WriteNonAtomic,
     Written,

@@ -23,12 +23,10 @@ from dodona._core.senders import Sender, StagedBatch, Stager, Writer
 from dodona._core.steps import Protocol
 from dodona._core.writing import NO_TABLET
 from dodona_wire.errors import DodonaError, DuplicateKey, InvalidRequest, SchemaViolation
-from dodona_wire.messages import (
-    DataRequest,
-    Failure,
-    Reply,
-    Tablet,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import DataRequest
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, check_lengths, stream_of
 from dodona_wire.rows.arrow_keys import cut_at, encode_keys, in_order
 from dodona_wire.rows.row_rules import missing_key_column

@@ -17,7 +17,7 @@ from dodona._core.steps import Protocol
 from dodona._core.tables import pivots_of
 from dodona._core.tree import TreeSession
 from dodona_wire.errors import InvalidRequest, Unavailable
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
     AlterTable,
     Cluster,
     FreezeTable,

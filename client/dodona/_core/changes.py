@@ -18,14 +18,10 @@ from dodona._core.reading import Projection, range_of
 from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
 from dodona_wire.errors import InvalidRequest, MetadataChanged
-from dodona_wire.messages import (
-    ArrowPage,
-    CountVersions,
-    Failure,
-    Reply,
-    ScanVersions,
-    Tablet,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import ArrowPage, CountVersions, ScanVersions
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_type, table_of
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import (

@@ -38,19 +38,19 @@ from dodona_wire.errors import (
     TransactionConflict,
     Unavailable,
 )
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
     CommitOne,
     Committed,
     Decide,
-    Failure,
     PeekOutcome,
     Prepare,
     Prepared,
-    Reply,
     TabletModifications,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.shown import named
 from dodona_wire.types import Atomicity, CellId, Timestamp, TransactionId, Write
 

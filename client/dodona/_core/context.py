@@ -32,18 +32,17 @@ from dodona_wire.errors import (
     Unavailable,
     error_from_wire,
 )
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import (
     CatalogRequest,
     Cluster,
-    Failure,
-    GenerateTimestamps,
     GetCluster,
     GetTable,
-    Reply,
     Table,
     Tablet,
-    TimestampRange,
 )
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply
 from dodona_wire.shown import shown
 from dodona_wire.types import Timestamp, TransactionId
 

@@ -18,7 +18,10 @@ from dodona._core.context import NAMING_ATTRIBUTES
 from dodona._core.retry import ROUNDING_US, InstantClock
 from dodona._core.steps import Calls, Pause, Post, Protocol, Step, Target
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, Unavailable
-from dodona_wire.messages import Decide, Failure, Reply, Traced
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Decide
+from dodona_wire.messages.families import Reply
+from dodona_wire.messages.traced import Traced
 
 CALL_TIMEOUT_MS_MAX: Final = 86_400_000
 _NAMES: Final = ("address", "cell", "server")

@@ -15,7 +15,10 @@ from dodona._core.routing import TableRoute, is_served
 from dodona._core.steps import Calls
 from dodona._core.steps import Protocol as Steps
 from dodona_wire.errors import DodonaError, Overloaded, TransactionAborted
-from dodona_wire.messages import DataRequest, Failure, Reply, Tablet
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import DataRequest
+from dodona_wire.messages.families import Reply
 
 READ_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "unavailable", "overloaded"})
 WRITE_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "overloaded"})

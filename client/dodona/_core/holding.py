@@ -28,7 +28,10 @@ from dodona_wire.errors import (
     TabletMoved,
     Unavailable,
 )
-from dodona_wire.messages import Failure, GetTable, HoldSnapshot, Reply, SnapshotHeld, Table
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import GetTable, Table
+from dodona_wire.messages.data import HoldSnapshot, SnapshotHeld
+from dodona_wire.messages.families import Reply
 from dodona_wire.shown import shown
 from dodona_wire.types import MAX_TIMESTAMP, MIN_TIMESTAMP, CellId, ReaderId, TabletId, Timestamp
 

@@ -14,7 +14,8 @@ from dodona._core.retry import InstantClock
 from dodona._core.steps import MASTER, Calls, Protocol
 from dodona._core.transaction import TransactionState
 from dodona_wire.errors import InvalidRequest, TransactionClosed, TransactionNotFound
-from dodona_wire.messages import Failure, PingTreeTransaction, TreeTransaction
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.tree import PingTreeTransaction, TreeTransaction
 from dodona_wire.types import TreeTransactionId
 
 TIMEOUT_MS: Final = 30_000

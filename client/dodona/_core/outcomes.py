@@ -14,18 +14,17 @@ from dodona._core.committing import ASK_AGAIN_KINDS, ask_until_answered
 from dodona._core.context import Context, error_of
 from dodona._core.steps import Calls, Protocol
 from dodona_wire.errors import InvalidRequest, Unavailable
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Cluster, GetCluster
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
-    Cluster,
     Committed,
-    Failure,
-    GetCluster,
     OutcomeUnknown,
     PeekOutcome,
-    Reply,
     Undecided,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import CellId, Timestamp, TransactionId
 
 

@@ -24,7 +24,10 @@ from dodona._core.routing import TableRoute
 from dodona._core.rows import Rows
 from dodona._core.steps import Protocol
 from dodona_wire.errors import MetadataChanged
-from dodona_wire.messages import ArrowPage, Failure, Reply, Scan, ScanArrow, ScanPage, Tablet
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import ArrowPage, Scan, ScanArrow, ScanPage
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, table_of
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import KEY_MIN, SYNC_LAST_COMMITTED, Key

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dodona._core.buffer import Special, TableBuffer
 from dodona._core.routing import TableRoute
 from dodona_wire.errors import ProtocolChanged
-from dodona_wire.messages import Publication, RowLock, Tablet, TabletModifications
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import Publication, RowLock, TabletModifications
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Key, SpecialWrites, TabletId, Write
 

@@ -20,19 +20,11 @@ from dodona._core.steps import Calls, Protocol
 from dodona._core.transaction import check_schema
 from dodona_wire.cores.mischief import Point
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
-from dodona_wire.messages import (
-    ArrowPage,
-    Failure,
-    Lookup,
-    Reply,
-    Scan,
-    ScanArrow,
-    ScanPage,
-    Tablet,
-)
-from dodona_wire.messages import (
-    Rows as FoundRows,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import ArrowPage, Lookup, Scan, ScanArrow, ScanPage
+from dodona_wire.messages.data import Rows as FoundRows
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, concatenate, table_of
 from dodona_wire.rows.row_code import no_row
 from dodona_wire.rows.schema import TableSchema

@@ -10,7 +10,7 @@ every change is a single dict operation.
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from dodona_wire.messages import Cluster, Table, Tablet
+from dodona_wire.messages.catalog import Cluster, Table, Tablet
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Atomicity, CellId, Key
 

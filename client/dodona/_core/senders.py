@@ -12,16 +12,10 @@ from dodona._core.context import expect, was_never_sent
 from dodona._core.fan_out import may_read_again, may_write_again
 from dodona._core.writing import Account
 from dodona_wire.cores.mischief import Mischief, Point, behave
-from dodona_wire.messages import (
-    DataRequest,
-    Failure,
-    Reply,
-    StageArrow,
-    Staged,
-    Tablet,
-    WriteArrow,
-    Written,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import DataRequest, StageArrow, Staged, WriteArrow, Written
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import BatchKind, LoadId, TabletId, Timestamp
 
 

@@ -15,7 +15,10 @@ from dodona._core.reading import range_of
 from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
 from dodona._core.tables import decode_prefix
-from dodona_wire.messages import Failure, Reply, SplitKeys, SplitTablet, Tablet
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import SplitKeys, SplitTablet
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import Key
 
 

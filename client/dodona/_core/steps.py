@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from dodona_wire.messages import Reply, Request
+from dodona_wire.messages.families import Reply, Request
 
 Target = int
 """A cell's id, or one of the two below."""

@@ -10,7 +10,7 @@ import msgspec
 
 from dodona._core.arguments import check_prefix
 from dodona_wire.errors import DataCorrupted, InvalidRequest
-from dodona_wire.messages import Table, Tablet
+from dodona_wire.messages.catalog import Table, Tablet
 from dodona_wire.rows.keys import decode_key, encode_key
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown

@@ -24,7 +24,7 @@ from dodona_wire.errors import (
     TransactionAborted,
     TransactionClosed,
 )
-from dodona_wire.messages import Publication
+from dodona_wire.messages.data import Publication
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.shown import named, shown

@@ -24,17 +24,16 @@ from dodona_wire.errors import (
     TransactionNotFound,
     Unavailable,
 )
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import CreateTable, Done, GetTable, Table
+from dodona_wire.messages.families import Reply
+from dodona_wire.messages.tree import (
     AbortTreeTransaction,
     BeginTreeTransaction,
     CommitTreeTransaction,
     CopyNode,
     CreateDirectory,
-    CreateTable,
-    Done,
-    Failure,
     GetNode,
-    GetTable,
     ListNodes,
     LockMode,
     LockNode,
@@ -45,9 +44,7 @@ from dodona_wire.messages import (
     NodeValue,
     PingTreeTransaction,
     RemoveNode,
-    Reply,
     SetNode,
-    Table,
     TreeTransaction,
 )
 from dodona_wire.rows.schema import Column, TableSchema

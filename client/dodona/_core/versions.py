@@ -17,7 +17,10 @@ from dodona._core.reading import Projection, encode_keys, places_by_tablet
 from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.messages import Failure, LookupVersions, Reply, RowVersion, Tablet, VersionedRows
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import LookupVersions, RowVersion, VersionedRows
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.values import own_copy
 from dodona_wire.shown import shown
 from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, WireMask

@@ -17,7 +17,10 @@ from dodona._core.routing import TableRoute
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
 from dodona_wire.errors import DodonaError
-from dodona_wire.messages import Failure, Reply, Tablet, WriteNonAtomic, Written
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import WriteNonAtomic, Written
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import (
     NULL_TIMESTAMP,

@@ -20,7 +20,7 @@ from dodona._io.network import Gathering, Network
 from dodona._io.sessions import instant_us
 from dodona._io.tracebacks import forget_locals
 from dodona_wire.errors import DodonaError, InvalidRequest
-from dodona_wire.messages import Reply
+from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.peer import Peer
 from dodona_wire.types import Timestamp

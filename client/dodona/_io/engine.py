@@ -25,7 +25,8 @@ from dodona._core.routing import Routing
 from dodona._core.steps import Calls, Post
 from dodona._io.loops import new_event_loop
 from dodona._io.network import CLOSED, Gathering, Network
-from dodona_wire.messages import Failure, Reply
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.families import Reply
 from dodona_wire.net.exits import at_last
 from dodona_wire.net.native_threads import check_threads
 from dodona_wire.net.peer import Peer

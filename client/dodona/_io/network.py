@@ -19,16 +19,10 @@ from dodona._core.routing import Routing
 from dodona._core.steps import MASTER, ORACLE, Calls, Post, Target
 from dodona._io.oracle import OracleClient
 from dodona_wire.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
-from dodona_wire.messages import (
-    CatalogRequest,
-    Cluster,
-    Failure,
-    GenerateTimestamps,
-    GetCluster,
-    Reply,
-    Request,
-    TimestampRange,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import CatalogRequest, Cluster, GetCluster
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply, Request
 from dodona_wire.messages.rest import JSON_TYPE, HttpCall, decode_reply, encode_call
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.net.peer import Peer, rpc_url

@@ -25,7 +25,9 @@ from dodona_wire.errors import (
     Overloaded,
     error_from_wire,
 )
-from dodona_wire.messages import Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.peer import Peer, rpc_url
 from dodona_wire.net.silence import BRIEF_SECONDS, DEAD_AFTER_SECONDS, Silence

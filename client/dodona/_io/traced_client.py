@@ -15,18 +15,18 @@ from dodona._core.routing import Routing
 from dodona._core.steps import Calls, Post, Protocol, Step, Target
 from dodona._io.drivers import AsyncioDriver, BlockingDriver
 from dodona_wire.errors import DodonaError
-from dodona_wire.messages import (
-    CellMessage,
+from dodona_wire.messages.cells import CellMessage
+from dodona_wire.messages.codec import TRACES_HEADER
+from dodona_wire.messages.data import (
     CommitOne,
     Lookup,
     LookupVersions,
     Prepare,
-    RpcRequest,
-    Traced,
     WriteArrow,
     WriteNonAtomic,
 )
-from dodona_wire.messages.codec import TRACES_HEADER
+from dodona_wire.messages.families import RpcRequest
+from dodona_wire.messages.traced import Traced
 from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.peer import Envelope, Peer
 from dodona_wire.net.spans import Spans, end_span, traceparent

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from dodona._core.steps import Protocol
 from dodona_wire.errors import LimitExceeded
-from dodona_wire.messages import Reply, Rows, VersionedRows
+from dodona_wire.messages.data import Rows, VersionedRows
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import KEY_MIN
 

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona_wire.messages import CellMessage, Heartbeat, Reply
+from dodona_wire.messages.catalog import Heartbeat
+from dodona_wire.messages.cells import CellMessage
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import CellId
 
 Route = Any

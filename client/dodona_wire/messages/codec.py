@@ -12,7 +12,9 @@ from typing import Any, Final, get_args
 import msgspec
 
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.messages import CellMessage, RpcReply, RpcRequest, Traced
+from dodona_wire.messages.cells import CellMessage
+from dodona_wire.messages.families import RpcReply, RpcRequest
+from dodona_wire.messages.traced import Traced
 
 WIRE_VERSION: Final = 1
 FRAME_BYTES_MAX: Final = 64 << 20

@@ -10,16 +10,10 @@ from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
-from dodona_wire.messages import (
-    CatalogRequest,
-    CreateDirectory,
-    CreateTable,
-    GenerateTimestamps,
-    ListTables,
-    Message,
-    NodeValue,
-    SetNode,
-)
+from dodona_wire.messages.base import Message
+from dodona_wire.messages.catalog import CatalogRequest, CreateTable, ListTables
+from dodona_wire.messages.data import GenerateTimestamps
+from dodona_wire.messages.tree import CreateDirectory, NodeValue, SetNode
 from dodona_wire.types import KEY_MIN
 
 _REQUESTS: Final = frozenset((*get_args(CatalogRequest), GenerateTimestamps))

@@ -21,7 +21,8 @@ from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_
 from picows import WSError as WebSocketError
 
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.messages import CellMessage, Failure, Reply, Rows, RpcRequest, WriteArrow
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import CellMessage
 from dodona_wire.messages.codec import (
     ENVELOPES_MAX,
     FRAME_BYTES_MAX,
@@ -31,6 +32,8 @@ from dodona_wire.messages.codec import (
     encode_frame,
     newest_of_goodbye,
 )
+from dodona_wire.messages.data import Rows, WriteArrow
+from dodona_wire.messages.families import Reply, RpcRequest
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.net.silence import BRIEF_SECONDS, Silence
 from dodona_wire.types import CellId

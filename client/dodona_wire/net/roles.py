@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.net.urls import hide_password
 
 ROLE: Final = "X-Dodona-Role"

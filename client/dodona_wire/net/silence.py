@@ -8,7 +8,7 @@ what was heard, and when.
 
 from typing import Any, Final
 
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 
 DEAD_AFTER_SECONDS: Final = 4.0
 """Of silence. A server that is started again is usually back by then."""

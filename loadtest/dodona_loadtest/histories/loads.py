@@ -27,7 +27,8 @@ from dodona_loadtest.histories.history import (
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
-from dodona_wire.messages import CloseLoad, CommitOne, LoadHeld, Prepare, Reply
+from dodona_wire.messages.data import CloseLoad, CommitOne, LoadHeld, Prepare
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import KEY_MAX, KEY_MIN, LoadMode, Timestamp
 
 PRESENCES: Final[dict[LoadMode, Presence]] = {

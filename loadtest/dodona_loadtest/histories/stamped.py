@@ -11,7 +11,7 @@ from dodona_loadtest.histories.history import Read, StampedRead, StampedWrite, S
 from dodona_loadtest.histories.recorder import Recorder, kind_of
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_wire.errors import DodonaError, InvalidRequest
-from dodona_wire.messages import WriteNonAtomic
+from dodona_wire.messages.data import WriteNonAtomic
 from dodona_wire.types import SYNC_LAST_COMMITTED, Durability, TabletId, Timestamp
 
 STATES: dict[str, Status] = {"applied": "ok", "unknown": "info", "not_applied": "fail"}

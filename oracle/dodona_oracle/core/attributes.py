@@ -15,8 +15,8 @@ from dodona_oracle.core import life
 from dodona_oracle.core.paths import check_name
 from dodona_oracle.core.records import StoredLock, StoredNode, StoredTable, StoredTablet
 from dodona_wire.errors import DataCorrupted, InvalidRequest, LimitExceeded
-from dodona_wire.messages import NodeKind
 from dodona_wire.messages.attribute_names import OWN_PREFIX, SETTINGS, meant
+from dodona_wire.messages.tree import NodeKind
 from dodona_wire.rows.keys import decode_key
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Key, TableSettings, Timestamp

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona_wire.errors import DataCorrupted, InvalidRequest, LimitExceeded, SchemaViolation
-from dodona_wire.messages import CreateTable
+from dodona_wire.messages.catalog import CreateTable
 from dodona_wire.rows.keys import decode_key
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from dodona_oracle.core.catalog import Catalog
 from dodona_wire.cores.effects import Effect, ReplyTo, Route
-from dodona_wire.messages import Assignment, Heartbeat, Reply
+from dodona_wire.messages.catalog import Assignment, Heartbeat
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import CellId, Now
 
 HOLD_MS_MAX: Final = 1_000

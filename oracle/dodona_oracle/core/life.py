@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from dodona_oracle.core.definitions import changed_settings, check_alteration, check_pivots_between
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from dodona_wire.errors import InvalidRequest, InvalidTabletState, Unavailable
-from dodona_wire.messages import MountedTablet, TabletAssignment, TabletSource
+from dodona_wire.messages.catalog import MountedTablet, TabletAssignment, TabletSource
 from dodona_wire.rows.schema import Column
 from dodona_wire.shown import shown
 from dodona_wire.types import KEY_MAX, Atomicity, CellId, Key, Revision, TabletId

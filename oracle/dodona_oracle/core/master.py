@@ -30,14 +30,9 @@ from dodona_wire.cores.counting import COUNTS, ClockDifference, Histogram, Tally
 from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo, Route
 from dodona_wire.cores.mischief import Mischief, Point, behave
 from dodona_wire.errors import DiskFull, DodonaError, InvalidRequest
-from dodona_wire.messages import (
-    CatalogReply,
-    CatalogRequest,
-    Failure,
-    GenerateTimestamps,
-    Heartbeat,
-    TimestampRange,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import CatalogReply, CatalogRequest, Heartbeat
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp, unix_us_from_timestamp
 
 _count_wrong = Failure(

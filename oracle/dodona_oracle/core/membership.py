@@ -8,7 +8,7 @@ not serve its tablets as if they were empty, nor say of a transaction that it ne
 from dodona_oracle.core.journal import Journal
 from dodona_oracle.core.records import MasterState, put_cell, put_cluster
 from dodona_wire.errors import DataCorrupted, InvalidRequest
-from dodona_wire.messages import Heartbeat
+from dodona_wire.messages.catalog import Heartbeat
 from dodona_wire.types import NO_CLUSTER, CellId, ClusterId, Now
 
 

@@ -14,7 +14,7 @@ from dodona_oracle.core.nodes import ROOT
 from dodona_oracle.core.paths import DEPTH_MAX, NAME_LENGTH_MAX, below
 from dodona_oracle.core.records import MasterState, StoredNode, StoredTable, put_node
 from dodona_oracle.core.tables import Tables
-from dodona_wire.messages import NodeKind
+from dodona_wire.messages.tree import NodeKind
 from dodona_wire.types import NO_TREE_TRANSACTION, Now
 
 _NAME_LENGTH: Final = NAME_LENGTH_MAX - 16

@@ -14,7 +14,8 @@ from dodona_wire.cores.counting import COUNTS, DURATIONS_US, Histogram, Tally
 from dodona_wire.cores.effects import AskMaster, Effect, ReplyTo, Route
 from dodona_wire.cores.mischief import Mischief, Point, behave
 from dodona_wire.errors import DataCorrupted
-from dodona_wire.messages import Failure, GenerateTimestamps, TimestampRange
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
 
 _count_wrong: Final = Failure(

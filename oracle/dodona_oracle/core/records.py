@@ -12,7 +12,8 @@ import msgspec
 
 from dodona_wire.described import described
 from dodona_wire.errors import DataCorrupted
-from dodona_wire.messages import LockMode, NodeKind, TabletSource
+from dodona_wire.messages.catalog import TabletSource
+from dodona_wire.messages.tree import LockMode, NodeKind
 from dodona_wire.rows.schema import Column
 from dodona_wire.types import (
     NO_CLUSTER,

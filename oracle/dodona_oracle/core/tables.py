@@ -22,7 +22,7 @@ from dodona_oracle.core.cells import Presence
 from dodona_oracle.core.journal import Journal
 from dodona_oracle.core.records import StoredTable, StoredTablet, put_table, remove_table
 from dodona_wire.errors import LimitExceeded, Unavailable
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
     AlterTable,
     FreezeTable,
     MountedTablet,

@@ -40,7 +40,7 @@ from dodona_wire.errors import (
     TableExists,
     TableNotFound,
 )
-from dodona_wire.messages import CopyNode, LockMode, LockNode, MoveNode, NodeKind
+from dodona_wire.messages.tree import CopyNode, LockMode, LockNode, MoveNode, NodeKind
 from dodona_wire.types import NO_TREE_TRANSACTION, Now, Timestamp, TreeTransactionId
 
 _Change = dict[int, StoredNode]

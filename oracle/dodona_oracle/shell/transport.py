@@ -15,7 +15,10 @@ from dodona_server.logs import tell
 from dodona_server.master_peer import MasterPeer
 from dodona_server.runtime import Runtime
 from dodona_wire.cores.effects import AskMaster
-from dodona_wire.messages import Failure, GenerateTimestamps, RegisterProxy, Reply, TimestampRange
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import RegisterProxy
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply
 from dodona_wire.net.urls import hide_password
 
 _logger: Final = logging.getLogger("dodona.proxy")

@@ -35,19 +35,26 @@ from dodona_wire.cores.counting import ClockWatch
 from dodona_wire.cores.effects import AskTimestamps, Effect, Route
 from dodona_wire.cores.mischief import Mischief, Point, behave
 from dodona_wire.errors import InvalidRequest, Unavailable
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Assignment
+from dodona_wire.messages.cells import (
     Acknowledge,
     AskCoordinator,
-    AskOutcome,
     AskRows,
-    Assignment,
     CellMessage,
+    QueryStatus,
+    Status,
+    TellAbort,
+    TellCommit,
+    TellRows,
+)
+from dodona_wire.messages.data import (
+    AskOutcome,
     CloseLoad,
     CommitOne,
     CountVersions,
     DataRequest,
     Decide,
-    Failure,
     HoldSnapshot,
     Lookup,
     LookupVersions,
@@ -55,7 +62,6 @@ from dodona_wire.messages import (
     PeekLoad,
     PeekOutcome,
     Prepare,
-    QueryStatus,
     RenewLoad,
     Scan,
     ScanArrow,
@@ -63,10 +69,6 @@ from dodona_wire.messages import (
     SealLoad,
     SplitTablet,
     StageArrow,
-    Status,
-    TellAbort,
-    TellCommit,
-    TellRows,
     WriteArrow,
     WriteNonAtomic,
 )

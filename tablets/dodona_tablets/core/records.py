@@ -10,7 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
-from dodona_wire.messages import TabletAssignment, TabletModifications, TabletSource, TellRows
+from dodona_wire.messages.catalog import TabletAssignment, TabletSource
+from dodona_wire.messages.cells import TellRows
+from dodona_wire.messages.data import TabletModifications
 from dodona_wire.types import (
     NO_CLUSTER,
     NO_LOAD,

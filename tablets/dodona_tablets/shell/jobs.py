@@ -35,7 +35,7 @@ from dodona_tablets.shell.log import CellLog
 from dodona_tablets.shell.turns import GivenUp, Turns
 from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
 from dodona_wire.errors import DataCorrupted, DodonaError, Overloaded
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.net.pools import Pool
 
 BATCH_THREADS: Final = 2

@@ -16,17 +16,11 @@ from dodona_tablets.core.node import NodeCore
 from dodona_wire.cores.batcher import Batcher
 from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat, SendToCell
 from dodona_wire.errors import DataCorrupted, Unavailable
-from dodona_wire.messages import (
-    Assignment,
-    CommitOne,
-    Failure,
-    GenerateTimestamps,
-    Heartbeat,
-    Prepare,
-    Reply,
-    TimestampRange,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Assignment, Heartbeat
 from dodona_wire.messages.codec import RequestEnvelope
+from dodona_wire.messages.data import CommitOne, GenerateTimestamps, Prepare, TimestampRange
+from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.peer import Peer, rpc_url
 from dodona_wire.net.silence import Silence

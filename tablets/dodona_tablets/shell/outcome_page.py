@@ -12,15 +12,9 @@ from fastapi import FastAPI, Response
 from dodona_server.pages import problem_response
 from dodona_server.runtime import Runtime
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.messages import (
-    Aborted,
-    Committed,
-    Failure,
-    OutcomeUnknown,
-    PeekOutcome,
-    Reply,
-    Undecided,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Aborted, Committed, OutcomeUnknown, PeekOutcome, Undecided
+from dodona_wire.messages.families import Reply
 from dodona_wire.messages.rest import JSON_TYPE
 from dodona_wire.types import MAX_TIMESTAMP, CellId, Timestamp, TransactionId
 

@@ -12,16 +12,9 @@ from dodona.errors import TransactionConflict
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.commit.participant import Participant
 from dodona_tablets.core.tablet.transaction import State
-from dodona_wire.messages import (
-    Aborted,
-    AskOutcome,
-    CommitOne,
-    Decide,
-    Failure,
-    Prepare,
-    Prepared,
-    Reply,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Aborted, AskOutcome, CommitOne, Decide, Prepare, Prepared
+from dodona_wire.messages.families import Reply
 from negative.bug import BUSY, PlantedBug, Where
 
 ATTEMPTS = 3

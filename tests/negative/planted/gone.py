@@ -10,7 +10,7 @@ from dodona_oracle.core.records import StoredTable
 from dodona_oracle.core.tables import Tables
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.mounting.mounting import Mounting
-from dodona_wire.messages import Assignment
+from dodona_wire.messages.catalog import Assignment
 from negative.bug import CheckedBug, PlantedBug, Where
 from unit.oracle import test_gone
 from unit.tablets import test_dropping

@@ -13,7 +13,8 @@ from dodona._core.context import Context
 from dodona._core.steps import Protocol
 from dodona.types import CellId
 from dodona_loadtest.checkers.violation import Promise
-from dodona_wire.messages import AskOutcome, Committed, Decide, Reply
+from dodona_wire.messages.data import AskOutcome, Committed, Decide
+from dodona_wire.messages.families import Reply
 from negative.bug import BUSY, PlantedBug, Where
 from negative.planted.recovery import LOSSY, always_recover_to_abort, answer_without_poison
 

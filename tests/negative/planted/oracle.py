@@ -21,7 +21,7 @@ from dodona_oracle.core.records import Item, MasterState, state_from_items
 from dodona_wire.cores.batcher import Batcher
 from dodona_wire.cores.effects import Effect, ReplyAtOnce, ReplyTo, Route
 from dodona_wire.cores.mischief import Mischief, behave
-from dodona_wire.messages import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from negative.bug import BUSY, CheckedBug, Plant, PlantedBug, Where
 from unit.oracle import test_allocator, test_master, test_store
 

@@ -19,7 +19,7 @@ from dodona_tablets.core.tablet.snapshot import Read, blocker_of_keys
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.effects import AskTimestamps
-from dodona_wire.messages import Scan, ScanPage, TabletModifications
+from dodona_wire.messages.data import Scan, ScanPage, TabletModifications
 from negative.bug import BUSY, Plant, PlantedBug, Where
 
 

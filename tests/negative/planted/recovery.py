@@ -16,7 +16,9 @@ from dodona_tablets.core.commit.timeouts import Timeouts
 from dodona_tablets.core.records import AbortDecided
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.effects import Append
-from dodona_wire.messages import Aborted, Acknowledge, Failure
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import Acknowledge
+from dodona_wire.messages.data import Aborted
 from negative.bug import BUSY, PlantedBug, Where
 
 LONG_US = 1 << 60

@@ -10,7 +10,7 @@ from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.commit.admission import check_parts
 from dodona_tablets.core.tablet.locks import RowLocks
 from dodona_tablets.core.tablet.tablet import Tablet
-from dodona_wire.messages import TabletModifications
+from dodona_wire.messages.data import TabletModifications
 from negative.bug import CheckedBug, PlantedBug, Where
 from unit.tablets import test_row_locks
 

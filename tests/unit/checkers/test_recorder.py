@@ -13,7 +13,7 @@ from dodona.types import CellId, Timestamp, TransactionId
 from dodona_loadtest.histories.history import History, Read, RowKey, Scan, Transaction
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
-from dodona_wire.messages import CommitOne, Prepare
+from dodona_wire.messages.data import CommitOne, Prepare
 
 TABLE = TableShape(
     "//t", (Column("id", "int64", sort_order="ascending"), Column("v", "utf8")), ((),)

@@ -16,7 +16,7 @@ from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads import Bank, Blind, Cycle
 from dodona_loadtest.workloads.blind import ROWS_PER_TABLET
 from dodona_tablets.core.node import NodeCore
-from dodona_wire.messages import CommitOne, Prepare
+from dodona_wire.messages.data import CommitOne, Prepare
 from simulator.simulation import Simulation
 
 SHAPE = TableShape(

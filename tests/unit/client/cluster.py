@@ -15,20 +15,26 @@ from urllib.parse import parse_qsl, urlsplit
 
 from dodona.errors import InvalidRequest
 from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TransactionId
-from dodona_wire.messages import (
-    Aborted,
-    AskOutcome,
+from dodona_wire.messages import rest
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import (
     Cell,
     Cluster,
-    CommitOne,
-    Committed,
     CreateTable,
-    DataReply,
-    Decide,
     Done,
-    Failure,
     GetCluster,
     ListTables,
+    Table,
+    TableList,
+    Tablet,
+)
+from dodona_wire.messages.data import (
+    Aborted,
+    AskOutcome,
+    CommitOne,
+    Committed,
+    DataReply,
+    Decide,
     Lookup,
     LookupVersions,
     Prepare,
@@ -37,13 +43,9 @@ from dodona_wire.messages import (
     RowVersion,
     Scan,
     ScanPage,
-    Table,
-    TableList,
-    Tablet,
     VersionedRows,
     WriteNonAtomic,
     Written,
-    rest,
 )
 from suite.waiting import WAIT_S_MAX
 from unit.client.endpoint import Endpoint, Timestamps

@@ -22,14 +22,7 @@ from picows import (
 )
 
 from dodona.types import Timestamp
-from dodona_wire.messages import (
-    CellMessage,
-    DataReply,
-    GenerateTimestamps,
-    RpcRequest,
-    TimestampRange,
-    Traced,
-)
+from dodona_wire.messages.cells import CellMessage
 from dodona_wire.messages.codec import (
     FRAME_BYTES_MAX,
     ONE_WAY,
@@ -37,6 +30,9 @@ from dodona_wire.messages.codec import (
     encode_frame,
     goodbye,
 )
+from dodona_wire.messages.data import DataReply, GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import RpcRequest
+from dodona_wire.messages.traced import Traced
 
 Request = RpcRequest | CellMessage | Traced
 Answer = Callable[[Request], DataReply | None]

@@ -3,17 +3,10 @@
 from dodona._core.holding import LEASE_MS
 from dodona._core.steps import MASTER, ORACLE, Target
 from dodona.types import Timestamp
-from dodona_wire.messages import (
-    Failure,
-    GenerateTimestamps,
-    GetTable,
-    HoldSnapshot,
-    Reply,
-    Request,
-    SnapshotHeld,
-    Table,
-    TimestampRange,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import GetTable, Table
+from dodona_wire.messages.data import GenerateTimestamps, HoldSnapshot, SnapshotHeld, TimestampRange
+from dodona_wire.messages.families import Reply, Request
 
 FRESH = Timestamp(500)
 HELD = SnapshotHeld(LEASE_MS)

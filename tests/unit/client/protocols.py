@@ -24,19 +24,11 @@ from dodona.types import (
     Timestamp,
     TreeTransactionId,
 )
-from dodona_wire.messages import (
-    BeginTreeTransaction,
-    CommitOne,
-    Failure,
-    GenerateTimestamps,
-    GetTable,
-    Reply,
-    Request,
-    Table,
-    Tablet,
-    TimestampRange,
-    TreeTransaction,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import GetTable, Table, Tablet
+from dodona_wire.messages.data import CommitOne, GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply, Request
+from dodona_wire.messages.tree import BeginTreeTransaction, TreeTransaction
 
 Result = TypeVar("Result")
 

@@ -12,7 +12,7 @@ from dodona._core.routing import Routing
 from dodona._io.drivers import AsyncioDriver
 from dodona._io.sessions import new_session
 from dodona.errors import InvalidRequest, TransactionConflict
-from dodona_wire.messages import CommitOne, Lookup, Prepare
+from dodona_wire.messages.data import CommitOne, Lookup, Prepare
 from unit.client.cluster import (
     CONFLICT,
     HANG,

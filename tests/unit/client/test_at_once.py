@@ -18,19 +18,18 @@ from dodona.errors import (
 )
 from dodona.types import Atomicity, Durability, Timestamp, TransactionId
 from dodona_wire.cores.mischief import Point
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import GetTable
+from dodona_wire.messages.data import (
     AskOutcome,
     CommitOne,
     Committed,
-    Failure,
     GenerateTimestamps,
-    GetTable,
-    Reply,
-    Request,
     TimestampRange,
     WriteNonAtomic,
     Written,
 )
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     COLUMNS,
     CONFLICT,

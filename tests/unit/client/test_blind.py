@@ -18,24 +18,22 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Cluster, GetTable
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
-    Cluster,
     CommitOne,
     Committed,
     Decide,
-    Failure,
     GenerateTimestamps,
-    GetTable,
     OutcomeUnknown,
     PeekOutcome,
     Prepare,
     Prepared,
-    Reply,
-    Request,
     TimestampRange,
 )
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     LOST,
     MOVED,

@@ -13,7 +13,10 @@ from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, Overloaded, SchemaViolation, Unavailable
 from dodona.schema import Column, TableSchema
 from dodona.types import LoadId, Timestamp, timestamp_from_unix_us
-from dodona_wire.messages import Failure, Reply, Request, Table, WriteArrow, Written
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Table
+from dodona_wire.messages.data import WriteArrow, Written
+from dodona_wire.messages.families import Reply, Request
 from dodona_wire.rows import arrow, arrow_keys
 from dodona_wire.rows.arrow import table_of
 from unit.client.protocols import (

@@ -17,26 +17,25 @@ from dodona.errors import (
 from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
 from dodona.types import Key, TableSettings
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import (
     AlterTable,
     Cluster,
     CreateTable,
     Done,
-    Failure,
     FreezeTable,
     GetTable,
     ListTables,
     MountTable,
     RemountTable,
-    RemoveNode,
-    Reply,
-    Request,
     ReshardTable,
     Table,
     TableList,
     UnfreezeTable,
     UnmountTable,
 )
+from dodona_wire.messages.families import Reply, Request
+from dodona_wire.messages.tree import RemoveNode
 from unit.client.protocols import (
     COLUMNS,
     LOST,

@@ -23,13 +23,9 @@ from dodona.errors import (
     TransactionConflict,
     Unavailable,
 )
-from dodona_wire.messages import (
-    CommitOne,
-    Failure,
-    GenerateTimestamps,
-    Prepare,
-    Reply,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import CommitOne, GenerateTimestamps, Prepare
+from dodona_wire.messages.families import Reply
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.client.cluster import (
     CONFLICT,

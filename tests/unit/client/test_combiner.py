@@ -12,7 +12,9 @@ from dodona.types import Timestamp, TransactionId
 from dodona_local import embedded_combiner
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_cores import Asked
-from dodona_wire.messages import AskOutcome, Committed, Failure, Reply, Request
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import AskOutcome, Committed
+from dodona_wire.messages.families import Reply, Request
 from dodona_wire.net import threads
 from suite.waiting import WAIT_S_MAX, wait_until
 

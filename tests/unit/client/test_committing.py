@@ -21,24 +21,20 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Cell, Cluster, GetCluster, GetTable
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
-    Cell,
-    Cluster,
     CommitOne,
     Committed,
     Decide,
-    Failure,
-    GetCluster,
-    GetTable,
     OutcomeUnknown,
     PeekOutcome,
     Prepare,
     Prepared,
-    Reply,
-    Request,
 )
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     COLUMNS,
     CONFLICT,

@@ -18,7 +18,9 @@ from dodona._core.master_transaction import RowsRefused
 from dodona._core.steps import MASTER, Calls, Post, Protocol, Target
 from dodona.errors import CommitOutcomeUnknown, InvalidRequest, Unavailable
 from dodona.types import Timestamp, TransactionId
-from dodona_wire.messages import Committed, Decide, Failure, GetTable, Prepare, Prepared
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import GetTable
+from dodona_wire.messages.data import Committed, Decide, Prepare, Prepared
 from unit.client.protocols import (
     NEVER_SENT,
     PATH,

@@ -16,7 +16,8 @@ from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona.types import KEY_MIN, SYNC_LAST_COMMITTED, Timestamp
-from dodona_wire.messages import GenerateTimestamps, Reply, Request, Scan, ScanPage, TimestampRange
+from dodona_wire.messages.data import GenerateTimestamps, Scan, ScanPage, TimestampRange
+from dodona_wire.messages.families import Reply, Request
 from suite.levels import examples
 from unit.client.protocols import (
     COLUMNS,

@@ -7,7 +7,9 @@ import pytest
 from dodona._core.steps import MASTER, Target
 from dodona.errors import TableNotMounted
 from dodona.types import Timestamp, TransactionId
-from dodona_wire.messages import Failure, Prepared, Reply, Request, Rows
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Prepared, Rows
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     MOVED,
     PATH,

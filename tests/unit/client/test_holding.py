@@ -19,14 +19,9 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import SYNC_LAST_COMMITTED, TabletId, Timestamp
-from dodona_wire.messages import (
-    ArrowPage,
-    Failure,
-    Reply,
-    ScanArrow,
-    SnapshotHeld,
-    TimestampRange,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import ArrowPage, ScanArrow, SnapshotHeld, TimestampRange
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_from_rows
 from unit.client.holding_cells import FRESH, HELD, TOO_OLD, Cells
 from unit.client.protocols import (

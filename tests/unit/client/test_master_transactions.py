@@ -17,18 +17,17 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import TreeTransactionId
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Done
+from dodona_wire.messages.families import Reply, Request
+from dodona_wire.messages.tree import (
     AbortTreeTransaction,
     BeginTreeTransaction,
     CommitTreeTransaction,
-    Done,
-    Failure,
     GetNode,
     LockNode,
     NodeLock,
     PingTreeTransaction,
-    Reply,
-    Request,
     TreeTransaction,
 )
 from unit.client.protocols import (

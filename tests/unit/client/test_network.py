@@ -6,7 +6,8 @@ import pytest
 from dodona._core.routing import Routing
 from dodona._core.steps import MASTER
 from dodona._io.network import Network
-from dodona_wire.messages import Failure, GetCluster
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import GetCluster
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,8 @@ from dodona._io import oracle as oracle_module
 from dodona._io.oracle import OracleClient
 from dodona.errors import DataCorrupted, InvalidRequest, Overloaded, Unavailable
 from dodona.types import Timestamp
-from dodona_wire.messages import DataReply, Failure, GenerateTimestamps, TimestampRange
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import DataReply, GenerateTimestamps, TimestampRange
 from suite.waiting import WAIT_S_MAX, until
 from unit.client.endpoint import Endpoint, Timestamps, serving
 

@@ -9,22 +9,19 @@ from dodona._core.session import Session
 from dodona._core.steps import MASTER, ORACLE, Target
 from dodona.errors import DodonaError, InvalidRequest, Unavailable
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Cell, Cluster, GetCluster
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
-    Cell,
-    Cluster,
     Committed,
-    Failure,
     GenerateTimestamps,
-    GetCluster,
     OutcomeUnknown,
     PeekOutcome,
-    Reply,
-    Request,
     TimestampRange,
     Undecided,
 )
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import LOST, Clock, Play, finish, new_session, play
 
 ID = TransactionId(50)

@@ -8,7 +8,7 @@ import pytest
 import dodona.aio
 from dodona._core.context import error_of
 from dodona.values import own_copy
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.rows.row_code import ColumnCode, row_code
 
 

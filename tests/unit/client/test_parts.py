@@ -4,8 +4,8 @@ from typing import Any
 
 from dodona.schema import Column
 from dodona.types import Timestamp, TransactionId
-from dodona_wire.messages import CommitOne, Committed, Prepare, RowLock
 from dodona_wire.messages.codec import decode_requests, encode_frame
+from dodona_wire.messages.data import CommitOne, Committed, Prepare, RowLock
 from unit.client.protocols import (
     COLUMNS,
     PATH,

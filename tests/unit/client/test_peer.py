@@ -9,20 +9,20 @@ import pytest
 from picows import WSMsgType, ws_connect
 
 from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TransactionId
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import TellAbort
+from dodona_wire.messages.codec import encode_frame, newest_of_goodbye
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
     Committed,
     DataReply,
-    Failure,
     GenerateTimestamps,
-    Reply,
-    TellAbort,
     TimestampRange,
     WriteArrow,
     WriteNonAtomic,
 )
-from dodona_wire.messages.codec import encode_frame, newest_of_goodbye
+from dodona_wire.messages.families import Reply
 from dodona_wire.net import peer as peer_module
 from dodona_wire.net.peer import Peer, rpc_url
 from suite.waiting import WAIT_S_MAX, until

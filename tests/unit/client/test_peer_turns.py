@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dodona.types import Key, Revision, TabletId, Timestamp, TransactionId
-from dodona_wire.messages import AskOutcome, Committed, DataReply, Lookup, Rows
+from dodona_wire.messages.data import AskOutcome, Committed, DataReply, Lookup, Rows
 from dodona_wire.net import peer as peer_module
 from dodona_wire.net.peer import Peer
 from unit.client.endpoint import Endpoint, serving

@@ -18,7 +18,10 @@ from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.pinger import Pinger
 from dodona._io.sessions import new_session
 from dodona.types import TreeTransactionId
-from dodona_wire.messages import Done, Failure, PingTreeTransaction, Reply, TreeTransaction
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Done
+from dodona_wire.messages.families import Reply
+from dodona_wire.messages.tree import PingTreeTransaction, TreeTransaction
 from suite.waiting import WAIT_S_MAX, until
 
 SOON_MS = 30

@@ -11,7 +11,7 @@ from dodona._core import steps
 from dodona._core.sql import query as query_module
 from dodona._core.sql.pushdown import ScanRange
 from dodona.schema import TableSchema
-from dodona_wire.messages import ScanArrow
+from dodona_wire.messages.data import ScanArrow
 
 KEY = [
     dodona.Column("day", "int64", "ascending"),

@@ -24,20 +24,18 @@ from dodona.types import (
     Key,
     Timestamp,
 )
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import GetTable, Tablet
+from dodona_wire.messages.data import (
     CommitOne,
-    Failure,
     GenerateTimestamps,
-    GetTable,
     Lookup,
-    Reply,
-    Request,
     Rows,
     Scan,
     ScanPage,
-    Tablet,
     TimestampRange,
 )
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     COLUMNS,
     LOST,

@@ -6,7 +6,8 @@ import pytest
 
 from dodona._core.steps import MASTER, Target
 from dodona.types import Timestamp
-from dodona_wire.messages import Lookup, Reply, Request, Rows, Scan, ScanPage
+from dodona_wire.messages.data import Lookup, Rows, Scan, ScanPage
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import MOVED, PATH, PIVOT, Clock, key, new_session, play, table, tablet
 
 HERE, THERE, ELSEWHERE = 0, 1, 5

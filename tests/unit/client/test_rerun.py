@@ -17,7 +17,8 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_wire.messages import Aborted, AskOutcome, Committed, OutcomeUnknown, Reply, Request
+from dodona_wire.messages.data import Aborted, AskOutcome, Committed, OutcomeUnknown
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     LOST,
     Clock,

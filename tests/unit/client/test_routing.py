@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dodona._core.routing import REFRESH_MS_MAX, Routing, TableRoute, is_served, is_soon_served
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key
-from dodona_wire.messages import Cell, Cluster
+from dodona_wire.messages.catalog import Cell, Cluster
 from unit.client.protocols import COLUMNS, PATH, SCHEMA, key, table, tablet
 
 PIVOTS = (10, 20, 30)

@@ -9,7 +9,7 @@ from dodona._core.session import Session
 from dodona._core.steps import ORACLE
 from dodona.errors import InvalidRequest, SnapshotTooOld
 from dodona.types import ReaderId, TabletId, Timestamp
-from dodona_wire.messages import HoldSnapshot, SnapshotHeld
+from dodona_wire.messages.data import HoldSnapshot, SnapshotHeld
 from unit.client.holding_cells import FRESH, TOO_OLD, Cells
 from unit.client.protocols import PATH, Clock, Play, new_session, nobody, play, table
 

@@ -8,15 +8,9 @@ import pytest
 from dodona._core.retry import RETRY_DEAD_MS, Patience
 from dodona.errors import CommitOutcomeUnknown, Unavailable
 from dodona.types import Timestamp
-from dodona_wire.messages import (
-    Aborted,
-    AskOutcome,
-    Committed,
-    Decide,
-    Failure,
-    Prepared,
-    Reply,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Aborted, AskOutcome, Committed, Decide, Prepared
+from dodona_wire.messages.families import Reply
 from dodona_wire.net import peer as peer_module
 from dodona_wire.net.peer import Peer, rpc_url
 from dodona_wire.net.silence import DEAD_AFTER_SECONDS, Silence

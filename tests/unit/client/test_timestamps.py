@@ -12,7 +12,8 @@ from dodona._core.steps import ORACLE
 from dodona.errors import InvalidRequest, Unavailable
 from dodona.timestamps import check_plausible
 from dodona.types import MAX_TIMESTAMP, Timestamp
-from dodona_wire.messages import Failure, GenerateTimestamps, TimestampRange
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from unit.client.protocols import LOST, Clock, Play, finish, new_session
 
 MICROSECONDS = st.integers(1_000_000, (1 << 32) * 1_000_000 - 1)

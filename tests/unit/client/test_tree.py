@@ -17,22 +17,19 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import Key, TreeTransactionId
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import CreateTable, Done, GetTable
+from dodona_wire.messages.families import Reply, Request
+from dodona_wire.messages.tree import (
     CopyNode,
     CreateDirectory,
-    CreateTable,
-    Done,
-    Failure,
     GetNode,
-    GetTable,
     ListNodes,
     MoveNode,
     NodeExists,
     NodeNames,
     NodeValue,
     RemoveNode,
-    Reply,
-    Request,
     SetNode,
 )
 from unit.client.protocols import (

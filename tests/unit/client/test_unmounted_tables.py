@@ -4,7 +4,7 @@ import pytest
 
 from dodona._core.steps import MASTER
 from dodona.errors import TableNotMounted
-from dodona_wire.messages import GetTable
+from dodona_wire.messages.catalog import GetTable
 from unit.client.protocols import (
     PATH,
     Clock,

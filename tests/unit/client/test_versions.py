@@ -10,7 +10,8 @@ from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona.types import Key, Timestamp
-from dodona_wire.messages import LookupVersions, Reply, Request, RowVersion, VersionedRows
+from dodona_wire.messages.data import LookupVersions, RowVersion, VersionedRows
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     COLUMNS,
     MOVED,

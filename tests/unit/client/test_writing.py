@@ -10,7 +10,9 @@ from dodona._core.transaction import TransactionBuffer
 from dodona.errors import DodonaError, InvalidRequest, TransactionAborted, Unavailable
 from dodona.schema import Column
 from dodona.types import Timestamp, timestamp_from_unix_us
-from dodona_wire.messages import Failure, Reply, Request, WriteNonAtomic, Written
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import WriteNonAtomic, Written
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     COLUMNS,
     LOST,

@@ -8,8 +8,10 @@ from dodona._core.steps import Target
 from dodona.errors import LimitExceeded, Unavailable
 from dodona.types import Timestamp
 from dodona_gateway.core.answer_budget import within_budget
-from dodona_wire.messages import Failure, Lookup, LookupVersions, Reply, Rows, RowVersion
-from dodona_wire.messages import VersionedRows as Histories
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Lookup, LookupVersions, Rows, RowVersion
+from dodona_wire.messages.data import VersionedRows as Histories
+from dodona_wire.messages.families import Reply
 from unit.client.protocols import PATH, Clock, new_session, play, table
 
 KEYS = [{"id": it} for it in range(10)]

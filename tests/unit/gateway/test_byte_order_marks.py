@@ -13,7 +13,7 @@ from dodona_gateway.core.content import decode_body
 from dodona_gateway.core.row_stream import LinesOfJson
 from dodona_gateway.core.yt_json import JsonRowReader, loads_json
 from dodona_gateway.core.ytsaurus.parameters import decode_parameters
-from dodona_wire.messages import CreateTable
+from dodona_wire.messages.catalog import CreateTable
 from dodona_wire.messages.rest import OPERATIONS_BY_REQUEST, decode_request
 from unit.cli.commands import Commands
 

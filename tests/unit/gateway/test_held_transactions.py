@@ -27,7 +27,7 @@ from dodona_gateway.core.holdings import HoldingLimits
 from dodona_gateway.core.transaction_id import parse_held_id
 from dodona_gateway.shell import transactions
 from dodona_gateway.shell.transactions import Transactions
-from dodona_wire.messages import CommitOne, Committed, PeekOutcome, Undecided
+from dodona_wire.messages.data import CommitOne, Committed, PeekOutcome, Undecided
 from suite.waiting import until
 from unit.client.cluster import HANG, PATH, SCHEMA, FakeCluster, account, running_cluster
 

@@ -18,10 +18,10 @@ from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.counts import CONFLICTS, NodeStatistics
 from dodona_wire.cores.counting import COUNTS, ClockDifference, ClockWatch, Tally
 from dodona_wire.cores.effects import AskMaster
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import GetTable
+from dodona_wire.messages.data import (
     CommitOne,
     GenerateTimestamps,
-    GetTable,
     HoldSnapshot,
     Prepared,
     RowLock,

@@ -20,13 +20,9 @@ from dodona_server.life import Life
 from dodona_server.metrics import Metric, full_name
 from dodona_server.pages import add_metrics, create_application
 from dodona_wire.cores.counting import Tally
-from dodona_wire.messages import (
-    BeginTreeTransaction,
-    CommitOne,
-    CommitTreeTransaction,
-    GetTable,
-    MountTable,
-)
+from dodona_wire.messages.catalog import GetTable, MountTable
+from dodona_wire.messages.data import CommitOne
+from dodona_wire.messages.tree import BeginTreeTransaction, CommitTreeTransaction
 from dodona_wire.net.cluster_key import Admission, ClusterKey, MetricsKey
 from unit.oracle.realm import create
 from unit.oracle.test_application import no_lifespan

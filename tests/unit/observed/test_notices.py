@@ -16,7 +16,7 @@ from dodona_server.notices import Readiness, look_around
 from dodona_server.process import read_clock
 from dodona_server.recovery_book import RecoveryBook
 from dodona_server.settings import parse_settings
-from dodona_wire.messages import GenerateTimestamps
+from dodona_wire.messages.data import GenerateTimestamps
 from suite.waiting import until
 
 

@@ -37,20 +37,20 @@ from dodona_server.logs import JsonLines
 from dodona_server.runtime import Runtime
 from dodona_server.traced_server import ServerTracing, TracedReplier
 from dodona_wire.cores.effects import ReplyTo
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     AskOutcome,
     CommitOne,
     Committed,
-    Failure,
     GenerateTimestamps,
     Lookup,
     Prepare,
-    Reply,
     TabletModifications,
     TimestampRange,
-    Traced,
     WriteArrow,
 )
+from dodona_wire.messages.families import Reply
+from dodona_wire.messages.traced import Traced
 from dodona_wire.net.spans import LINKS_MAX, Spans, current_ids, parent_context, traceparent
 from unit.client.endpoint import serving
 from unit.gateway.exchange import Exchange, edge_of

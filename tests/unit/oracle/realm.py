@@ -21,7 +21,7 @@ from dodona_oracle.core.records import (
     encode_number,
     state_from_items,
 )
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
     Assignment,
     CatalogReply,
     CatalogRequest,

@@ -11,11 +11,8 @@ from dodona_wire.cores.effects import (
     Effect,
     ReplyTo,
 )
-from dodona_wire.messages import (
-    Acknowledge,
-    GenerateTimestamps,
-    TimestampRange,
-)
+from dodona_wire.messages.cells import Acknowledge
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from suite.waiting import WAIT_S_MAX, until
 
 ACKNOWLEDGE = Acknowledge(CellId(1), TransactionId(2))

@@ -11,19 +11,21 @@ from dodona.schema import Column
 from dodona.types import KEY_MIN, Revision, TableSettings, TabletId, Timestamp
 from dodona_oracle.core import attribute_calls
 from dodona_oracle.core.attributes import instant_text
-from dodona_wire.messages import (
-    CreateDirectory,
+from dodona_wire.messages.catalog import (
     CreateTable,
-    GetNode,
     GetTable,
-    ListNodes,
     MountedTablet,
     MountTable,
+    ReshardTable,
+    UnmountTable,
+)
+from dodona_wire.messages.tree import (
+    CreateDirectory,
+    GetNode,
+    ListNodes,
     NodeExists,
     RemoveNode,
-    ReshardTable,
     SetNode,
-    UnmountTable,
 )
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 

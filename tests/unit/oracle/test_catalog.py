@@ -14,17 +14,17 @@ from dodona.errors import (
 from dodona.schema import Column
 from dodona.types import KEY_MAX, KEY_MIN, Key
 from dodona_oracle.core import tables as tables_module
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
     CreateTable,
     Done,
     GetTable,
     ListTables,
     MountTable,
-    RemoveNode,
     Table,
     TableList,
     UnmountTable,
 )
+from dodona_wire.messages.tree import RemoveNode
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
 

@@ -20,15 +20,7 @@ from dodona_server.endpoint import (
 )
 from dodona_server.runtime import Runtime
 from dodona_wire.cores.effects import Effect, ReplyTo
-from dodona_wire.messages import (
-    AskOutcome,
-    Failure,
-    GenerateTimestamps,
-    Message,
-    Rows,
-    TimestampRange,
-    Traced,
-)
+from dodona_wire.messages.base import Failure, Message
 from dodona_wire.messages.codec import (
     ENVELOPES_MAX,
     FRAME_BYTES_MAX,
@@ -36,6 +28,8 @@ from dodona_wire.messages.codec import (
     decode_replies,
     encode_frame,
 )
+from dodona_wire.messages.data import AskOutcome, GenerateTimestamps, Rows, TimestampRange
+from dodona_wire.messages.traced import Traced
 from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = pytest.mark.anyio

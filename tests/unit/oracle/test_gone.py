@@ -17,18 +17,20 @@ from dodona.types import (
 )
 from dodona_oracle.core.catalog import Catalog
 from dodona_wire.cores.mischief import Point
-from dodona_wire.messages import (
-    AbortTreeTransaction,
-    CommitTreeTransaction,
-    CopyNode,
+from dodona_wire.messages.catalog import (
     GetTable,
     Heartbeat,
     MountedTablet,
     MountTable,
-    RemoveNode,
     ReshardTable,
     Tablet,
     UnmountTable,
+)
+from dodona_wire.messages.tree import (
+    AbortTreeTransaction,
+    CommitTreeTransaction,
+    CopyNode,
+    RemoveNode,
 )
 from unit.oracle.realm import create, pivot
 from unit.oracle.tree_realm import Tree

@@ -13,14 +13,14 @@ from dodona_oracle.core.heartbeats import HOLD_MS_MAX
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.records import Put, Record, changes_of
 from dodona_wire.cores.effects import Append, ReplyAtOnce, ReplyTo
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
     Assignment,
     CreateTable,
-    GenerateTimestamps,
     Heartbeat,
     MountedTablet,
     MountTable,
 )
+from dodona_wire.messages.data import GenerateTimestamps
 
 HOLD_MS = 800
 COLUMNS = (Column("k", "int64", sort_order="ascending"), Column("v", "any"))

@@ -10,7 +10,7 @@ from dodona.errors import DodonaError, InvalidRequest, InvalidTabletState, Unava
 from dodona.types import KEY_MIN, CellId, Revision, TableSettings, TabletId
 from dodona_oracle.core import life
 from dodona_oracle.core.records import StoredTable, StoredTablet
-from dodona_wire.messages import MountedTablet, TabletSource
+from dodona_wire.messages.catalog import MountedTablet, TabletSource
 from unit.oracle.realm import COLUMNS, pivot
 
 CELL = CellId(3)

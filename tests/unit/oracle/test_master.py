@@ -22,20 +22,15 @@ from dodona_oracle.core.records import (
     put_ceiling,
 )
 from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo
-from dodona_wire.messages import (
-    AskOutcome,
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import CreateTable, Done, GetTable, Table
+from dodona_wire.messages.data import AskOutcome, GenerateTimestamps, TimestampRange
+from dodona_wire.messages.tree import (
     BeginTreeTransaction,
     CommitTreeTransaction,
     CreateDirectory,
-    CreateTable,
-    Done,
-    Failure,
-    GenerateTimestamps,
-    GetTable,
     NodeExists,
     NodeValue,
-    Table,
-    TimestampRange,
 )
 from suite.levels import examples
 

@@ -17,16 +17,10 @@ from dodona_server.endpoint import Endpoint
 from dodona_server.master_peer import MasterPeer
 from dodona_server.process import read_clock
 from dodona_server.runtime import Runtime
-from dodona_wire.messages import (
-    Assignment,
-    Done,
-    Failure,
-    GenerateTimestamps,
-    Heartbeat,
-    RegisterProxy,
-    TimestampRange,
-    rest,
-)
+from dodona_wire.messages import rest
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Assignment, Done, Heartbeat, RegisterProxy
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.net.cluster_key import ClusterKey
 from unit.oracle.test_endpoint import listening
 

@@ -5,7 +5,7 @@ import pytest
 from dodona.errors import DataCorrupted, InvalidRequest
 from dodona.types import NO_CLUSTER, CellId, ClusterId, Revision
 from dodona_oracle.core.records import CELLS
-from dodona_wire.messages import Assignment, Heartbeat
+from dodona_wire.messages.catalog import Assignment, Heartbeat
 from unit.oracle.realm import Realm, create
 
 

@@ -11,7 +11,7 @@ from dodona.errors import (
 )
 from dodona.types import KEY_MAX, KEY_MIN, CellId
 from dodona_oracle.core import cells as cells_module
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
     CatalogRequest,
     Cell,
     Cluster,
@@ -24,11 +24,11 @@ from dodona_wire.messages import (
     MountedTablet,
     MountTable,
     RegisterProxy,
-    RemoveNode,
     TableList,
     UnfreezeTable,
     UnmountTable,
 )
+from dodona_wire.messages.tree import RemoveNode
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
 

@@ -11,7 +11,8 @@ from dodona.types import Now, Timestamp, TransactionId
 from dodona_oracle.core.proxy import ProxyCore, ProxyLimits
 from dodona_wire.cores.batcher import Batcher
 from dodona_wire.cores.effects import AskMaster, ReplyTo
-from dodona_wire.messages import AskOutcome, Failure, GenerateTimestamps, TimestampRange
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import AskOutcome, GenerateTimestamps, TimestampRange
 from suite.levels import examples
 
 SECOND = 1_000_000

@@ -10,7 +10,7 @@ from dodona.schema import Column
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Revision, TableSettings, TabletId
 from dodona_oracle.core import definitions, life
 from dodona_oracle.core.records import StoredTable, StoredTablet
-from dodona_wire.messages import TabletSource
+from dodona_wire.messages.catalog import TabletSource
 from unit.oracle.realm import COLUMNS, pivot
 
 

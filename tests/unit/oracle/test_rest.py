@@ -9,51 +9,32 @@ import pytest
 from dodona.errors import ERRORS_BY_KIND, InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona.types import CellId, Key, Revision, TabletId, Timestamp, TreeTransactionId
-from dodona_wire.messages import (
-    AbortTreeTransaction,
+from dodona_wire.messages.base import Failure, Message
+from dodona_wire.messages.catalog import (
     AlterTable,
     Assignment,
-    BeginTreeTransaction,
     Cell,
     Cluster,
-    CommitTreeTransaction,
-    CopyNode,
-    CreateDirectory,
     CreateTable,
     Done,
-    Failure,
     FreezeTable,
-    GenerateTimestamps,
     GetCluster,
-    GetNode,
     GetTable,
     Heartbeat,
-    ListNodes,
     ListTables,
-    LockNode,
-    Message,
     MountedTablet,
     MountTable,
-    MoveNode,
-    NodeExists,
-    NodeLock,
-    NodeNames,
-    NodeValue,
-    PingTreeTransaction,
     RegisterProxy,
     RemountTable,
-    RemoveNode,
     ReshardTable,
-    SetNode,
     Table,
     TableList,
     Tablet,
     TabletAssignment,
-    TimestampRange,
-    TreeTransaction,
     UnfreezeTable,
     UnmountTable,
 )
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.messages.rest import (
     OPERATIONS,
     OPERATIONS_BY_REQUEST,
@@ -65,6 +46,25 @@ from dodona_wire.messages.rest import (
     encode_problem,
     json_schemas,
     problem_of,
+)
+from dodona_wire.messages.tree import (
+    AbortTreeTransaction,
+    BeginTreeTransaction,
+    CommitTreeTransaction,
+    CopyNode,
+    CreateDirectory,
+    GetNode,
+    ListNodes,
+    LockNode,
+    MoveNode,
+    NodeExists,
+    NodeLock,
+    NodeNames,
+    NodeValue,
+    PingTreeTransaction,
+    RemoveNode,
+    SetNode,
+    TreeTransaction,
 )
 
 COLUMNS = (

@@ -16,7 +16,8 @@ from dodona_wire.cores.effects import (
     SendHeartbeat,
     SendToCell,
 )
-from dodona_wire.messages import GenerateTimestamps, Heartbeat
+from dodona_wire.messages.catalog import Heartbeat
+from dodona_wire.messages.data import GenerateTimestamps
 from unit.oracle.scripted import (
     ACKNOWLEDGE,
     REQUEST,

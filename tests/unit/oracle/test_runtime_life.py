@@ -16,10 +16,8 @@ from dodona_wire.cores.effects import (
     Effect,
     ReplyTo,
 )
-from dodona_wire.messages import (
-    Failure,
-    GenerateTimestamps,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import GenerateTimestamps
 from suite.waiting import until
 from unit.oracle.scripted import (
     ACKNOWLEDGE,
@@ -286,7 +284,7 @@ async def test_an_append_without_a_log_is_a_surprise() -> None:
 SURPRISED_PROCESS = """
 import asyncio, sys
 from dodona_wire.cores.effects import Append
-from dodona_wire.messages import GenerateTimestamps
+from dodona_wire.messages.data import GenerateTimestamps
 from dodona_server.runtime import Runtime
 
 class Core:

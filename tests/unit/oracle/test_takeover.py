@@ -5,7 +5,8 @@ from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.records import MACHINE, ORACLE, Put, changes_of, put_ceiling
 from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo
-from dodona_wire.messages import Failure, GenerateTimestamps, TimestampRange
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 
 NOON_US = 1_700_000_000_000_000
 TAKEOVER_US = AllocatorSettings().takeover_us

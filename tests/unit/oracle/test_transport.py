@@ -16,7 +16,10 @@ from dodona_server.master_peer import MasterPeer
 from dodona_server.runtime import Runtime
 from dodona_server.settings import parse_settings
 from dodona_wire.cores.effects import AskMaster
-from dodona_wire.messages import Done, Failure, GenerateTimestamps, Reply, TimestampRange
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Done
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
 from suite.waiting import until
 

@@ -26,20 +26,16 @@ from dodona_oracle.core.records import (
     put_table,
     state_from_items,
 )
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import GetTable, ListTables, MountTable, TableList, UnmountTable
+from dodona_wire.messages.tree import (
     CopyNode,
     CreateDirectory,
     GetNode,
-    GetTable,
     ListNodes,
-    ListTables,
-    MountTable,
     MoveNode,
     NodeExists,
     RemoveNode,
     SetNode,
-    TableList,
-    UnmountTable,
 )
 from unit.oracle.realm import COLUMNS, Realm, create
 

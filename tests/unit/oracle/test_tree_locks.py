@@ -11,23 +11,25 @@ from dodona.errors import (
     TableNotFound,
 )
 from dodona_oracle.core import tree as tree_module
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
     AlterTable,
     CatalogRequest,
-    CopyNode,
-    CreateDirectory,
     FreezeTable,
     GetTable,
-    ListNodes,
-    LockNode,
     MountTable,
-    MoveNode,
     RemountTable,
-    RemoveNode,
     ReshardTable,
-    SetNode,
     UnfreezeTable,
     UnmountTable,
+)
+from dodona_wire.messages.tree import (
+    CopyNode,
+    CreateDirectory,
+    ListNodes,
+    LockNode,
+    MoveNode,
+    RemoveNode,
+    SetNode,
 )
 from unit.oracle.realm import COLUMNS
 from unit.oracle.tree_realm import ALL, Tree

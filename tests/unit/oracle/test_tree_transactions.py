@@ -12,20 +12,16 @@ from dodona.errors import (
 )
 from dodona.types import TreeTransactionId
 from dodona_oracle.core import tree_transactions
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import GetTable, ListTables, MountTable, TableList, UnmountTable
+from dodona_wire.messages.tree import (
     BeginTreeTransaction,
     CommitTreeTransaction,
     CopyNode,
     CreateDirectory,
     GetNode,
-    GetTable,
-    ListTables,
     LockNode,
-    MountTable,
     PingTreeTransaction,
     RemoveNode,
-    TableList,
-    UnmountTable,
 )
 from unit.oracle.tree_realm import ALL, Tree
 

@@ -9,13 +9,12 @@ from dodona.errors import (
     NodeLocked,
 )
 from dodona.types import NO_TREE_TRANSACTION, TreeTransactionId
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import CatalogRequest, Done
+from dodona_wire.messages.tree import (
     AbortTreeTransaction,
     BeginTreeTransaction,
-    CatalogRequest,
     CommitTreeTransaction,
     CreateDirectory,
-    Done,
     GetNode,
     LockNode,
     NodeExists,

@@ -7,7 +7,9 @@ from typing import Any, get_args
 import pytest
 
 from dodona.types import TransactionId
-from dodona_wire.messages import Aborted, AskOutcome, Failure, Reply
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Aborted, AskOutcome
+from dodona_wire.messages.families import Reply
 from simulator.cluster import Cluster
 from simulator.disk import DiskOptions
 from simulator.drawing import FAULTS_MAX, draw_options

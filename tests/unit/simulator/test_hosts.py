@@ -8,16 +8,16 @@ import pytest
 from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Post, Protocol
 from dodona.types import Key, Now, Revision, TabletId, Timestamp, TransactionId
 from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import GetTable
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
-    Failure,
     GenerateTimestamps,
-    GetTable,
-    Reply,
     TimestampRange,
     WriteNonAtomic,
 )
+from dodona_wire.messages.families import Reply
 from simulator.disk import Disk, DiskOptions
 from simulator.driver import ClientProcess, Task
 from simulator.host import CoreStopped, Host

@@ -19,7 +19,7 @@ from dodona._core.steps import Calls, Pause, Protocol, Result, Step
 from dodona.errors import CommitOutcomeUnknown, DodonaError, LoadEnded, Unavailable
 from dodona_loadtest.workloads.loads import Loads
 from dodona_tablets.core.node import NodeCore
-from dodona_wire.messages import LookupVersions, OpenLoad
+from dodona_wire.messages.data import LookupVersions, OpenLoad
 from simulator.driver import Task
 from simulator.faults import Options
 from simulator.simulation import SECOND_US, Simulation

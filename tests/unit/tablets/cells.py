@@ -42,18 +42,17 @@ from dodona_wire.cores.effects import (
     TruncateLog,
 )
 from dodona_wire.cores.mischief import Mischief, behave
-from dodona_wire.messages import (
-    Assignment,
+from dodona_wire.messages.catalog import Assignment, TabletAssignment
+from dodona_wire.messages.data import (
     CommitOne,
     DataRequest,
     Decide,
     Lookup,
     Prepare,
-    Reply,
     RowLock,
-    TabletAssignment,
     TabletModifications,
 )
+from dodona_wire.messages.families import Reply
 
 SCHEMA = TableSchema.parse(
     [

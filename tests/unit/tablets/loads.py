@@ -5,20 +5,20 @@ from typing import Any
 import pyarrow as pa
 
 from dodona.types import MAX_TIMESTAMP, BatchKind, Key, LoadId, LoadMode, Timestamp, TransactionId
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     CloseLoad,
     CommitOne,
-    Failure,
     LoadSealed,
     OpenLoad,
     Prepare,
     Publication,
-    Reply,
     SealLoad,
     StageArrow,
     Staged,
     TabletModifications,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, stream_of
 from unit.tablets.cells import ATOMIC, REVISION, SCHEMA, Bench
 

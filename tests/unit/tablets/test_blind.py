@@ -3,12 +3,12 @@
 import pytest
 
 from dodona_tablets.core.cell.cell import CellLimits
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
     CommitOne,
     Committed,
-    Failure,
     OutcomeUnknown,
     Prepare,
     Prepared,

@@ -20,10 +20,10 @@ from dodona.types import (
 from dodona_tablets.core.rows.chunks.block import Block
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.tablet import changes
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     ArrowPage,
     CountVersions,
-    Failure,
     Lookup,
     ScanVersions,
     WriteArrow,

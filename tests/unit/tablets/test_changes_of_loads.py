@@ -3,7 +3,7 @@
 import pytest
 
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Timestamp
-from dodona_wire.messages import ArrowPage, CountVersions, ScanVersions
+from dodona_wire.messages.data import ArrowPage, CountVersions, ScanVersions
 from dodona_wire.rows.arrow import table_of
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key, put
 from unit.tablets.loads import Loading

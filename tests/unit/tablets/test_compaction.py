@@ -20,14 +20,8 @@ from dodona_tablets.core.rows.retention import Terms
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.compaction import CompactionToken, expired_chunks, tier_of
 from dodona_wire.cores.effects import RemoveChunks
-from dodona_wire.messages import (
-    CommitOne,
-    Failure,
-    Lookup,
-    RowLock,
-    WriteNonAtomic,
-    Written,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import CommitOne, Lookup, RowLock, WriteNonAtomic, Written
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

@@ -6,21 +6,23 @@ from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.records import AllAcknowledged
 from dodona_tablets.core.tablet.transaction import State
-from dodona_wire.messages import (
-    Aborted,
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import (
     Acknowledge,
     AskCoordinator,
-    AskOutcome,
-    Committed,
-    Decide,
-    Failure,
-    OutcomeUnknown,
-    Prepare,
-    Prepared,
     QueryStatus,
     Status,
     TellAbort,
     TellCommit,
+)
+from dodona_wire.messages.data import (
+    Aborted,
+    AskOutcome,
+    Committed,
+    Decide,
+    OutcomeUnknown,
+    Prepare,
+    Prepared,
 )
 from unit.tablets.cells import ATOMIC, SECOND, Bench, changes, put
 

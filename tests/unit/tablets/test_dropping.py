@@ -9,15 +9,10 @@ from dodona_tablets.core.mounting import importing, mounting
 from dodona_tablets.core.mounting.mounting import FenceToken
 from dodona_tablets.core.records import Record, TabletsDropped
 from dodona_wire.cores.mischief import Mischief, Point, behave
-from dodona_wire.messages import (
-    AskRows,
-    Assignment,
-    Committed,
-    Failure,
-    PeekOutcome,
-    TabletAssignment,
-    TellRows,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Assignment, TabletAssignment
+from dodona_wire.messages.cells import AskRows, TellRows
+from dodona_wire.messages.data import Committed, PeekOutcome
 from unit.tablets.cells import ATOMIC, CLUSTER, NON_ATOMIC, Bench, assignment, put
 from unit.tablets.test_importing import (
     FIRST,

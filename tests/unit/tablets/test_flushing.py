@@ -9,7 +9,8 @@ from dodona_tablets.core.records import StoreFlushed, StoreRotated
 from dodona_tablets.core.rows.stores import Stores
 from dodona_tablets.core.upkeep.flushing import SHRINK_PERIOD_MS, FlushToken
 from dodona_wire.cores.effects import RunJob
-from dodona_wire.messages import Failure, WriteNonAtomic, Written
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import WriteNonAtomic, Written
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, key, put
 
 CELL = CellId(0)

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from dodona.types import CellId, Revision, TableSettings
 from dodona_tablets.core.records import TabletAdjusted
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     CommitOne,
     Committed,
-    Failure,
     Prepared,
     TabletModifications,
     WriteNonAtomic,

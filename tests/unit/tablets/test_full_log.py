@@ -14,9 +14,10 @@ from dodona.types import CellId, Timestamp
 from dodona_local import embedded_cores
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.shell.settings import NodeSettings
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.codec import FRAME_BYTES_MAX
+from dodona_wire.messages.data import (
     Committed,
-    Failure,
     Lookup,
     Prepared,
     Rows,
@@ -24,7 +25,6 @@ from dodona_wire.messages import (
     WriteNonAtomic,
     Written,
 )
-from dodona_wire.messages.codec import FRAME_BYTES_MAX
 from dodona_wire.rows.arrow import arrow_schema, stream_of
 from unit.tablets.cells import NON_ATOMIC, REVISION, SCHEMA, Bench, put
 

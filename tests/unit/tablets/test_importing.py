@@ -8,17 +8,11 @@ from msgspec.structs import replace
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Revision, TabletId, Timestamp
 from dodona_tablets.core.mounting import importing
 from dodona_tablets.core.tablet.tablet import Tablet
-from dodona_wire.messages import (
-    AskRows,
-    Committed,
-    Failure,
-    MountedTablet,
-    TabletAssignment,
-    TabletModifications,
-    TabletSource,
-    TellRows,
-)
-from dodona_wire.messages import CommitOne as Commit
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import MountedTablet, TabletAssignment, TabletSource
+from dodona_wire.messages.cells import AskRows, TellRows
+from dodona_wire.messages.data import CommitOne as Commit
+from dodona_wire.messages.data import Committed, TabletModifications
 from unit.tablets.cells import (
     ATOMIC,
     NON_ATOMIC,

@@ -33,7 +33,7 @@ from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.turns import GivenUp
 from dodona_wire.cores.effects import RunJob
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.tablets.chunks.making import SCHEMA, at, key, made_of
 

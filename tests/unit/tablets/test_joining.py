@@ -2,7 +2,10 @@
 
 from dodona.types import NO_CLUSTER, CellId, ClusterId, Revision, TransactionId
 from dodona_tablets.core.records import ClusterJoined
-from dodona_wire.messages import Assignment, CommitOne, Failure, QueryStatus
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Assignment
+from dodona_wire.messages.cells import QueryStatus
+from dodona_wire.messages.data import CommitOne
 from unit.tablets.cells import ATOMIC, CLUSTER, Bench
 
 CELL = CellId(0)

@@ -7,12 +7,12 @@ from dodona.schema import TableSchema
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.counts import Misfit
 from dodona_tablets.shell.notices import Misfits
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     Aborted,
     CommitOne,
     Committed,
     Decide,
-    Failure,
     Prepare,
     Prepared,
     TabletModifications,

@@ -14,16 +14,16 @@ from dodona_server.runtime import Runtime
 from dodona_tablets.shell import links as links_module
 from dodona_tablets.shell.links import Links
 from dodona_wire.cores.effects import AskTimestamps, Effect
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Heartbeat
+from dodona_wire.messages.data import (
     AskOutcome,
     CommitOne,
-    Failure,
     GenerateTimestamps,
-    Heartbeat,
     Prepare,
-    Reply,
     TimestampRange,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
 
 pytestmark = pytest.mark.anyio

@@ -34,7 +34,7 @@ from dodona_tablets.core.tablet.locks import (
     release,
 )
 from dodona_tablets.core.tablet.transaction import State, Transaction
-from dodona_wire.messages import RowLock, TabletModifications
+from dodona_wire.messages.data import RowLock, TabletModifications
 
 SCHEMA = TableSchema.parse(
     [

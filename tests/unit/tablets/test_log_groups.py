@@ -28,7 +28,7 @@ from dodona_tablets.shell.log_groups import (
     decode_key,
     encode_group,
 )
-from dodona_wire.messages import TellRows
+from dodona_wire.messages.cells import TellRows
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, changes, put
 from unit.tablets.logs import RECORDS, rows
 

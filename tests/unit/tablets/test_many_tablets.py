@@ -14,7 +14,7 @@ from dodona_tablets.core.records import TabletMounted, TabletsDropped, TabletUnm
 from dodona_tablets.core.tablet.tablet import TABLET_BYTES, Tablet
 from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import Append, SendHeartbeat
-from dodona_wire.messages import Assignment, TabletAssignment
+from dodona_wire.messages.catalog import Assignment, TabletAssignment
 from unit.tablets.cells import CLUSTER, SCHEMA, Bench, assignment, put
 
 CELL: Final = CellId(0)

@@ -19,15 +19,14 @@ from dodona.types import (
 )
 from dodona_tablets.core.rows.migration import Migration, pack_version, plain_version, range_in
 from dodona_tablets.core.rows.version import Version
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import TabletAssignment, TabletSource
+from dodona_wire.messages.data import (
     CommitOne,
     Committed,
     Lookup,
     Rows,
     RowVersion,
-    TabletAssignment,
     TabletModifications,
-    TabletSource,
 )
 from unit.tablets.cells import ATOMIC, SCHEMA, Bench, assignment, put, update
 

@@ -2,7 +2,8 @@
 
 from dodona.types import MAX_TIMESTAMP, SYNC_LAST_COMMITTED, CellId
 from dodona_wire.cores.mischief import Mischief, Point
-from dodona_wire.messages import Committed, Failure, Lookup, Prepared
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Committed, Lookup, Prepared
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key, put
 
 

@@ -1,15 +1,9 @@
 """Mounting: assignments, fences, unmounting under a transaction, restarts."""
 
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Revision, Timestamp
-from dodona_wire.messages import (
-    Assignment,
-    Committed,
-    Failure,
-    MountedTablet,
-    Prepared,
-    TabletAssignment,
-    WriteNonAtomic,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Assignment, MountedTablet, TabletAssignment
+from dodona_wire.messages.data import Committed, Prepared, WriteNonAtomic
 from unit.tablets.cells import ATOMIC, CLUSTER, NON_ATOMIC, REVISION, Bench, assignment, put
 
 CELL = CellId(0)

@@ -8,9 +8,9 @@ from dodona.types import SYNC_LAST_COMMITTED, CellId, SpecialWrites, Timestamp, 
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.requests.nonatomic import OFF_LIMITS
 from dodona_wire.cores.effects import Append, ReplyAtOnce, ReplyTo
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     CommitOne,
-    Failure,
     Lookup,
     TabletModifications,
     WriteArrow,

@@ -8,7 +8,7 @@ from dodona.types import KEY_MAX, KEY_MIN, NULL_TIMESTAMP
 from dodona_tablets.core.rows.chunks.block import Block
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.tablet import changes, scans
-from dodona_wire.messages import ArrowPage, ScanArrow, ScanVersions
+from dodona_wire.messages.data import ArrowPage, ScanArrow, ScanVersions
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key, put
 from unit.tablets.test_changes import flush
 

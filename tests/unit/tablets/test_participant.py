@@ -6,15 +6,15 @@ from dodona.types import CellId, LockType, Revision, Timestamp, TransactionId
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.records import CommittedHere
 from dodona_tablets.core.tablet.transaction import State
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import QueryStatus
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
     CommitOne,
     Committed,
-    Failure,
     OutcomeUnknown,
     Prepared,
-    QueryStatus,
     RowLock,
     TabletModifications,
 )

@@ -6,7 +6,8 @@ import pytest
 from dodona.types import CellId
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.counts import CommitCounts
-from dodona_wire.messages import AskOutcome, Committed, Failure
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import AskOutcome, Committed
 from unit.tablets.cells import Bench, put
 
 CELL = CellId(0)

@@ -4,18 +4,18 @@ import pytest
 
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.tablet.transaction import State
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
     Committed,
     Decide,
-    Failure,
     OutcomeUnknown,
     PeekOutcome,
     Prepared,
-    Reply,
     Undecided,
 )
+from dodona_wire.messages.families import Reply
 from unit.tablets.cells import Bench, put
 
 ZERO, ONE = CellId(0), CellId(1)

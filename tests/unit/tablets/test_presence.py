@@ -19,11 +19,11 @@ from dodona.types import (
     Timestamp,
     TransactionId,
 )
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     ArrowPage,
     CommitOne,
     Committed,
-    Failure,
     Lookup,
     LookupVersions,
     Prepare,

@@ -21,11 +21,11 @@ from dodona.types import (
 )
 from dodona_tablets.core.rows.chunks.block import Block
 from dodona_tablets.core.rows.chunks.chunk import Chunk
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     Aborted,
     CommitOne,
     Committed,
-    Failure,
     LoadHeld,
     PeekLoad,
     Prepared,
@@ -35,7 +35,7 @@ from dodona_wire.messages import (
     ScanPage,
     SealLoad,
 )
-from dodona_wire.messages import Scan as ScanRows
+from dodona_wire.messages.data import Scan as ScanRows
 from unit.tablets.cells import ATOMIC, REVISION, Bench, changes, key, put
 from unit.tablets.loads import Loading, failure
 

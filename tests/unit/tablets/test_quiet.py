@@ -13,7 +13,7 @@ from dodona_tablets.core.node import TICK_MS
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat
-from dodona_wire.messages import Assignment
+from dodona_wire.messages.catalog import Assignment
 from unit.tablets.cells import CLUSTER, SECOND, Bench, put
 
 LIMITS = CellLimits()

@@ -19,7 +19,8 @@ from dodona.types import (
 )
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.cell.readers import Readers
-from dodona_wire.messages import Failure, HoldSnapshot, Lookup, SnapshotHeld
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import HoldSnapshot, Lookup, SnapshotHeld
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, Bench, key, put
 
 CELL = CellId(0)

@@ -18,12 +18,11 @@ from dodona.types import (
 )
 from dodona_tablets.core.tablet import snapshot
 from dodona_tablets.core.tablet.scans import COLUMN_ROWS_MAX, WALKED_ROWS_MAX
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     ArrowPage,
-    Failure,
     Lookup,
     LookupVersions,
-    Reply,
     Rows,
     RowVersion,
     Scan,
@@ -32,6 +31,7 @@ from dodona_wire.messages import (
     VersionedRows,
     WriteArrow,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, stream_of, table_of
 from unit.tablets.cells import (
     ATOMIC,

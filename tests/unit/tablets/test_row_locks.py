@@ -18,10 +18,10 @@ from dodona.types import (
     Write,
 )
 from dodona_tablets.core.tablet.locks import RowLocks
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     CommitOne,
     Committed,
-    Failure,
     Lookup,
     LookupVersions,
     Prepare,

@@ -6,16 +6,9 @@ from dodona.schema import TableSchema
 from dodona.types import CellId, TransactionId, Write
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.tablet.transaction import State
-from dodona_wire.messages import (
-    Aborted,
-    AskOutcome,
-    Committed,
-    Decide,
-    Failure,
-    Prepare,
-    Prepared,
-    Reply,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Aborted, AskOutcome, Committed, Decide, Prepare, Prepared
+from dodona_wire.messages.families import Reply
 from unit.tablets.cells import ATOMIC, Bench, changes, put
 
 CELLS = (CellId(0), CellId(1), CellId(2))

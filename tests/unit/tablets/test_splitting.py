@@ -12,7 +12,8 @@ from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.stores import Stores
 from dodona_tablets.core.tablet import splitting
 from dodona_tablets.core.tablet.splitting import BLOCKS_OPENED_MAX, CUTS_MAX, KEY_BYTES_MAX, split
-from dodona_wire.messages import Failure, SplitKeys, SplitTablet
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import SplitKeys, SplitTablet
 from unit.tablets.cells import ATOMIC, REVISION, Bench, put
 from unit.tablets.cells import key as bench_key
 from unit.tablets.chunks.making import FULL, SCHEMA, at, key, made_of, small_blocks

@@ -4,7 +4,7 @@ import pytest
 
 from dodona.errors import ConcurrentAppend, ProtocolChanged, SnapshotTooOld
 from dodona.types import CellId, LoadMode, TableSettings, Timestamp
-from dodona_wire.messages import Committed, LoadSealed
+from dodona_wire.messages.data import Committed, LoadSealed
 from unit.tablets.cells import Bench, delete, key, put
 from unit.tablets.loads import Loading, failure
 

@@ -5,16 +5,10 @@ from msgspec.structs import replace
 
 from dodona.errors import SnapshotTooOld
 from dodona.types import CellId, Revision, TabletId, Timestamp
-from dodona_wire.messages import (
-    CommitOne,
-    Committed,
-    Failure,
-    Reply,
-    TabletAssignment,
-    TabletModifications,
-    TabletSource,
-    WriteNonAtomic,
-)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import TabletAssignment, TabletSource
+from dodona_wire.messages.data import CommitOne, Committed, TabletModifications, WriteNonAtomic
+from dodona_wire.messages.families import Reply
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, assignment, put
 
 CELLS = HERE, THERE = CellId(0), CellId(1)

@@ -6,7 +6,7 @@ from dodona.types import CellId, TableSettings
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.node import DRAIN_LOG_BYTES_MIN
 from dodona_tablets.core.records import Checkpoint, CommittedHere
-from dodona_wire.messages import Committed
+from dodona_wire.messages.data import Committed
 from unit.tablets.cells import ATOMIC, Bench, put
 
 CELL = CellId(0)

@@ -13,18 +13,17 @@ from dodona._core.retry import Patience
 from dodona._core.steps import Calls, Protocol
 from dodona_wire.cores.mischief import Point
 from dodona_wire.errors import LoadEnded, Unavailable
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Cluster, GetCluster
+from dodona_wire.messages.data import (
     CloseLoad,
-    Cluster,
     DataRequest,
-    Failure,
-    GetCluster,
     LoadHeld,
     OpenLoad,
     PeekLoad,
     RenewLoad,
-    Reply,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import CellId, LoadId, TabletId
 
 ASK_AGAIN_KINDS: Final = frozenset({"unavailable", "overloaded"})

@@ -47,7 +47,8 @@ from dodona_wire.errors import (
     TransactionConflict,
     Unavailable,
 )
-from dodona_wire.messages import Failure, LoadSealed, Publication, SealLoad
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import LoadSealed, Publication, SealLoad
 from dodona_wire.types import Key, TabletId
 
 FINAL: Final = (

@@ -10,7 +10,7 @@ from dodona._core.loads.ticket import LoadTable
 from dodona._core.routing import UNMOUNTED, TableRoute
 from dodona._core.steps import Protocol
 from dodona_wire.errors import DodonaError, MetadataChanged, ProtocolChanged, TableNotFound
-from dodona_wire.messages import Tablet
+from dodona_wire.messages.catalog import Tablet
 
 
 def route_of(context: Context, table: LoadTable) -> Protocol[TableRoute]:

@@ -18,7 +18,7 @@ from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol
 from dodona_wire.errors import LimitExceeded, MetadataChanged
-from dodona_wire.messages import ArrowPage, ScanPage
+from dodona_wire.messages.data import ArrowPage, ScanPage
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.rows.sizes import write_bytes

@@ -11,7 +11,7 @@ from dodona_gateway.core.ytsaurus.parameters import plain
 from dodona_gateway.core.ytsaurus.schemas import columns_of, pivot_keys_of
 from dodona_gateway.shell.ytsaurus.commands import Value, YtCall, command
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.messages import (
+from dodona_wire.messages.catalog import (
     FreezeTable,
     MountTable,
     RemountTable,

@@ -21,7 +21,7 @@ from dodona_wire.errors import (
     TransactionNotFound,
     Unavailable,
 )
-from dodona_wire.messages import TreeTransaction
+from dodona_wire.messages.tree import TreeTransaction
 from dodona_wire.types import Timestamp
 
 NO_ID: Final = ("", "0-0-0-0")

@@ -25,7 +25,9 @@ from dodona_wire.cores.counting import ClockWatch
 from dodona_wire.cores.effects import Append, Effect, RemoveChunks, ReplyTo
 from dodona_wire.cores.mischief import Mischief, behave
 from dodona_wire.errors import DodonaError, TabletMoved
-from dodona_wire.messages import Failure, Publication, Reply, TabletModifications
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Publication, TabletModifications
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import (
     MAX_TIMESTAMP,
     NO_CLUSTER,

@@ -7,7 +7,7 @@ Outcomes lie in buckets of a few seconds of start time, so that forgetting costs
 
 from collections.abc import Iterator
 
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.types import NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
 
 _BUCKET_BITS = TIMESTAMP_COUNTER_BITS + 2

@@ -22,7 +22,7 @@ from dodona_wire.errors import (
     SnapshotTooOld,
     Unavailable,
 )
-from dodona_wire.messages import TabletModifications
+from dodona_wire.messages.data import TabletModifications
 from dodona_wire.rows.sizes import wire_bytes
 from dodona_wire.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
 

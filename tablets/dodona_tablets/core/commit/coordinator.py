@@ -19,20 +19,22 @@ from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.effects import SendToCell
 from dodona_wire.cores.mischief import Point
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.messages import (
-    Aborted,
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import (
     Acknowledge,
     AskCoordinator,
-    AskOutcome,
-    Committed,
-    Decide,
-    Failure,
-    OutcomeUnknown,
-    PeekOutcome,
     QueryStatus,
     Status,
     TellAbort,
     TellCommit,
+)
+from dodona_wire.messages.data import (
+    Aborted,
+    AskOutcome,
+    Committed,
+    Decide,
+    OutcomeUnknown,
+    PeekOutcome,
     Undecided,
 )
 from dodona_wire.types import CellId, Timestamp

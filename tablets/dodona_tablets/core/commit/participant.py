@@ -41,23 +41,25 @@ from dodona_wire.errors import (
     TransactionAborted,
     TransactionConflict,
 )
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import (
     Acknowledge,
     AskCoordinator,
+    QueryStatus,
+    Status,
+    TellAbort,
+    TellCommit,
+)
+from dodona_wire.messages.data import (
     CommitOne,
     Committed,
-    Failure,
     OutcomeUnknown,
     Prepare,
     Prepared,
     Publication,
-    QueryStatus,
-    Reply,
-    Status,
     TabletModifications,
-    TellAbort,
-    TellCommit,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import (
     MAX_TIMESTAMP,
     NULL_TIMESTAMP,

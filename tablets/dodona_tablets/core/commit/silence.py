@@ -13,7 +13,7 @@ from dodona_tablets.core.tablet.locks import awaited, locks_of
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.errors import RowBlocked, TransactionConflict, Unavailable
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.types import MAX_TIMESTAMP, CellId, Key
 
 

@@ -20,7 +20,9 @@ from dodona_tablets.core.rows.version import chain_of
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_wire.cores.effects import SendToCell
 from dodona_wire.cores.mischief import Point
-from dodona_wire.messages import AskRows, RowVersion, TabletAssignment, TabletSource, TellRows
+from dodona_wire.messages.catalog import TabletAssignment, TabletSource
+from dodona_wire.messages.cells import AskRows, TellRows
+from dodona_wire.messages.data import RowVersion
 from dodona_wire.rows.keys import successor
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import write_bytes

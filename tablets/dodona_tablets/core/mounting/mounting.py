@@ -27,14 +27,8 @@ from dodona_tablets.core.tablet.tablet import FROZEN, UNMOUNTED, Tablet
 from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat
 from dodona_wire.cores.mischief import Point
-from dodona_wire.messages import (
-    AskRows,
-    Assignment,
-    Heartbeat,
-    MountedTablet,
-    TabletAssignment,
-    TellRows,
-)
+from dodona_wire.messages.catalog import Assignment, Heartbeat, MountedTablet, TabletAssignment
+from dodona_wire.messages.cells import AskRows, TellRows
 from dodona_wire.types import NO_CLUSTER, NULL_TIMESTAMP, ClusterId, Revision, TabletId, Timestamp
 
 STORED_TOLD_MAX: Final = 1_000

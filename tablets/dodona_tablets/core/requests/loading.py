@@ -18,7 +18,8 @@ from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_wire.cores.effects import RemoveChunks, RunJob
 from dodona_wire.errors import Overloaded
-from dodona_wire.messages import Failure, WriteArrow, Written
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import WriteArrow, Written
 from dodona_wire.types import LoadId, TabletId, Timestamp
 
 BATCH_BYTES_MIN: Final = 256 << 10

@@ -14,7 +14,7 @@ from dodona_tablets.core.requests.loading import Loading, gets_chunk
 from dodona_tablets.core.tablet.tablet import CheckedWrites, Tablet
 from dodona_wire.cores.effects import ReplyAtOnce, ReplyTo
 from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded
-from dodona_wire.messages import WriteArrow, WriteNonAtomic, Written
+from dodona_wire.messages.data import WriteArrow, WriteNonAtomic, Written
 from dodona_wire.types import TIMESTAMP_COUNTER_BITS, Timestamp
 
 OFF_LIMITS = "Transaction timestamp is off limits, check the local clock readings"

@@ -21,18 +21,18 @@ from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.cores.effects import AskTimestamps
 from dodona_wire.cores.mischief import Point
 from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded
-from dodona_wire.messages import (
+from dodona_wire.messages.data import (
     CountVersions,
     HoldSnapshot,
     Lookup,
     LookupVersions,
-    Reply,
     Scan,
     ScanArrow,
     ScanVersions,
     SnapshotHeld,
     SplitTablet,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import (
     ASYNC_LAST_COMMITTED,
     MAX_TIMESTAMP,

@@ -35,19 +35,19 @@ from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import RemoveChunks, RunJob
 from dodona_wire.cores.mischief import Point
 from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded, ProtocolChanged
-from dodona_wire.messages import (
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
     CloseLoad,
-    Failure,
     LoadHeld,
     LoadSealed,
     OpenLoad,
     PeekLoad,
     RenewLoad,
-    Reply,
     SealLoad,
     StageArrow,
     Staged,
 )
+from dodona_wire.messages.families import Reply
 from dodona_wire.types import MAX_TIMESTAMP, MIN_TIMESTAMP, LoadId, ReaderId, TabletId, Timestamp
 
 HOLD_PERIOD_MS: Final = 5_000

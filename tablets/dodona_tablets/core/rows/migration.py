@@ -16,7 +16,7 @@ from dodona_tablets.core.rows.version import (
     shared_groups_of,
     version_of,
 )
-from dodona_wire.messages import RowVersion
+from dodona_wire.messages.data import RowVersion
 from dodona_wire.rows.keys import NULL_TAG, first_columns, successor
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import DELETE_MASK, KEY_MAX, Key, Timestamp

@@ -46,7 +46,8 @@ from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_tablets.core.upkeep.compaction import apply_compaction
 from dodona_tablets.core.upkeep.flushing import apply_flush
 from dodona_tablets.core.upkeep.truncation import checkpoint_of
-from dodona_wire.messages import TabletAssignment, TabletModifications
+from dodona_wire.messages.catalog import TabletAssignment
+from dodona_wire.messages.data import TabletModifications
 from dodona_wire.types import NO_CLUSTER, CellId, Timestamp, TransactionId
 
 

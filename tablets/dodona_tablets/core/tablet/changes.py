@@ -40,7 +40,7 @@ from dodona_tablets.core.tablet.snapshot import blocker_of_range, too_old
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.messages import ArrowPage, CountVersions, ScanVersions
+from dodona_wire.messages.data import ArrowPage, CountVersions, ScanVersions
 from dodona_wire.rows.arrow import arrow_schema, stream_of
 from dodona_wire.rows.keys import successor
 from dodona_wire.types import NULL_TIMESTAMP, Key, Timestamp

@@ -15,7 +15,8 @@ from dodona_tablets.core.counts import CONFLICTS
 from dodona_tablets.core.rows.version import Version, bits_of
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.errors import TransactionConflict
-from dodona_wire.messages import Failure, RowLock, TabletModifications
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import RowLock, TabletModifications
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import MAX_TIMESTAMP, Key, LockType, SpecialWrites, Timestamp
 

@@ -28,7 +28,8 @@ from dodona_wire.errors import (
     SnapshotTooOld,
     TransactionConflict,
 )
-from dodona_wire.messages import Failure, Publication
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Publication
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
 

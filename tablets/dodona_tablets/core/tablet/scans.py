@@ -29,7 +29,7 @@ from dodona_tablets.core.rows.version import (
 from dodona_tablets.core.tablet.snapshot import Look, blocker_of_range, values_of_hot_row
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
-from dodona_wire.messages import ArrowPage, Scan, ScanArrow, ScanPage
+from dodona_wire.messages.data import ArrowPage, Scan, ScanArrow, ScanPage
 from dodona_wire.rows.arrow import arrow_from_rows, stream_of
 from dodona_wire.rows.keys import successor
 from dodona_wire.types import Key

@@ -26,7 +26,7 @@ from dodona_tablets.core.tablet.locks import blocking_reader
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
-from dodona_wire.messages import (
+from dodona_wire.messages.data import (
     CountVersions,
     Lookup,
     LookupVersions,

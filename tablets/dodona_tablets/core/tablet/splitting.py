@@ -12,7 +12,7 @@ from typing import Final
 
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.core.rows.stores import Stores
-from dodona_wire.messages import SplitKeys, SplitTablet
+from dodona_wire.messages.data import SplitKeys, SplitTablet
 from dodona_wire.types import KEY_MAX, Key
 
 CUTS_MAX: Final = 4_096

@@ -20,7 +20,8 @@ from dodona_wire.errors import (
     TableNotMounted,
     TransactionAborted,
 )
-from dodona_wire.messages import RowLock, TabletAssignment, TabletModifications, TabletSource
+from dodona_wire.messages.catalog import TabletAssignment, TabletSource
+from dodona_wire.messages.data import RowLock, TabletModifications
 from dodona_wire.rows.arrow import rows_from_arrow
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import wire_bytes, write_bytes

@@ -8,7 +8,7 @@ transaction is only an outcome (see `outcomes`). Who changes the state: `partici
 import enum
 from typing import TYPE_CHECKING, Any
 
-from dodona_wire.messages import TabletModifications
+from dodona_wire.messages.data import TabletModifications
 from dodona_wire.types import NULL_TIMESTAMP, CellId, Key, Timestamp, TransactionId
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.horizon import are_still_right, terms_of
 from dodona_wire.cores.effects import RemoveChunks, RunJob
 from dodona_wire.cores.mischief import Point
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TabletId, Timestamp
 
 TIER_RATIO: Final = 4

@@ -26,7 +26,7 @@ from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.horizon import are_still_right, oldest_needed, terms_of
 from dodona_wire.cores.effects import RemoveChunks, RunJob
 from dodona_wire.cores.mischief import Point
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.types import NULL_TIMESTAMP, TabletId, Timestamp
 
 FLUSHES_MAX: Final = 2

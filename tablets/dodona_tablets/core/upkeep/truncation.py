@@ -30,7 +30,7 @@ from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.cores.effects import RemoveChunks, TruncateLog
 from dodona_wire.cores.mischief import Point
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.types import TabletId, Timestamp
 
 WAITING_MAX: Final = 16

@@ -14,7 +14,7 @@ from dodona_tablets.core.rows.chunks import ingest, streams
 from dodona_tablets.core.rows.chunks.ingest import prepare_batch
 from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built, build
 from dodona_tablets.core.rows.chunks.layout import chunk_schema
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from dodona_wire.rows import arrow
 from dodona_wire.rows.arrow import arrow_schema, stream_of
 from unit.tablets.chunks.making import made

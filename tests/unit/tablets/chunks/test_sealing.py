@@ -26,7 +26,7 @@ from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.rows.chunks.zones import Layer, Range, Zone, lanes_of
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.core.rows.version import Version, chain_of
-from dodona_wire.messages import Failure
+from dodona_wire.messages.base import Failure
 from unit.tablets.chunks.making import SCHEMA, at, deletion, key, made, made_of, small_blocks
 
 SINCE = Timestamp(20)
