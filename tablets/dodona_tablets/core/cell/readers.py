@@ -11,6 +11,8 @@ Retention asks `oldest`, each time it is about to let versions go.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sortedcontainers import SortedList
+
 from dodona_wire.errors import Overloaded
 from dodona_wire.types import MIN_TIMESTAMP, ReaderId, TabletId, Timestamp
 
@@ -30,6 +32,8 @@ class Readers:
         self._tablets_max = tablets_max
         self._renewal_ms_max = renewal_ms_max
         self._holds: dict[ReaderId, _Hold] = {}
+        self._by_timestamp: SortedList[tuple[Timestamp, ReaderId]] = SortedList()
+        self._by_end: SortedList[tuple[int, ReaderId]] = SortedList()
         self._tablet_count = 0
         self._expected_until_us: dict[TabletId, int] = {}
 
@@ -61,13 +65,18 @@ class Readers:
                 readers=len(self._holds),
                 tablets=self._tablet_count,
             )
+        self.let_go(reader)
         self._holds[reader] = fresh
+        self._by_timestamp.add((fresh.timestamp, reader))
+        self._by_end.add((fresh.until_us, reader))
         self._tablet_count = tablet_count
 
     def let_go(self, reader: ReaderId) -> None:
         """It needs nothing any more. No news if it is not known."""
         hold = self._holds.pop(reader, None)
         if hold is not None:
+            self._by_timestamp.remove((hold.timestamp, reader))
+            self._by_end.remove((hold.until_us, reader))
             self._tablet_count -= len(hold.tablets)
 
     def expect_renewals(self, tablet: TabletId, now_us: int) -> None:
@@ -76,21 +85,22 @@ class Readers:
 
     def tick(self, now_us: int) -> None:
         """Forget whoever was not renewed in time, and expect nobody where that time is over."""
-        for reader, hold in list(self._holds.items()):
-            if hold.until_us <= now_us:
-                self.let_go(reader)
+        while self._by_end and self._by_end[0][0] <= now_us:
+            self.let_go(self._by_end[0][1])
         for tablet, until_us in list(self._expected_until_us.items()):
             if until_us <= now_us:
                 del self._expected_until_us[tablet]
 
     def oldest_held(self) -> Timestamp | None:
         """The oldest timestamp that anybody holds here."""
-        return min([it.timestamp for it in self._holds.values()], default=None)
+        return self._by_timestamp[0][0] if self._by_timestamp else None
 
     def oldest(self, tablet: TabletId) -> Timestamp | None:
         """The oldest timestamp that a reader of this tablet may still read at, as of the last tick:
         what it shows has to stay, at this timestamp and later ones. None if there is no reader."""
         if tablet in self._expected_until_us:
             return MIN_TIMESTAMP
-        held = [it.timestamp for it in self._holds.values() if tablet in it.tablets]
-        return min(held, default=None)
+        for timestamp, reader in self._by_timestamp:
+            if tablet in self._holds[reader].tablets:
+                return timestamp
+        return None
