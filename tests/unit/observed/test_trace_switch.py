@@ -23,7 +23,7 @@ from dodona_server import logs
 from dodona_server.tracing import server_spans
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.net import tracing
-from dodona_wire.net.spans import Spans
+from dodona_wire.net.spans import Spans, current_ids
 
 pytestmark = pytest.mark.anyio
 
@@ -206,6 +206,15 @@ for _ in range(1_500):
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.usefixtures("contexts")
+async def test_lines_of_a_server_s_log_name_its_spans() -> None:
+    assert current_ids not in logs._contexts
+    spans = server_spans("node", "http://127.0.0.1:9", None)
+    assert spans is not None
+    assert current_ids in logs._contexts
+    await spans.close()
 
 
 @pytest.mark.usefixtures("contexts")
