@@ -14,8 +14,8 @@ import pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dodona._core.limits import QueryLimits
 from dodona._core.sql import query as query_module
-from dodona._core.sql.engine import QueryLimits
 from dodona._core.sql.pushdown import ScanRange
 from dodona._core.sql.query import Query, Source
 from dodona._core.steps import Protocol

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.sql.engine import QueryLimits
+from dodona._core.limits import QueryLimits
 from dodona._core.sql.query import Query, Source
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol

@@ -12,9 +12,9 @@ from typing import Any
 
 from dodona._core.committing import Answered
 from dodona._core.context import Context, error_of, was_never_sent
+from dodona._core.limits import TransactionLimits
 from dodona._core.routing import TableRoute, is_served
 from dodona._core.steps import Calls, Protocol
-from dodona._core.transaction import TransactionLimits
 from dodona._core.writing import Account
 from dodona_wire.cores.mischief import Point
 from dodona_wire.messages.base import Failure

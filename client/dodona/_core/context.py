@@ -8,9 +8,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Final, Literal, TypeVar, get_args
 
-import msgspec
-
 from dodona._core.arguments import check_path
+from dodona._core.limits import SessionLimits
 from dodona._core.reserve import RESERVE_COUNT, Reserve
 from dodona._core.retry import Dice, InstantClock, Patience, backoff_ms
 from dodona._core.routing import (
@@ -20,9 +19,7 @@ from dodona._core.routing import (
     TableRoute,
     is_soon_served,
 )
-from dodona._core.sql.engine import QueryLimits
 from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Protocol
-from dodona._core.transaction import TransactionLimits
 from dodona_wire.cores.mischief import Mischief, Point, behave
 from dodona_wire.errors import (
     DodonaError,
@@ -46,10 +43,6 @@ from dodona_wire.messages.families import Reply
 from dodona_wire.shown import shown
 from dodona_wire.types import Timestamp, TransactionId
 
-RETRY_MS_MAX: Final = 10_000
-ATTEMPTS_MAX: Final = 64
-BULK_WAIT_MS_MAX: Final = 45_000
-"""Less than a client's stamp may be late: behind a hundred writers it is soon anybody's turn."""
 BULK_PAUSE_MS_MAX: Final = 2_000
 """Each attempt sends all of a message again."""
 POLL_MS_MAX: Final = 100
@@ -76,23 +69,6 @@ def check_acknowledgement(value: str) -> None:
         raise InvalidRequest(
             f"acknowledgement is one of {get_args(Acknowledgement)}, not {shown(value)}"
         )
-
-
-class SessionLimits(msgspec.Struct, frozen=True):
-    """Every bound of a session. Durations in milliseconds."""
-
-    retry_ms_max: int = RETRY_MS_MAX
-    """How long one operation is tried again before its caller sees the error."""
-    attempts_max: int = ATTEMPTS_MAX
-    bulk_wait_ms_max: int = BULK_WAIT_MS_MAX
-    """The same of bulk data that a busy cell has no room for."""
-    transaction: TransactionLimits = TransactionLimits()
-    keys_per_request_max: int = 10_000
-    rows_per_page_max: int = 65_536
-    """A tablet gives fewer where each costs it more."""
-    requests_in_flight_max: int = 16
-    query: QueryLimits = QueryLimits()
-    outcomes_remembered_max: int = 10_000
 
 
 class Context:

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, get_args
 
-import msgspec
-
 from dodona._core.arguments import check_flag
 from dodona._core.buffer import TableBuffer, merge
+from dodona._core.limits import TransactionLimits
 from dodona_wire.errors import (
     InvalidRequest,
     LimitExceeded,
@@ -42,9 +41,6 @@ from dodona_wire.types import (
     Write,
 )
 
-ROWS_MAX: Final = 100_000
-BYTES_MAX: Final = 32 << 20
-LIFE_MS_MAX: Final = 60_000
 WRITE_LOCK_TYPES: Final = ("exclusive", "shared_write")
 ROW_LOCK_TYPES: Final[tuple[str, ...]] = get_args(LockType)
 
@@ -56,14 +52,6 @@ class TransactionState(enum.Enum):
     COMMITTING = "committing"
     COMMITTED = "committed"
     ABORTED = "aborted"
-
-
-class TransactionLimits(msgspec.Struct, frozen=True):
-    """What one transaction may hold, and for how long it may live."""
-
-    rows_max: int = ROWS_MAX
-    bytes_max: int = BYTES_MAX
-    life_ms_max: int = LIFE_MS_MAX
 
 
 def check_modes(atomicity: str, durability: str) -> None:

@@ -32,9 +32,9 @@ from dodona_wire.net.peer import Envelope, Peer
 from dodona_wire.net.spans import Spans, end_span, traceparent
 
 NAMES: Final = {
-    "Session.commit": "commit",
-    "Session.write_rows": "insert_rows",
-    "Session.erase_rows": "delete_rows",
+    "RowSession.commit": "commit",
+    "RowSession.write_rows": "insert_rows",
+    "RowSession.erase_rows": "delete_rows",
     "send_parts": "write_arrow",  # what that comes down to
     "ReadSession.lookup_rows": "lookup_rows",
     "ReadSession.lookup_versions": "lookup_versions",

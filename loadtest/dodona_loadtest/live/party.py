@@ -13,7 +13,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from dodona._core.context import Acknowledgement, SessionLimits
+from dodona._core.context import Acknowledgement
+from dodona._core.limits import SessionLimits
 from dodona._core.routing import Routing
 from dodona._core.session import Session
 from dodona._core.steps import Pause, Protocol, Result

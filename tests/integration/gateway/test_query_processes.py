@@ -202,7 +202,7 @@ async def test_a_process_has_its_bounds_and_no_secret(
 
 _ORPHAN = """
 import asyncio, sys
-from dodona._core.sql.engine import QueryLimits
+from dodona._core.limits import QueryLimits
 from dodona._core.sql.query import Query
 from dodona_gateway.shell.queries import QueryBounds, QueryProcess
 async def main():

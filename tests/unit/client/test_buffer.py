@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona._core.buffer import TableBuffer
+from dodona._core.limits import TransactionLimits
 from dodona._core.own_writes import overlay_found
-from dodona._core.transaction import TransactionBuffer, TransactionLimits
+from dodona._core.transaction import TransactionBuffer
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import TableSchema
 from dodona.types import Timestamp

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dodona
-from dodona._core.context import SessionLimits
+from dodona._core.limits import SessionLimits
 from dodona._core.pages import FirstRows
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, Target

@@ -13,7 +13,8 @@ import pytest
 import dodona
 import dodona.aio
 from dodona._core import steps
-from dodona._core.sql.engine import Engine, QueryLimits
+from dodona._core.limits import QueryLimits
+from dodona._core.sql.engine import Engine
 from dodona.errors import InvalidRequest, LimitExceeded, TransactionClosed
 from dodona_wire.messages.data import ScanArrow
 from dodona_wire.rows.spelling import read_value, spell_any_as_text

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.context import SessionLimits
+from dodona._core.limits import SessionLimits
 from dodona._core.session import Session
 from dodona._core.steps import MASTER, ORACLE, Target
 from dodona.errors import (

@@ -6,12 +6,8 @@ import msgspec
 import pytest
 
 from dodona._core.buffer import merge
-from dodona._core.transaction import (
-    TransactionBuffer,
-    TransactionLimits,
-    TransactionState,
-    check_modes,
-)
+from dodona._core.limits import TransactionLimits
+from dodona._core.transaction import TransactionBuffer, TransactionState, check_modes
 from dodona.errors import (
     InvalidRequest,
     LimitExceeded,

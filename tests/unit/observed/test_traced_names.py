@@ -71,9 +71,9 @@ def test_each_name_is_one_of_what_a_client_or_a_gateway_runs(seen: Seen, db: dod
     since = db.generate_timestamp()
     session, run = db._session, db._run
     calls: dict[str, Any] = {
-        "Session.commit": commit,
-        "Session.write_rows": lambda: db.insert_rows("//a", [row]),
-        "Session.erase_rows": lambda: db.delete_rows("//a", [key]),
+        "RowSession.commit": commit,
+        "RowSession.write_rows": lambda: db.insert_rows("//a", [row]),
+        "RowSession.erase_rows": lambda: db.delete_rows("//a", [key]),
         "send_parts": lambda: db.write_arrow("//n", data),
         "ReadSession.lookup_rows": lambda: db.lookup_rows("//a", [key]),
         "ReadSession.lookup_versions": lambda: db.lookup_versions("//a", [key]),

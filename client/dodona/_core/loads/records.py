@@ -11,12 +11,13 @@ is the intent; what follows it is decided by the transaction alone.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from dodona._core.context import Context, wait_or_raise
 from dodona._core.loads.ticket import Published
+from dodona._core.row_session import RowSession
 from dodona._core.steps import Protocol
 from dodona._core.transaction import TransactionBuffer
 from dodona_wire.errors import (
@@ -30,9 +31,6 @@ from dodona_wire.errors import (
 )
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import NO_LOAD, LoadId, Timestamp
-
-if TYPE_CHECKING:
-    from dodona._core.session import Session
 
 LOADS: Final = "//sys/loads"
 APPLICATIONS: Final = "//sys/load_applications"
@@ -128,7 +126,7 @@ class LoadRecovery(msgspec.Struct, frozen=True):
 class Records:
     """The system tables, by means of a session."""
 
-    def __init__(self, session: "Session", context: Context) -> None:
+    def __init__(self, session: RowSession, context: Context) -> None:
         self.session = session
         self._context = context
         self._are_there = False

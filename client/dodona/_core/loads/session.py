@@ -7,7 +7,7 @@ cleared up at once, or by whoever comes next. Nothing here is remembered between
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
 from msgspec.structs import replace
 
@@ -36,6 +36,7 @@ from dodona._core.loads.ticket import (
 from dodona._core.loads.versions import read_versions, skipped
 from dodona._core.reading import range_of
 from dodona._core.routing import is_soon_served
+from dodona._core.row_session import RowSession
 from dodona._core.senders import StagedBatch
 from dodona._core.steps import Protocol
 from dodona._core.transaction import check_modes
@@ -62,9 +63,6 @@ from dodona_wire.types import (
     timestamp_from_unix_us,
 )
 
-if TYPE_CHECKING:
-    from dodona._core.session import Session
-
 HEALED_AGE_S_MAX: Final = 24 * 3600
 """A new load clears up behind those that began no longer ago; older ones wait to be asked for."""
 TABLES_MAX: Final = 100
@@ -80,7 +78,7 @@ Range = tuple[Sequence[Any] | None, Sequence[Any] | None]
 class LoadSession:
     """See the module."""
 
-    def __init__(self, session: "Session", context: Context) -> None:
+    def __init__(self, session: RowSession, context: Context) -> None:
         self._context = context
         self._records = Records(session, context)
 

@@ -8,7 +8,8 @@ Like a query it sees nothing but the rows, in columns of DuckDB's types: see `qu
 
 from typing import Any, Final
 
-from dodona._core.sql.engine import Engine, QueryLimits
+from dodona._core.limits import QueryLimits
+from dodona._core.sql.engine import Engine
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.query import json_texts, shown_schema, stream
 from dodona_wire.errors import InvalidRequest, LimitExceeded

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona._core.limits import QueryLimits
 from dodona._core.sql.pushdown import Expression
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 
@@ -25,21 +26,6 @@ _ONLY_SELECT: Final = "a query is one SELECT statement"
 _OPTIMIZERS_OFF: Final = "in_clause,statistics_propagation"
 # Otherwise they are the process's. They are the ICU extension's, so that `config` can't have them.
 _SAME_EVERYWHERE: Final = "set TimeZone = 'UTC'; set Calendar = 'gregorian'"
-
-
-class QueryLimits(msgspec.Struct, frozen=True):
-    """The bounds of one SQL query."""
-
-    text_length_max: int = 1 << 20
-    rows_max: int = 10_000_000
-    """Of rows read from all tables together, and again of rows of the result."""
-    memory_mib_max: int = 1_024
-    """Of what is read from all tables together, of DuckDB's own work, and of the result."""
-    threads_max: int = 2
-    result_bytes_max: int | None = None
-    """Of the result, if that is bounded more closely."""
-    rows_per_batch: int = 100_000
-    """The result is measured at this pace, while it is made."""
 
 
 class Engine:

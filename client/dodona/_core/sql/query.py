@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from dodona._core.arguments import check_text
 from dodona._core.context import Context
+from dodona._core.limits import QueryLimits
 from dodona._core.reading import check_retention, check_timestamp
 from dodona._core.routing import TableRoute
-from dodona._core.sql.engine import Engine, QueryLimits, check_size, load_duckdb
+from dodona._core.sql.engine import Engine, check_size, load_duckdb
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
 from dodona._core.steps import Protocol

@@ -1,0 +1,371 @@
+"""Every operation on rows and on the tree as a protocol, whatever drives it. Pure.
+
+Owns: the list of these operations, which all facades share, and the memory of which cell decided
+which transaction. What an operation consists of is in the module of its topic. Time and dice are
+handed in: the same calls with the same replies give the same steps.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from dodona._core import bulk
+from dodona._core.arguments import Row, check_flag, check_number, repeatable
+from dodona._core.at_once import write_at_once
+from dodona._core.catalog import CatalogSession
+from dodona._core.change_session import ChangeSession
+from dodona._core.committing import Answered, commit_atomic
+from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement, Context
+from dodona._core.holding import Holds
+from dodona._core.limits import SessionLimits
+from dodona._core.master_transaction import Pings
+from dodona._core.outcomes import ABORTED, Outcome, find_outcome
+from dodona._core.read_session import ReadSession
+from dodona._core.retry import Dice, InstantClock, Rerun
+from dodona._core.routing import Routing, TableRoute
+from dodona._core.steps import Protocol
+from dodona._core.transaction import TransactionBuffer, check_modes
+from dodona._core.writing import commit_non_atomic
+from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.errors import (
+    CommitOutcomeUnknown,
+    DodonaError,
+    InvalidRequest,
+    TransactionAborted,
+)
+from dodona_wire.types import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    Atomicity,
+    CellId,
+    Durability,
+    LockType,
+    Timestamp,
+    TransactionId,
+)
+
+CELL_MAX: Final = (1 << 31) - 1
+
+Found = TypeVar("Found")
+
+
+class RowSession(ReadSession, ChangeSession):
+    """Every operation on rows and on the tree. Safe to share among threads and tasks: what an
+    operation needs is in its own protocol; what they share changes by single steps."""
+
+    def __init__(
+        self,
+        *,
+        instant_us: InstantClock,
+        unix_us: Callable[[], int],
+        dice: Dice,
+        routing: Routing | None = None,
+        limits: SessionLimits | None = None,
+        acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
+        mischief: Mischief = behave,
+    ) -> None:
+        """`instant_us` and `unix_us` are the clocks of this process, in microseconds: monotonic,
+        and of the wall. `dice` gives numbers from 0 up to 1."""
+        self.routing = Routing() if routing is None else routing
+        self.limits = limits or SessionLimits()
+        self._context = Context(
+            self.routing,
+            instant_us=instant_us,
+            unix_us=unix_us,
+            dice=dice,
+            limits=self.limits,
+            acknowledgement=acknowledgement,
+            mischief=mischief,
+        )
+        self.catalog = CatalogSession(self._context)
+        """Tables, the tree they are in, and master transactions."""
+        self.pings = Pings(instant_us)
+        self.holds = Holds(self._context)
+        self._outcomes: OrderedDict[TransactionId, Outcome | CellId] = OrderedDict()
+        self._complete()
+
+    def _complete(self) -> None:
+        """What a session has besides, which stands on this one."""
+
+    # ---- timestamps
+
+    def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
+        """A fresh timestamp, or the first of `count` in a row. Raises Unavailable."""
+        return self._context.generate_timestamp(count)
+
+    # ---- transactions
+
+    def begin(
+        self,
+        atomicity: Atomicity = "full",
+        durability: Durability = "sync",
+        read_own_writes: bool = False,
+    ) -> Protocol[TransactionBuffer]:
+        """Raises InvalidRequest, Unavailable."""
+        check_modes(atomicity, durability)
+        check_flag(read_own_writes, "read_own_writes")
+        begun_us = self._context.instant_us()
+        start = None
+        if atomicity == "full":
+            start = yield from self.generate_timestamp()
+        return self._buffer(start, atomicity, durability, begun_us, read_own_writes)
+
+    def _buffer(
+        self,
+        start: Timestamp | None,
+        atomicity: Atomicity,
+        durability: Durability,
+        begun_us: int,
+        reads_own_writes: bool = False,
+    ) -> TransactionBuffer:
+        return TransactionBuffer(
+            start,
+            atomicity=atomicity,
+            durability=durability,
+            begun_us=begun_us,
+            limits=self.limits.transaction,
+            reads_own_writes=reads_own_writes,
+        )
+
+    def insert_rows(
+        self,
+        transaction: TransactionBuffer,
+        path: str,
+        rows: Iterable[Row],
+        update: bool = False,
+        aggregate: bool = False,
+        lock_type: LockType = "exclusive",
+    ) -> Protocol[None]:
+        """Buffer rows. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
+        given = repeatable(rows)
+        route = self.routing.find(path) or (yield from self._context.route(path))
+        while True:
+            try:
+                return transaction.insert(
+                    path,
+                    route.schema,
+                    given,
+                    is_update=update,
+                    is_aggregate=aggregate,
+                    lock_type=lock_type,
+                )
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
+
+    def delete_rows(
+        self, transaction: TransactionBuffer, path: str, keys: Iterable[Row]
+    ) -> Protocol[None]:
+        """Buffer deletions. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
+        given = repeatable(keys)
+        route = self.routing.find(path) or (yield from self._context.route(path))
+        while True:
+            try:
+                return transaction.delete(path, route.schema, given)
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
+
+    def lock_rows(
+        self,
+        transaction: TransactionBuffer,
+        path: str,
+        keys: Iterable[Row],
+        locks: Sequence[str] | None = None,
+        lock_type: LockType = "shared_strong",
+    ) -> Protocol[None]:
+        """Buffer row locks. Raises InvalidRequest, LimitExceeded, TransactionClosed."""
+        given = repeatable(keys)
+        route = self.routing.find(path) or (yield from self._context.route(path))
+        while True:
+            try:
+                return transaction.lock(path, route.schema, given, locks, lock_type)
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
+
+    def commit(
+        self, transaction: TransactionBuffer, answered: Answered | None = None
+    ) -> Protocol[Timestamp | None]:
+        """→ the commit timestamp; None if there was nothing to commit. After
+        CommitOutcomeUnknown the transaction stays `committing`: ask `outcome`. `answered` is of a
+        first attempt that was made before."""
+        transaction.start_commit(self._context.instant_us())
+        if not transaction.tables and not transaction.publications:
+            transaction.end_committed(None)
+            return None
+        try:
+            if transaction.atomicity == "full":
+                timestamp = yield from commit_atomic(self._context, transaction, answered)
+            else:
+                timestamp = yield from commit_non_atomic(self._context, transaction)
+        except CommitOutcomeUnknown:
+            raise
+        except DodonaError:
+            transaction.end_aborted()
+            raise
+        else:
+            transaction.end_committed(timestamp)
+        finally:
+            self._remember(transaction)
+        return timestamp
+
+    def write_rows(
+        self,
+        path: str,
+        rows: Iterable[Row],
+        update: bool,
+        durability: Durability,
+        aggregate: bool = False,
+    ) -> Protocol[Timestamp | None]:
+        """Insert in a transaction of its own, of the table's atomicity."""
+        if aggregate is False:
+            done = yield from write_at_once(self._context, path, rows, update, durability)
+            if isinstance(done, Answered):
+                made = self._blind(done.route, durability)
+                made.put(path, done.route.schema, done.writes)
+                return (yield from self._commit_blind(path, made, done))
+            if done is not None:
+                return done
+        given = repeatable(rows)
+        route = self.routing.find(path) or (yield from self._context.route(path))
+        while True:
+            made = self._blind(route, durability)
+            try:
+                made.insert(path, route.schema, given, is_update=update, is_aggregate=aggregate)
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
+            else:
+                return (yield from self._commit_blind(path, made))
+
+    def erase_rows(
+        self, path: str, keys: Iterable[Row], durability: Durability
+    ) -> Protocol[Timestamp | None]:
+        """Delete in a transaction of its own, of the table's atomicity."""
+        given = repeatable(keys)
+        route = self.routing.find(path) or (yield from self._context.route(path))
+        while True:
+            made = self._blind(route, durability)
+            try:
+                made.delete(path, route.schema, given)
+            except InvalidRequest as error:
+                route = yield from self._context.other_route(route, error)
+            else:
+                return (yield from self._commit_blind(path, made))
+
+    def _commit_blind(
+        self, path: str, transaction: TransactionBuffer, answered: Answered | None = None
+    ) -> Protocol[Timestamp | None]:
+        """Its mode was the table's, not the caller's choice: raises TransactionAborted where that
+        changed meanwhile, since another attempt goes by the new one."""
+        try:
+            return (yield from self.commit(transaction, answered))
+        except InvalidRequest as error:
+            route = self.routing.find(path)
+            is_mode_known = route is None or route.atomicity == transaction.atomicity
+            if is_mode_known or type(error) is not InvalidRequest:
+                raise
+            text = "the table's atomicity changed meanwhile"
+            raise TransactionAborted(text, **error.attributes) from error
+
+    def _blind(self, route: TableRoute, durability: Durability) -> TransactionBuffer:
+        """A transaction that reads nothing needs no snapshot; it is named at its commit."""
+        return self._buffer(None, route.atomicity, durability, self._context.instant_us())
+
+    def write_arrow(
+        self,
+        path: str,
+        data: Any,
+        durability: Durability = "sync",
+        stamp: Timestamp | None = None,
+    ) -> Protocol[int]:
+        """→ how many rows were given. See `bulk.write_arrow`."""
+        return bulk.write_arrow(self._context, path, data, durability, stamp)
+
+    # ---- what became of a transaction
+
+    def outcome(
+        self,
+        transaction: TransactionId,
+        coordinator: CellId | None = None,
+        settle: bool = False,
+    ) -> Protocol[Outcome]:
+        """Looks, and with `settle` decides it now. What this session committed itself it
+        remembers; of others it asks the coordinator, or all cells. Raises Unavailable."""
+        check_number(transaction, "transaction", MIN_TIMESTAMP, MAX_TIMESTAMP)
+        if coordinator is not None:
+            check_number(coordinator, "coordinator", 0, CELL_MAX)
+        check_flag(settle, "settle")
+        known = self._outcomes.get(transaction)
+        if isinstance(known, Outcome):
+            return known
+        cell = coordinator if known is None else known
+        outcome = yield from find_outcome(self._context, transaction, cell, settle=settle)
+        if known is not None and outcome.is_final:
+            self._keep(transaction, outcome)
+        return outcome
+
+    def _remember(self, transaction: TransactionBuffer) -> None:
+        """However the commit ended, even by its caller's giving up."""
+        if transaction.id is None:
+            return
+        if transaction.is_committed:
+            self._keep(transaction.id, Outcome("committed", transaction.commit_timestamp))
+        elif transaction.is_aborted:
+            self._keep(transaction.id, ABORTED)
+        elif transaction.coordinator is not None:
+            self._keep(transaction.id, transaction.coordinator)
+
+    def _keep(self, transaction: TransactionId, outcome: Outcome | CellId) -> None:
+        self._outcomes[transaction] = outcome
+        if len(self._outcomes) > self.limits.outcomes_remembered_max:
+            self._outcomes.popitem(last=False)
+
+    # ---- running a function as a transaction until it commits
+
+    def rerun(
+        self, attempts_max: int | None, deadline_ms: int, timeout_ms: int | None = None
+    ) -> Rerun:
+        """The bounds of one `run_in_transaction`."""
+        if attempts_max is not None:
+            check_number(attempts_max, "attempts_max", 1)
+        check_number(deadline_ms, "deadline_ms", 1)
+        return Rerun(
+            self._context.instant_us,
+            self._context.dice,
+            attempts_max=attempts_max,
+            deadline_ms=deadline_ms,
+            timeout_ms=timeout_ms,
+        )
+
+    def after_failure(
+        self, rerun: Rerun, transaction: TransactionBuffer | None, error: DodonaError
+    ) -> Protocol[bool]:
+        """→ whether the attempt was committed after all. False after a pause: run it again.
+        Raises `error` if it must not be run again, or not any more; if there was too little time
+        for it, that of the attempt before."""
+        error = rerun.telling(error)
+        if isinstance(error, CommitOutcomeUnknown):
+            outcome = yield from self._find_out(transaction, error)
+            if outcome.state == "committed":
+                return True
+        elif not error.is_retryable:
+            raise error
+        pause = rerun.next_pause()
+        if pause is None:
+            raise error
+        if (yield pause):
+            raise error  # no time is left for another attempt
+        return False
+
+    def _find_out(
+        self, transaction: TransactionBuffer | None, error: CommitOutcomeUnknown
+    ) -> Protocol[Outcome]:
+        """What became of it: it is settled now. Raises `error` if that stays unknown."""
+        if transaction is None or transaction.id is None or not transaction.is_committing:
+            raise error
+        try:
+            outcome = yield from self.outcome(transaction.id, settle=True)
+        except DodonaError:
+            raise error from None
+        if outcome.state == "unknown":
+            raise error
+        transaction.settle(outcome.timestamp)
+        return outcome
