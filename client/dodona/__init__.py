@@ -13,14 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from dodona._core.catalog.tables import TableInfo, TabletInfo
     from dodona._core.loads.records import LoadRecord, LoadRecovery
     from dodona._core.loads.ticket import LoadTicket, Published
-    from dodona._core.outcomes import Outcome
-    from dodona._core.rows import Rows
-    from dodona._core.senders import StagedBatch
-    from dodona._core.tables import TableInfo, TabletInfo
-    from dodona._core.transaction import TransactionState
-    from dodona._core.versions import VersionedRow, VersionedValue
+    from dodona._core.reading.rows import Rows
+    from dodona._core.reading.versions import VersionedRow, VersionedValue
+    from dodona._core.writing.outcomes import Outcome
+    from dodona._core.writing.senders import StagedBatch
+    from dodona._core.writing.transaction import TransactionState
     from dodona.catalog import MasterTransaction
     from dodona.changes import Changes
     from dodona.client import Client, Transaction, connect, open
@@ -156,12 +156,12 @@ __all__ = [
 _HOMES: Final = {
     "dodona._core.loads.records": "LoadRecord LoadRecovery",
     "dodona._core.loads.ticket": "LoadTicket Published",
-    "dodona._core.outcomes": "Outcome",
-    "dodona._core.rows": "Rows",
-    "dodona._core.senders": "StagedBatch",
-    "dodona._core.tables": "TableInfo TabletInfo",
-    "dodona._core.transaction": "TransactionState",
-    "dodona._core.versions": "VersionedRow VersionedValue",
+    "dodona._core.writing.outcomes": "Outcome",
+    "dodona._core.reading.rows": "Rows",
+    "dodona._core.writing.senders": "StagedBatch",
+    "dodona._core.catalog.tables": "TableInfo TabletInfo",
+    "dodona._core.writing.transaction": "TransactionState",
+    "dodona._core.reading.versions": "VersionedRow VersionedValue",
     "dodona.catalog": "MasterTransaction",
     "dodona.changes": "Changes",
     "dodona.client": "Client Transaction connect open",

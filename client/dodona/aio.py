@@ -11,15 +11,15 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dodona._core import steps
-from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
-from dodona._core.holding import LEASE_MS, Hold
-from dodona._core.outcomes import Outcome
-from dodona._core.retry import RERUN_DEADLINE_MS
-from dodona._core.rows import Rows
+from dodona._core.protocol import steps
+from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
+from dodona._core.protocol.retry import RERUN_DEADLINE_MS
+from dodona._core.reading.holding import LEASE_MS, Hold
+from dodona._core.reading.rows import Rows
+from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
-from dodona._core.transaction import TransactionBuffer
-from dodona._core.versions import VersionedRow
+from dodona._core.writing.outcomes import Outcome
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.aio_running import async_answer
 from dodona._io.beginning import Beginning

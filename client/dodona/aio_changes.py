@@ -7,8 +7,8 @@ its twin, name by name, and says what each method does.
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from dodona._core.changes import ChangePages
-from dodona._core.process_bound import ProcessBound
+from dodona._core.protocol.process_bound import ProcessBound
+from dodona._core.reading.changes import ChangePages
 from dodona._core.session import Session
 from dodona._io.bounds import AsyncRun, async_within
 from dodona.aio_catalog import AsyncCatalog

@@ -13,9 +13,9 @@ from dodona._core.loads.leases import Lease
 from dodona._core.loads.records import LoadRecord, LoadRecovery
 from dodona._core.loads.session import Range
 from dodona._core.loads.ticket import LEASE_MS, LoadTicket, Published
-from dodona._core.process_bound import MAKE_ONE_THERE, ProcessBound
-from dodona._core.senders import StagedBatch
+from dodona._core.protocol.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.session import Session
+from dodona._core.writing.senders import StagedBatch
 from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.aio_writes import LoadWrites
 from dodona._io.bounds import AsyncRun, async_within

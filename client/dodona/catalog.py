@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from dodona._core import steps
-from dodona._core.catalog import MOUNT_TIMEOUT_MS, CatalogSession
-from dodona._core.master_transaction import TIMEOUT_MS, Lease, RowsRefused
-from dodona._core.process_bound import MAKE_ONE_THERE, ProcessBound
-from dodona._core.tables import TableInfo
-from dodona._core.transaction import TransactionState
-from dodona._core.tree import MasterTransactionSession, Names, TreeSession
+from dodona._core.catalog.catalog import MOUNT_TIMEOUT_MS, CatalogSession
+from dodona._core.catalog.master_transaction import TIMEOUT_MS, Lease, RowsRefused
+from dodona._core.catalog.tables import TableInfo
+from dodona._core.catalog.tree import MasterTransactionSession, Names, TreeSession
+from dodona._core.protocol import steps
+from dodona._core.protocol.process_bound import MAKE_ONE_THERE, ProcessBound
+from dodona._core.writing.transaction import TransactionState
 from dodona._io.bounds import within
 from dodona._io.pinger import Pinger
 from dodona_wire.messages.attribute_names import names_set, warn_about

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
-from dodona._core.holding import LEASE_MS
-from dodona._core.outcomes import Outcome
-from dodona._core.retry import RERUN_DEADLINE_MS
-from dodona._core.rows import Rows
+from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
+from dodona._core.protocol.retry import RERUN_DEADLINE_MS
+from dodona._core.reading.holding import LEASE_MS
+from dodona._core.reading.rows import Rows
+from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
-from dodona._core.versions import VersionedRow
+from dodona._core.writing.outcomes import Outcome
 from dodona._io.bounds import Until, check_call_timeout, within
 from dodona._io.pinger import Pinger
 from dodona._io.running import answer, check_function, finished

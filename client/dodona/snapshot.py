@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from dodona._core.holding import Hold
-from dodona._core.process_bound import ProcessBound
+from dodona._core.protocol.process_bound import ProcessBound
+from dodona._core.reading.holding import Hold
 from dodona._core.session import Session
 from dodona._io.bounds import Run
 from dodona_wire.types import ReaderId, Timestamp

@@ -14,10 +14,10 @@ import weakref
 from functools import partial
 from typing import Any, Final
 
-from dodona._core.context import expect
-from dodona._core.deadline import bounded
-from dodona._core.routing import Routing
-from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
+from dodona._core.protocol.context import expect
+from dodona._core.protocol.deadline import bounded
+from dodona._core.protocol.routing import Routing
+from dodona._core.protocol.steps import ORACLE, Calls, Pause, Post, Protocol, Result
 from dodona._io.drivers import check_loop
 from dodona._io.network import CLOSED
 from dodona._io.sessions import instant_us

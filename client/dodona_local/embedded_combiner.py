@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from dodona._core.steps import Target
+from dodona._core.protocol.steps import Target
 from dodona._io.network import CLOSED
 from dodona_local.embedded_cores import Cores
 from dodona_local.embedded_turns import Exchange, Flush, Turn

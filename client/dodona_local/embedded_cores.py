@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from dodona._core.steps import MASTER, ORACLE, Target
+from dodona._core.protocol.steps import MASTER, ORACLE, Target
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_oracle.core.clock_guard import DAY_US, START_VARIABLE
 from dodona_oracle.core.master import MasterCore

@@ -14,7 +14,7 @@ from functools import partial
 from types import GeneratorType
 from typing import Final
 
-from dodona._core.steps import Target
+from dodona._core.protocol.steps import Target
 from dodona_local.embedded_cores import Asked, Cores
 from dodona_local.interrupts import is_callers_own
 from dodona_wire.messages.base import Failure

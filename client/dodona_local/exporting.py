@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dodona._core.reading import Projection
+from dodona._core.reading.reading import Projection
 from dodona.client import Client
 from dodona.snapshot import Snapshot
 from dodona_local.files.formats import FileFormat

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dodona._core.tables import TableInfo
+from dodona._core.catalog.tables import TableInfo
 from dodona.client import Client, Transaction
 from dodona_local.files.formats import FileFormat
 from dodona_local.files.parts import Part, Row, Want, placed

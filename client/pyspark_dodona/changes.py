@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from dodona._core.changes import AGGREGATED, CHANGE_TYPE, COLUMNS, TIMESTAMP
+from dodona._core.reading.changes import AGGREGATED, CHANGE_TYPE, COLUMNS, TIMESTAMP
 from dodona_wire.errors import SchemaViolation, SnapshotTooOld
 from dodona_wire.rows.schema import Column
 from pyspark_dodona.columns import spark_schema

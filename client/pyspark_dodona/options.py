@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dodona import LoadTicket
-from dodona._core.deadline import CALL_TIMEOUT_MS_MAX
+from dodona._core.protocol.deadline import CALL_TIMEOUT_MS_MAX
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.types import Atomicity, Durability, Timestamp
 from pyspark_dodona import option_values as values

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
 import dodona
-from dodona._core.sql import condition
+from dodona._core.reading import condition
 from dodona._io.computing import compute
 from dodona_wire.types import NULL_TIMESTAMP
 from pyspark_dodona.changes import renamed

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import dodona
-from dodona._core.sql import condition
+from dodona._core.reading import condition
 from dodona_wire.errors import MetadataChanged, SnapshotTooOld, TableNotMounted
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.types import ReaderId, Timestamp

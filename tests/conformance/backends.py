@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from dodona._core import steps
-from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
-from dodona._core.limits import SessionLimits
-from dodona._core.routing import Routing
+from dodona._core.protocol import steps
+from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
+from dodona._core.protocol.limits import SessionLimits
+from dodona._core.protocol.routing import Routing
 from dodona._core.session import Session
 from dodona._io.drivers import BlockingDriver
 from dodona._io.pinger import Chores, Item, Pinger

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 from conformance.backends import Backend, Started
 from conformance.stepping import one_by_one, requests_of
 from conformance.tables import Schema
-from dodona._core.steps import Protocol
-from dodona._core.steps import Step as Request
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.protocol.steps import Protocol
+from dodona._core.protocol.steps import Step as Request
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.errors import DodonaError, TransactionConflict
 from dodona.types import Atomicity, Timestamp
 from dodona_wire.messages.families import Reply

@@ -8,8 +8,8 @@ while its rows are prepared.
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dodona._core import steps
-from dodona._core.steps import Calls, Pause, Post, Step, Target
+from dodona._core.protocol import steps
+from dodona._core.protocol.steps import Calls, Pause, Post, Step, Target
 from dodona.client import Client, Transaction
 from dodona.errors import DodonaError
 from dodona.types import Timestamp

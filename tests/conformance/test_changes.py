@@ -12,7 +12,7 @@ from conformance.backends import Backend, ClientClock
 from conformance.selections import ON_SEVERAL_CELLS, UNDER_VIRTUAL_TIME
 from conformance.stepping import prepare
 from conformance.tables import APART, GROUPS, PLAIN, SUM, TWO_COLUMNS, MakeTable, Row, read, refused
-from dodona._core.limits import SessionLimits
+from dodona._core.protocol.limits import SessionLimits
 from dodona.client import Client
 from dodona.errors import InvalidRequest, SchemaViolation, SnapshotTooOld, TableNotFound
 from dodona.types import MAX_TIMESTAMP, Timestamp

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.backends import Backend, Simulated
 from conformance.tables import APART, PLAIN, MakeTable, read, refused, value
-from dodona._core.context import Acknowledgement
+from dodona._core.protocol.context import Acknowledgement
 from dodona.client import Client, Transaction
 from dodona.errors import InvalidRequest, TransactionAborted, TransactionConflict, Unavailable
 

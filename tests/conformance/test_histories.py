@@ -15,9 +15,9 @@ import pytest
 from conformance.backends import Simulated
 from conformance.schedules import Actor, Place, Step, begin, commit
 from conformance.tables import KEY, Row, Schema
+from dodona._core.protocol.steps import Protocol
 from dodona._core.session import Session
-from dodona._core.steps import Protocol
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.client import Client
 from dodona.errors import TransactionConflict
 from dodona.types import LockType, Timestamp

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.backends import Backend, ClientClock
 from conformance.tables import APART, PLAIN, MakeTable, read, refused
-from dodona._core.limits import ROWS_MAX, SessionLimits, TransactionLimits
+from dodona._core.protocol.limits import ROWS_MAX, SessionLimits, TransactionLimits
 from dodona.client import Client
 from dodona.errors import LimitExceeded, SchemaViolation, SnapshotTooOld
 from dodona.values import VALUE_BYTES_MAX

@@ -12,8 +12,8 @@ from conformance.selections import UNDER_VIRTUAL_TIME
 from conformance.stepping import Result
 from conformance.tables import PLAIN
 from dodona import Load, LoadTicket
-from dodona._core import steps
-from dodona._core.steps import Calls
+from dodona._core.protocol import steps
+from dodona._core.protocol.steps import Calls
 from dodona.client import Client
 from dodona.errors import CommitOutcomeUnknown, DodonaError, LoadEnded, Unavailable
 from dodona.types import Atomicity, CellId, LoadId

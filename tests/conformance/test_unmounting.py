@@ -9,7 +9,7 @@ from conformance.backends import Backend
 from conformance.selections import ON_SEVERAL_CELLS
 from conformance.stepping import prepare
 from conformance.tables import APART, MakeTable, read, refused
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona.client import Client, Transaction
 from dodona.errors import DodonaError, TableNotMounted, TransactionAborted
 

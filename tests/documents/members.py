@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from dodona._core.master_transaction import RowsRefused
+from dodona._core.catalog.master_transaction import RowsRefused
 
 LINE_LENGTH_MAX: Final = 100
 

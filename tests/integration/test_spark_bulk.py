@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 
 import dodona
 import dodona.spark
-from dodona._core.tables import decode_prefix
+from dodona._core.catalog.tables import decode_prefix
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.schema import Column, ColumnType, TableSchema
 from integration.frames import PAIRS, complaint, create, pairs, read

@@ -18,19 +18,19 @@ CORES: Final = ("tablets/dodona_tablets/core", "oracle/dodona_oracle/core")
 CLIENT: Final = tuple(
     f"client/dodona/_core/{name}.py"
     for name in (
-        "at_once",
-        "buffer",
-        "committing",
-        "context",
-        "outcomes",
-        "own_writes",
-        "parts",
-        "reserve",
-        "retry",
-        "routing",
-        "session",
-        "transaction",
-        "writing",
+        "protocol/context",
+        "protocol/reserve",
+        "protocol/retry",
+        "protocol/routing",
+        "reading/own_writes",
+        "row_session",
+        "writing/at_once",
+        "writing/buffer",
+        "writing/committing",
+        "writing/outcomes",
+        "writing/parts",
+        "writing/transaction",
+        "writing/writing",
     )
 )
 """The client's commit path."""
@@ -39,9 +39,9 @@ GRAVEST: Final = (
     "tablets/dodona_tablets/core/commit/participant.py",
     "tablets/dodona_tablets/core/commit/coordinator.py",
     "tablets/dodona_tablets/core/rows/store.py",
-    "client/dodona/_core/transaction.py",
-    "client/dodona/_core/buffer.py",
-    "client/dodona/_core/committing.py",
+    "client/dodona/_core/writing/transaction.py",
+    "client/dodona/_core/writing/buffer.py",
+    "client/dodona/_core/writing/committing.py",
     "oracle/dodona_oracle/core/allocator.py",
     "tablets/dodona_tablets/core/commit/admission.py",
     "tablets/dodona_tablets/core/rows/retention.py",
@@ -69,11 +69,11 @@ BESIDE: Final = {
     "tablets/dodona_tablets/core/commit/participant.py": (
         "tests/unit/tablets/test_participant.py",
     ),
-    "client/dodona/_core/committing.py": (
+    "client/dodona/_core/writing/committing.py": (
         "tests/unit/client/test_committing.py",
         "tests/unit/client/test_outcomes.py",
     ),
-    "client/dodona/_core/session.py": ("tests/unit/client/test_committing.py",),
+    "client/dodona/_core/row_session.py": ("tests/unit/client/test_committing.py",),
 }
 
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from dodona._core.context import Acknowledgement
+from dodona._core.protocol.context import Acknowledgement
 from negative.bug import CheckedBug, PlantedBug
 from simulator.faults import Options
 from simulator.simulation import Result, simulate

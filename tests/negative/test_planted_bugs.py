@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona._core.context import Acknowledgement
+from dodona._core.protocol.context import Acknowledgement
 from negative import table
 from negative.bug import ITEMS, PlantedBug
 from negative.hunt import Catch, hunt

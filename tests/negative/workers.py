@@ -7,7 +7,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from dodona._core.context import Acknowledgement
+from dodona._core.protocol.context import Acknowledgement
 from negative.bug import CheckedBug
 from negative.hunt import Catch, check, hunt
 from negative.planted import BUGS

@@ -14,11 +14,11 @@ import pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.limits import QueryLimits
-from dodona._core.sql import query as query_module
+from dodona._core.protocol.limits import QueryLimits
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading import query as query_module
+from dodona._core.reading.query import Query, Source
 from dodona._core.sql.pushdown import ScanRange
-from dodona._core.sql.query import Query, Source
-from dodona._core.steps import Protocol
 from dodona.schema import Column, ColumnType, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Timestamp
 from dodona_wire.rows.arrow import arrow_of_tuples

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona._core.limits import QueryLimits
-from dodona._core.sql.query import Query, Source
+from dodona._core.protocol.limits import QueryLimits
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading.query import Query, Source
 from dodona._core.sql.references import find_tables
-from dodona._core.steps import Protocol
 from dodona.errors import DodonaError
 from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP

@@ -7,8 +7,8 @@ may be killed at any moment, as a caller's process may; what it had sent stays s
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from dodona._core.routing import Routing
-from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Post, Step, Target
+from dodona._core.protocol.routing import Routing
+from dodona._core.protocol.steps import MASTER, ORACLE, Calls, Pause, Post, Step, Target
 from dodona.types import CellId
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import GenerateTimestamps

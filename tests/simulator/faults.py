@@ -7,7 +7,7 @@ cluster, and over when the safety phase is. Must not import: any core.
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from dodona._core.context import Acknowledgement
+from dodona._core.protocol.context import Acknowledgement
 from simulator.disk import DiskOptions
 from simulator.network import NetworkOptions
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from dodona._core.protocol.steps import Pause, Protocol
 from dodona._core.session import Session
-from dodona._core.steps import Pause, Protocol
 from dodona.errors import DodonaError
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import RowKey, Version

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from dodona._core.limits import SessionLimits, TransactionLimits
+from dodona._core.protocol.limits import SessionLimits, TransactionLimits
+from dodona._core.protocol.steps import Protocol
 from dodona._core.session import Session
-from dodona._core.steps import Protocol
 from dodona.errors import DodonaError, TableExists, Unavailable
 from dodona_loadtest.checkers.sweep import check
 from dodona_loadtest.checkers.violation import Violation

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from dodona._core.routing import UNMOUNTED
-from dodona._core.steps import Protocol
-from dodona._core.tables import TableInfo
+from dodona._core.catalog.tables import TableInfo
+from dodona._core.protocol.routing import UNMOUNTED
+from dodona._core.protocol.steps import Protocol
 from dodona.errors import DodonaError
 from dodona.schema import Column
 from dodona_loadtest.checkers.violation import Violation

@@ -5,7 +5,7 @@ Must not import: any core.
 
 from collections.abc import Callable
 
-from dodona._core.steps import Pause, Protocol
+from dodona._core.protocol.steps import Pause, Protocol
 from dodona.errors import DodonaError
 from dodona_loadtest.histories.recorder import Recorder
 

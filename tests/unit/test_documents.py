@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 import dodona
-from dodona._core.master_transaction import RowsRefused
+from dodona._core.catalog.master_transaction import RowsRefused
 from dodona.errors import ERRORS_BY_KIND, DodonaError
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"

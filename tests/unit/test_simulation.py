@@ -15,9 +15,9 @@ from typing import get_args
 import pytest
 from rich.console import Console
 
-from dodona._core.context import Acknowledgement
-from dodona._core.outcomes import PENDING
-from dodona._core.steps import Protocol
+from dodona._core.protocol.context import Acknowledgement
+from dodona._core.protocol.steps import Protocol
+from dodona._core.writing.outcomes import PENDING
 from dodona_loadtest.checkers.violation import Promise
 from dodona_loadtest.histories.history import Transaction
 from dodona_loadtest.histories.recorder import Recorder

@@ -9,23 +9,23 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from dodona._core import bulk
-from dodona._core.arguments import Row, check_flag, check_number, repeatable
-from dodona._core.at_once import write_at_once
-from dodona._core.catalog import CatalogSession
-from dodona._core.change_session import ChangeSession
-from dodona._core.committing import Answered, commit_atomic
-from dodona._core.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement, Context
-from dodona._core.holding import Holds
-from dodona._core.limits import SessionLimits
-from dodona._core.master_transaction import Pings
-from dodona._core.outcomes import ABORTED, Outcome, find_outcome
-from dodona._core.read_session import ReadSession
-from dodona._core.retry import Dice, InstantClock, Rerun
-from dodona._core.routing import Routing, TableRoute
-from dodona._core.steps import Protocol
-from dodona._core.transaction import TransactionBuffer, check_modes
-from dodona._core.writing import commit_non_atomic
+from dodona._core.catalog.catalog import CatalogSession
+from dodona._core.catalog.master_transaction import Pings
+from dodona._core.protocol.arguments import Row, check_flag, check_number, repeatable
+from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement, Context
+from dodona._core.protocol.limits import SessionLimits
+from dodona._core.protocol.retry import Dice, InstantClock, Rerun
+from dodona._core.protocol.routing import Routing, TableRoute
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading.change_session import ChangeSession
+from dodona._core.reading.holding import Holds
+from dodona._core.reading.read_session import ReadSession
+from dodona._core.writing import bulk
+from dodona._core.writing.at_once import write_at_once
+from dodona._core.writing.committing import Answered, commit_atomic
+from dodona._core.writing.outcomes import ABORTED, Outcome, find_outcome
+from dodona._core.writing.transaction import TransactionBuffer, check_modes
+from dodona._core.writing.writing import commit_non_atomic
 from dodona_wire.cores.mischief import Mischief, behave
 from dodona_wire.errors import (
     CommitOutcomeUnknown,

@@ -9,10 +9,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
-from dodona._core import steps
+from dodona._core.protocol import steps
+from dodona._core.reading.query import Query
 from dodona._core.session import Session
-from dodona._core.sql.query import Query
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.bounds import AsyncRun, AsyncUntil
 from dodona._io.computing import DESCRIPTORS, INTERRUPT_SECONDS
 from dodona._io.running import too_long

@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from dodona._core import steps
-from dodona._core.steps import Step
+from dodona._core.protocol import steps
+from dodona._core.protocol.steps import Step
 from dodona._io.bounds import AsyncRun
 from dodona_wire.errors import Unavailable
 

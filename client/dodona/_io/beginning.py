@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
-from dodona._core.process_bound import ProcessBound
+from dodona._core.protocol.process_bound import ProcessBound
 from dodona_wire.errors import InvalidRequest
 
 

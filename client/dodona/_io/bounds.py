@@ -2,13 +2,13 @@
 
 Owns: the types of what runs protocols, and the two ways to bound it: `within` bounds each call
 that has no bound of its own; `Until` bounds several calls together. A bound of one call is in
-`dodona._core.deadline`, and drivers keep it.
+`dodona._core.protocol.deadline`, and drivers keep it.
 """
 
 from typing import Protocol, TypeVar
 
-from dodona._core import steps
-from dodona._core.deadline import check_timeout
+from dodona._core.protocol import steps
+from dodona._core.protocol.deadline import check_timeout
 from dodona._io.sessions import instant_us
 
 Result = TypeVar("Result")

@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Coroutine
 from typing import Any, ClassVar
 
-from dodona._core.deadline import bounded
-from dodona._core.routing import Routing
-from dodona._core.steps import ORACLE, Calls, Pause, Post, Protocol, Result
+from dodona._core.protocol.deadline import bounded
+from dodona._core.protocol.routing import Routing
+from dodona._core.protocol.steps import ORACLE, Calls, Pause, Post, Protocol, Result
 from dodona._io.engine import Engine
 from dodona._io.network import Gathering, Network
 from dodona._io.sessions import instant_us

@@ -21,8 +21,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from dodona._core.routing import Routing
-from dodona._core.steps import Calls, Post
+from dodona._core.protocol.routing import Routing
+from dodona._core.protocol.steps import Calls, Post
 from dodona._io.loops import new_event_loop
 from dodona._io.network import CLOSED, Gathering, Network
 from dodona_wire.messages.base import Failure

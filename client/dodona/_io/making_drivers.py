@@ -5,7 +5,7 @@ Imports nothing of OpenTelemetry unless it does (see `tracing`).
 
 from typing import TYPE_CHECKING
 
-from dodona._core.routing import Routing
+from dodona._core.protocol.routing import Routing
 from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.tracing import client_spans
 

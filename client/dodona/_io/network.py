@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from dodona._core.routing import Routing
-from dodona._core.steps import MASTER, ORACLE, Calls, Post, Target
+from dodona._core.protocol.routing import Routing
+from dodona._core.protocol.steps import MASTER, ORACLE, Calls, Post, Target
 from dodona._io.oracle import OracleClient
 from dodona_wire.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
 from dodona_wire.messages.base import Failure

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakMethod
 
-from dodona._core import steps
+from dodona._core.protocol import steps
 from dodona_wire.net.threads import begin_thread
 
 CLOSE_SECONDS_MAX: Final = 5.0

@@ -8,10 +8,10 @@ import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
-from dodona._core import steps
+from dodona._core.protocol import steps
+from dodona._core.reading.query import Query
 from dodona._core.session import Session
-from dodona._core.sql.query import Query
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.bounds import Run, Until
 from dodona._io.computing import DESCRIPTORS, TooLong, compute
 from dodona_wire.errors import InvalidRequest, Unavailable

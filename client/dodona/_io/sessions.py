@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any, Final
 
-from dodona._core.context import (
+from dodona._core.protocol.context import (
     DEFAULT_ACKNOWLEDGEMENT,
     Acknowledgement,
     check_acknowledgement,

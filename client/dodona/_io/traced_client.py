@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 from opentelemetry.trace import SpanKind
 from picows import WSTransport
 
-from dodona._core.routing import Routing
-from dodona._core.steps import Calls, Post, Protocol, Step, Target
+from dodona._core.protocol.routing import Routing
+from dodona._core.protocol.steps import Calls, Post, Protocol, Step, Target
 from dodona._io.drivers import AsyncioDriver, BlockingDriver
 from dodona_wire.errors import DodonaError
 from dodona_wire.messages.cells import CellMessage

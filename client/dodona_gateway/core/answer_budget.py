@@ -6,7 +6,7 @@ longer where it is escaped: JSON has six characters for a zero byte.
 
 from typing import Any, TypeVar
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_wire.errors import LimitExceeded
 from dodona_wire.messages.data import Rows, VersionedRows
 from dodona_wire.messages.families import Reply

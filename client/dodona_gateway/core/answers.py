@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from dodona._core.tables import TableInfo
-from dodona._core.versions import VersionedRow
+from dodona._core.catalog.tables import TableInfo
+from dodona._core.reading.versions import VersionedRow
 from dodona_gateway.core.requests import Row, Values
 from dodona_wire.types import Atomicity, CellId, Revision, TableSettings, TabletId, Timestamp
 

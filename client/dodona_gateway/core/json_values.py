@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dodona._core.versions import VersionedRow, VersionedValue
+from dodona._core.reading.versions import VersionedRow, VersionedValue
 from dodona_wire.rows.schema import Column
 from dodona_wire.rows.spelling import SPELLERS, spell_any, spell_bytes
 from dodona_wire.shown import INTEGER_BITS_MAX, shown

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.limits import QueryLimits
+from dodona._core.protocol.limits import QueryLimits
 from dodona._core.sql.pushdown import ScanRange
 from dodona_gateway.core.answer_budget import too_much
 from dodona_gateway.core.content import Form, encode_body

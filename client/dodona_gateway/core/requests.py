@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from dodona._core.catalog import MOUNT_TIMEOUT_MS
+from dodona._core.catalog.catalog import MOUNT_TIMEOUT_MS
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.rows.json_text import decode_json

@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading.query import Query
 from dodona._core.session import Session
-from dodona._core.sql.query import Query
-from dodona._core.steps import Protocol
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona_gateway.core.answer_budget import too_much
 from dodona_gateway.core.query_work import (
     LENGTH_BYTES,

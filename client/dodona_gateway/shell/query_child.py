@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from dodona._core.reading.query import Query, Source
 from dodona._core.sql.engine import load_duckdb
-from dodona._core.sql.query import Query, Source
 from dodona_gateway.core.query_work import (
     LENGTH_BYTES,
     NOT_READ,

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.routing import Route as ServedRoute
 from starlette.types import Receive, Scope, Send
 
-from dodona._core.versions import VersionedRow
+from dodona._core.reading.versions import VersionedRow
 from dodona_gateway.core.access.grants import Role
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.answer_budget import check_sent

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from dodona._core.protocol.steps import Protocol
 from dodona._core.session import Session
 from dodona._core.sql.references import find_tables
-from dodona._core.steps import Protocol
 from dodona._io.bounds import AsyncRun, AsyncUntil
 from dodona._io.computing import INTERRUPT_SECONDS
 from dodona._io.making_drivers import asyncio_driver

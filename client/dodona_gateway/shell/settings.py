@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from dodona._core.limits import QueryLimits
+from dodona._core.protocol.limits import QueryLimits
 from dodona_gateway.core.holdings import HoldingLimits
 from dodona_gateway.core.transaction_id import GATEWAY_MAX
 from dodona_gateway.shell.queries import QueryBounds

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.aio import AsyncClient, AsyncTransaction
 from dodona_gateway.core.answers import Outcome
 from dodona_gateway.core.holdings import End, Holding, HoldingLimits, Holdings, check_lease

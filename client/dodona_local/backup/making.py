@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from dodona._core.catalog.tables import TableInfo
 from dodona._core.loads.records import APPLICATIONS
-from dodona._core.tables import TableInfo
 from dodona.client import Client
 from dodona.snapshot import Snapshot
 from dodona.timestamps import datetime_from_timestamp

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dodona._core.catalog.tables import decode_prefix
 from dodona._core.loads.records import APPLICATIONS
-from dodona._core.tables import decode_prefix
 from dodona.catalog import MasterTransaction
 from dodona.client import Client
 from dodona_local.backup.manifest import (

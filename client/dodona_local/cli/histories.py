@@ -23,7 +23,7 @@ from dodona_local.cli.rows import PANEL
 from dodona_local.cli.running import client_of, warn
 
 if TYPE_CHECKING:
-    from dodona._core.versions import VersionedRow
+    from dodona._core.reading.versions import VersionedRow
 
 LIMIT = 1_000
 commands = typer.Typer()
@@ -53,8 +53,8 @@ def versions(
     require_extras("server")
     from msgspec.structs import replace
 
-    from dodona._core.changes import CHANGE_TYPE, COLUMNS, TIMESTAMP
-    from dodona._core.reading import Projection
+    from dodona._core.reading.changes import CHANGE_TYPE, COLUMNS, TIMESTAMP
+    from dodona._core.reading.reading import Projection
     from dodona_local.cli.printing import print_rows
     from dodona_local.cli.words import keys_of, names_of, timestamp_of
     from dodona_local.files.spelled import Shape

@@ -13,7 +13,7 @@ import typer
 from dodona_local.files.formats import FileFormat
 
 CALL_TIMEOUT_MS_MAX: Final = 86_400_000
-"""As `dodona._core.deadline` has it, which `--help` need not load."""
+"""As `dodona._core.protocol.deadline` has it, which `--help` need not load."""
 MASTER_URL: Final = "http://127.0.0.1:8500"
 
 

@@ -160,7 +160,7 @@ def lookup(
 ) -> None:
     """The rows of these keys, in their order. Those that are not there are left out."""
     require_extras("server")
-    from dodona._core.reading import Projection
+    from dodona._core.reading.reading import Projection
     from dodona_local.cli.printing import print_rows
     from dodona_local.cli.words import keys_of, names_of, timestamp_of
     from dodona_local.files.spelled import Shape

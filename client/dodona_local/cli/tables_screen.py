@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import typer
 
-from dodona._core.tables import TableInfo
+from dodona._core.catalog.tables import TableInfo
 from dodona_local.cli.options import Format
 from dodona_local.cli.printing import print_json, print_list
 from dodona_local.cli.running import say

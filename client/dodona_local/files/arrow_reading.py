@@ -1,8 +1,8 @@
 """Parquet and Arrow's IPC, files or streams, as parts.
 
 Owns: which of Arrow's two formats it is, and that what is broken is told as such. Columns keep the
-types of the file; what fits a table is `dodona._core.bulk`'s to say. In columns of type any there
-is MessagePack.
+types of the file; what fits a table is `dodona._core.writing.bulk`'s to say. In columns of type any
+there is MessagePack.
 """
 
 import io

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from dodona._core.bulk import fit
+from dodona._core.writing.bulk import fit
 from dodona_wire.errors import DodonaError, SchemaViolation
 from dodona_wire.rows.arrow import arrow_of_tuples
 from dodona_wire.rows.packed_names import unpacked

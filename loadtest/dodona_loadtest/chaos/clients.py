@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from dodona._core.context import Acknowledgement
-from dodona._core.limits import SessionLimits
+from dodona._core.protocol.context import Acknowledgement
+from dodona._core.protocol.limits import SessionLimits
 from dodona_loadtest.live.journal import Journal, JournaledHistory
 from dodona_loadtest.live.party import Party
 from dodona_loadtest.workloads import WORKLOADS

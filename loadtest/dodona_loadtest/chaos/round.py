@@ -15,7 +15,7 @@ from random import Random
 from time import monotonic
 from typing import Final
 
-from dodona._core.limits import SessionLimits
+from dodona._core.protocol.limits import SessionLimits
 from dodona._io.drivers import BlockingDriver
 from dodona_loadtest.chaos.blows import Role, draw_blows, role_of
 from dodona_loadtest.chaos.clients import ClientProcess, Order

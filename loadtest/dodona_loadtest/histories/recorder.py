@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, cast
 
-from dodona._core.outcomes import Outcome
-from dodona._core.retry import Rerun
+from dodona._core.protocol.retry import Rerun
+from dodona._core.protocol.steps import Calls, Pause, Protocol, Step
 from dodona._core.session import Session
-from dodona._core.steps import Calls, Pause, Protocol, Step
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.outcomes import Outcome
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona_loadtest.histories.history import (
     Acquisition,
     Conflict,

@@ -9,10 +9,10 @@ one that was left behind is given up when the next one begins.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from dodona._core.limits import TransactionLimits
-from dodona._core.outcomes import PENDING, Outcome
-from dodona._core.steps import Protocol
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.protocol.limits import TransactionLimits
+from dodona._core.protocol.steps import Protocol
+from dodona._core.writing.outcomes import PENDING, Outcome
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona_loadtest.histories.shape import Row
 from dodona_wire.errors import (
     CommitOutcomeUnknown,

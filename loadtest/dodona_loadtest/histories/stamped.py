@@ -6,7 +6,7 @@ tablet whether its rows are there, so that some rows of one call may be sure and
 
 from collections.abc import Sequence
 
-from dodona._core.steps import Calls, Protocol, Step
+from dodona._core.protocol.steps import Calls, Protocol, Step
 from dodona_loadtest.histories.history import Read, StampedRead, StampedWrite, Status
 from dodona_loadtest.histories.recorder import Recorder, kind_of
 from dodona_loadtest.histories.shape import Row, TableShape

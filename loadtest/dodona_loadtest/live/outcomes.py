@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from dodona._core.outcomes import Outcome
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
+from dodona._core.writing.outcomes import Outcome
 from dodona_loadtest.checkers.attribution import attribute
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, Transaction, Version

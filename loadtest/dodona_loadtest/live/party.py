@@ -13,11 +13,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from dodona._core.context import Acknowledgement
-from dodona._core.limits import SessionLimits
-from dodona._core.routing import Routing
+from dodona._core.protocol.context import Acknowledgement
+from dodona._core.protocol.limits import SessionLimits
+from dodona._core.protocol.routing import Routing
+from dodona._core.protocol.steps import Pause, Protocol, Result
 from dodona._core.session import Session
-from dodona._core.steps import Pause, Protocol, Result
 from dodona._io.drivers import AsyncioDriver
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.recorder import Recorder

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from dodona._core.steps import Pause, Protocol
-from dodona._core.versions import VersionedRow
+from dodona._core.protocol.steps import Pause, Protocol
+from dodona._core.reading.versions import VersionedRow
 from dodona_loadtest.histories.history import History, RowKey, Version
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from dodona._core.limits import SessionLimits
+from dodona._core.protocol.limits import SessionLimits
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.recorder import Recorder, RowSession

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_loadtest.checkers.attribution import attribute
 from dodona_loadtest.checkers.timestamps import Committed
 from dodona_loadtest.checkers.violation import Violation

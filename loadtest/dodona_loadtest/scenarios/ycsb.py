@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.scenarios import draws

@@ -12,7 +12,7 @@ import gevent
 from locust import FastHttpUser, User, task
 from locust.user.task import LOCUST_STATE_STOPPING
 
-from dodona._core.steps import Pause, Protocol, Result
+from dodona._core.protocol.steps import Pause, Protocol, Result
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.rest_session import RestAnswer, RestCall, RestSession
 from dodona_loadtest.live.party import now_us

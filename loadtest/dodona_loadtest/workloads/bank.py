@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads.workload import Workload

@@ -10,7 +10,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
-from dodona._core.steps import Pause, Protocol
+from dodona._core.protocol.steps import Pause, Protocol
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, RowKey, Transaction, Write
 from dodona_loadtest.histories.recorder import Attempt, Recorder

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, StampedWrite
 from dodona_loadtest.histories.recorder import Recorder

@@ -7,7 +7,7 @@ ring for good or shows it broken: it is the most sensitive of all workloads.
 from random import Random
 from typing import Any, Final
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads.workload import Workload

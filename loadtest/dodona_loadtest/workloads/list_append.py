@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any, Final
 
-from dodona._core.steps import Pause, Protocol
+from dodona._core.protocol.steps import Pause, Protocol
 from dodona_loadtest.checkers.appends import Append, AppendTransaction, Observe
 from dodona_loadtest.checkers.list_append import check_appends
 from dodona_loadtest.checkers.violation import Violation

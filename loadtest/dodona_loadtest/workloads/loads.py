@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dodona._core.loads.records import LOADS, LoadRecord
 from dodona._core.loads.session import Range
-from dodona._core.steps import Calls, Pause, Post, Protocol, Step
+from dodona._core.protocol.steps import Calls, Pause, Post, Protocol, Step
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.loads import (
     Brought,

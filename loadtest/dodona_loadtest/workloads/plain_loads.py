@@ -6,7 +6,7 @@ that a load is over, it has the rows that it has.
 
 from typing import Any
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_loadtest.histories.loads import StampedLoad, begin_stamped_load
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape

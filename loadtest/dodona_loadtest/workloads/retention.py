@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow
 
-from dodona._core.steps import Pause, Protocol
+from dodona._core.protocol.steps import Pause, Protocol
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads.workload import Workload

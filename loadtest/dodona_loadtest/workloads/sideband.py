@@ -10,7 +10,7 @@ from collections import deque
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.workloads.workload import Workload

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from dodona._core.steps import Pause, Protocol
+from dodona._core.protocol.steps import Pause, Protocol
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, RowKey, Transaction
 from dodona_loadtest.histories.recorder import Attempt, Recorder

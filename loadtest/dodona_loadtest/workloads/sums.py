@@ -9,7 +9,7 @@ changes before.
 from random import Random
 from typing import Any, Final
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.recorder import Attempt, Recorder

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import dodona
-from dodona._core import steps
-from dodona._core.steps import Calls, Post
+from dodona._core.protocol import steps
+from dodona._core.protocol.steps import Calls, Post
 from dodona.errors import DodonaError, TransactionConflict
 
 MARKUP: Final = "<script>alert('x')</script>"

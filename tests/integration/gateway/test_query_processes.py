@@ -202,8 +202,8 @@ async def test_a_process_has_its_bounds_and_no_secret(
 
 _ORPHAN = """
 import asyncio, sys
-from dodona._core.limits import QueryLimits
-from dodona._core.sql.query import Query
+from dodona._core.protocol.limits import QueryLimits
+from dodona._core.reading.query import Query
 from dodona_gateway.shell.queries import QueryBounds, QueryProcess
 async def main():
     process = await QueryProcess.start(QueryBounds(1 << 20, 60, 256))

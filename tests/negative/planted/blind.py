@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.reserve import Reserve
+from dodona._core.protocol.reserve import Reserve
 from dodona.schema import TableSchema
 from dodona.types import MAX_TIMESTAMP, Key, Timestamp, TransactionId
 from dodona_tablets.core.commit.participant import Participant
@@ -55,7 +55,7 @@ class Repeating(Reserve):
 
 
 def name_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona._core.context.Reserve", Repeating)
+    patch.setattr("dodona._core.protocol.context.Reserve", Repeating)
 
 
 def commit_at_the_name(patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def commit_at_the_name(patch: pytest.MonkeyPatch) -> None:
 
 def rename_after_silence(patch: pytest.MonkeyPatch) -> None:
     """Silence does not say that nothing came of it."""
-    patch.setattr("dodona._core.committing.was_never_sent", lambda _: True)
+    patch.setattr("dodona._core.writing.committing.was_never_sent", lambda _: True)
 
 
 BUGS = (

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from dodona._core import committing
-from dodona._core.context import Context
-from dodona._core.steps import Calls, Pause, Protocol
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.protocol.context import Context
+from dodona._core.protocol.steps import Calls, Pause, Protocol
+from dodona._core.writing import committing
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.errors import TransactionConflict
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.commit.participant import Participant

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.buffer import merge
+from dodona._core.writing.buffer import merge
 from dodona.errors import DataCorrupted
 from dodona.schema import TableSchema
 from dodona.types import DELETE_MASK, MIN_TIMESTAMP, Timestamp, Write
@@ -190,8 +190,8 @@ def lose_a_deletion_before_a_write(patch: pytest.MonkeyPatch) -> None:
     def planted(schema: TableSchema, old: Write, new: Write) -> Write:
         return new if old[1] == DELETE_MASK else merge(schema, old, new)
 
-    patch.setattr("dodona._core.buffer.merge", planted)
-    patch.setattr("dodona._core.transaction.merge", planted)
+    patch.setattr("dodona._core.writing.buffer.merge", planted)
+    patch.setattr("dodona._core.writing.transaction.merge", planted)
 
 
 def take_any_stamp(patch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
-from dodona._core import committing
-from dodona._core.context import Context
-from dodona._core.steps import Protocol
+from dodona._core.protocol.context import Context
+from dodona._core.protocol.steps import Protocol
+from dodona._core.writing import committing
 from dodona.types import CellId
 from dodona_loadtest.checkers.violation import Promise
 from dodona_wire.messages.data import AskOutcome, Committed, Decide

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from dodona._core.loads.publishing import Publisher, Seals
 from dodona._core.loads.records import LoadPhase, Records
 from dodona._core.loads.ticket import Published
-from dodona._core.senders import Stager
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
+from dodona._core.writing.senders import Stager
 from dodona.schema import TableSchema
 from dodona.types import LoadId, Timestamp
 from dodona_tablets.core.cell.cell import Cell

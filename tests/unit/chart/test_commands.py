@@ -16,7 +16,7 @@ pytest.importorskip("helm_python", reason=NEEDED)
 
 from typer.testing import CliRunner  # noqa: E402
 
-from dodona._core.limits import QueryLimits  # noqa: E402
+from dodona._core.protocol.limits import QueryLimits  # noqa: E402
 from dodona.errors import InvalidRequest  # noqa: E402
 from dodona_gateway.shell.service import gateway_number  # noqa: E402
 from dodona_gateway.shell.settings import GatewaySettings  # noqa: E402

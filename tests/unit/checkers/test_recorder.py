@@ -3,11 +3,11 @@
 from random import Random
 from typing import Any, cast
 
-from dodona._core.limits import TransactionLimits
-from dodona._core.outcomes import Outcome
+from dodona._core.protocol.limits import TransactionLimits
+from dodona._core.protocol.steps import Calls, Protocol
 from dodona._core.session import Session
-from dodona._core.steps import Calls, Protocol
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.outcomes import Outcome
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.errors import CommitOutcomeUnknown
 from dodona.schema import Column
 from dodona.types import CellId, Timestamp, TransactionId

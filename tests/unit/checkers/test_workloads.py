@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from dodona._core.protocol.steps import Calls, Protocol
 from dodona._core.session import Session
-from dodona._core.steps import Calls, Protocol
 from dodona.schema import Column
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_loadtest.histories.history import History, RowKey, Transaction, Write

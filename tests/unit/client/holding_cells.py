@@ -1,7 +1,7 @@
 """A master, an oracle and cells that answer whoever holds a snapshot, and note what was asked."""
 
-from dodona._core.holding import LEASE_MS
-from dodona._core.steps import MASTER, ORACLE, Target
+from dodona._core.protocol.steps import MASTER, ORACLE, Target
+from dodona._core.reading.holding import LEASE_MS
 from dodona.types import Timestamp
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import GetTable, Table

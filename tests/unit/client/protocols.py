@@ -7,11 +7,11 @@ the answers), and a table with two tablets in two cells to play with.
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from dodona._core.context import Acknowledgement
+from dodona._core.catalog.tree import MasterTransactionSession, TreeSession
+from dodona._core.protocol.context import Acknowledgement
+from dodona._core.protocol.steps import MASTER, Calls, Pause, Post, Protocol, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, Calls, Pause, Post, Protocol, Target
-from dodona._core.transaction import TransactionBuffer
-from dodona._core.tree import MasterTransactionSession, TreeSession
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
 from dodona.types import (

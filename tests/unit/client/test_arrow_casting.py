@@ -16,8 +16,8 @@ import pyarrow.parquet
 import pytest
 
 import dodona
-from dodona._core.arrow_casting import cast_column
-from dodona._core.bulk import fit
+from dodona._core.writing.arrow_casting import cast_column
+from dodona._core.writing.bulk import fit
 from dodona.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona_gateway.core.arrow_stream import ArrowStream

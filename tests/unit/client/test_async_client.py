@@ -8,7 +8,7 @@ import pytest
 
 import dodona
 import dodona.aio
-from dodona._core.routing import Routing
+from dodona._core.protocol.routing import Routing
 from dodona._io.drivers import AsyncioDriver
 from dodona._io.sessions import new_session
 from dodona.errors import InvalidRequest, TransactionConflict

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.reserve import RESERVE_COUNT
+from dodona._core.protocol.reserve import RESERVE_COUNT
+from dodona._core.protocol.steps import MASTER, ORACLE, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, ORACLE, Target
 from dodona.errors import (
     CommitOutcomeUnknown,
     DodonaError,

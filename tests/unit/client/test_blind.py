@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from dodona._core import context as context_module
-from dodona._core import reserve as reserve_module
-from dodona._core.reserve import RESERVE_COUNT, RESERVE_MS_MAX, Reserve
+from dodona._core.protocol import context as context_module
+from dodona._core.protocol import reserve as reserve_module
+from dodona._core.protocol.reserve import RESERVE_COUNT, RESERVE_MS_MAX, Reserve
+from dodona._core.protocol.steps import MASTER, ORACLE, Pause, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, ORACLE, Pause, Target
 from dodona.errors import (
     CommitOutcomeUnknown,
     DodonaError,

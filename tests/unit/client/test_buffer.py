@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona._core.buffer import TableBuffer
-from dodona._core.limits import TransactionLimits
-from dodona._core.own_writes import overlay_found
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.protocol.limits import TransactionLimits
+from dodona._core.reading.own_writes import overlay_found
+from dodona._core.writing.buffer import TableBuffer
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import TableSchema
 from dodona.types import Timestamp

@@ -7,9 +7,9 @@ import msgspec
 import pyarrow
 import pytest
 
-from dodona._core import bulk
+from dodona._core.protocol.steps import MASTER, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, Target
+from dodona._core.writing import bulk
 from dodona.errors import InvalidRequest, Overloaded, SchemaViolation, Unavailable
 from dodona.schema import Column, TableSchema
 from dodona.types import LoadId, Timestamp, timestamp_from_unix_us

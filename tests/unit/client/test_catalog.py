@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dodona._core.steps import MASTER, Target
-from dodona._core.tables import TABLETS_MAX, decode_prefix, pivots_of
+from dodona._core.catalog.tables import TABLETS_MAX, decode_prefix, pivots_of
+from dodona._core.protocol.steps import MASTER, Target
 from dodona.errors import (
     DataCorrupted,
     InvalidRequest,

@@ -13,7 +13,7 @@ import pytest
 
 import dodona
 import dodona.aio
-from dodona._core.steps import ORACLE, Calls, Protocol
+from dodona._core.protocol.steps import ORACLE, Calls, Protocol
 from dodona._io import network
 from dodona.errors import (
     CommitOutcomeUnknown,

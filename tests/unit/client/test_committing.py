@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from dodona._core.outcomes import Outcome
+from dodona._core.protocol.steps import MASTER, Calls, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, Calls, Target
-from dodona._core.transaction import TransactionState
+from dodona._core.writing.outcomes import Outcome
+from dodona._core.writing.transaction import TransactionState
 from dodona.errors import (
     CommitOutcomeUnknown,
     DodonaError,

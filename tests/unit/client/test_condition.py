@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from dodona._core.sql.condition import TEXT_LENGTH_MAX, Filter, plan
+from dodona._core.reading.condition import TEXT_LENGTH_MAX, Filter, plan
 from dodona._core.sql.pushdown import ScanRange
 from dodona.errors import InvalidRequest, LimitExceeded
 from dodona.schema import Column, TableSchema

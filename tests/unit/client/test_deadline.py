@@ -12,10 +12,10 @@ import pytest
 
 import dodona
 import dodona.aio
-from dodona._core.context import error_of
-from dodona._core.deadline import bounded
-from dodona._core.master_transaction import RowsRefused
-from dodona._core.steps import MASTER, Calls, Post, Protocol, Target
+from dodona._core.catalog.master_transaction import RowsRefused
+from dodona._core.protocol.context import error_of
+from dodona._core.protocol.deadline import bounded
+from dodona._core.protocol.steps import MASTER, Calls, Post, Protocol, Target
 from dodona.errors import CommitOutcomeUnknown, InvalidRequest, Unavailable
 from dodona.types import Timestamp, TransactionId
 from dodona_wire.messages.base import Failure

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dodona
-from dodona._core.limits import SessionLimits
-from dodona._core.pages import FirstRows
+from dodona._core.protocol.limits import SessionLimits
+from dodona._core.protocol.steps import MASTER, Target
+from dodona._core.reading.pages import FirstRows
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona.types import KEY_MIN, SYNC_LAST_COMMITTED, Timestamp

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.steps import MASTER, Target
+from dodona._core.protocol.steps import MASTER, Target
 from dodona.errors import TableNotMounted
 from dodona.types import Timestamp, TransactionId
 from dodona_wire.messages.base import Failure

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dodona._core.holding import AGAIN_MS, LEASE_MS, ROUNDS_PER_LEASE, Hold
+from dodona._core.protocol.steps import Post, Target
+from dodona._core.reading.holding import AGAIN_MS, LEASE_MS, ROUNDS_PER_LEASE, Hold
 from dodona._core.session import Session
-from dodona._core.steps import Post, Target
 from dodona.errors import (
     InvalidRequest,
     MetadataChanged,

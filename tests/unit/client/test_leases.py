@@ -6,8 +6,8 @@ import pytest
 
 from dodona._core.loads.leases import ROUNDS_PER_LEASE, Lease
 from dodona._core.loads.ticket import LoadTicket
+from dodona._core.protocol.steps import MASTER, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, Target
 from dodona.types import CellId, LoadId, Timestamp
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Cell, Cluster, GetCluster

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from dodona._core.master_transaction import PING_PERIOD_MS_MAX
-from dodona._core.steps import MASTER
-from dodona._core.transaction import TransactionState
-from dodona._core.tree import MasterTransactionSession
+from dodona._core.catalog.master_transaction import PING_PERIOD_MS_MAX
+from dodona._core.catalog.tree import MasterTransactionSession
+from dodona._core.protocol.steps import MASTER
+from dodona._core.writing.transaction import TransactionState
 from dodona.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,

@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from dodona._core.routing import Routing
-from dodona._core.steps import MASTER
+from dodona._core.protocol.routing import Routing
+from dodona._core.protocol.steps import MASTER
 from dodona._io.network import Network
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import GetCluster

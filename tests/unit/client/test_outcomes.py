@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from dodona._core.outcomes import Outcome
+from dodona._core.protocol.steps import MASTER, ORACLE, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, ORACLE, Target
+from dodona._core.writing.outcomes import Outcome
 from dodona.errors import DodonaError, InvalidRequest, Unavailable
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_wire.messages.base import Failure

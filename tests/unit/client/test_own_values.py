@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import dodona.aio
-from dodona._core.context import error_of
+from dodona._core.protocol.context import error_of
 from dodona.values import own_copy
 from dodona_wire.messages.base import Failure
 from dodona_wire.rows.row_code import ColumnCode, row_code

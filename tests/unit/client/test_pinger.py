@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dodona._core import master_transaction
-from dodona._core.master_transaction import Lease
+from dodona._core.catalog import master_transaction
+from dodona._core.catalog.master_transaction import Lease
+from dodona._core.protocol.steps import Calls, Protocol
 from dodona._core.session import Session
-from dodona._core.steps import Calls, Protocol
-from dodona._core.transaction import TransactionState
+from dodona._core.writing.transaction import TransactionState
 from dodona._io.aio_pinger import AsyncPinger
 from dodona._io.pinger import Pinger
 from dodona._io.sessions import new_session

@@ -12,8 +12,8 @@ import pytest
 
 import dodona
 import dodona.aio
-from dodona._core import steps
-from dodona._core.limits import QueryLimits
+from dodona._core.protocol import steps
+from dodona._core.protocol.limits import QueryLimits
 from dodona._core.sql.engine import Engine
 from dodona.errors import InvalidRequest, LimitExceeded, TransactionClosed
 from dodona_wire.messages.data import ScanArrow

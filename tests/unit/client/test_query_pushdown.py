@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import dodona
-from dodona._core import steps
-from dodona._core.sql import query as query_module
+from dodona._core.protocol import steps
+from dodona._core.reading import query as query_module
 from dodona._core.sql.pushdown import ScanRange
 from dodona.schema import TableSchema
 from dodona_wire.messages.data import ScanArrow

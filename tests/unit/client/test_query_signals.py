@@ -204,7 +204,7 @@ def test_ctrl_c_in_asyncio(
 
 
 def test_a_filter_of_spark_is_computed_where_no_signal_arrives() -> None:
-    from dodona._core.sql.condition import Filter
+    from dodona._core.reading.condition import Filter
     from pyspark_dodona import pages
 
     threads: list[threading.Thread] = []

@@ -14,7 +14,7 @@ import pytest
 PROGRAM: Final = """
 import asyncio, sys, tempfile
 import dodona, dodona.aio
-from dodona._core.sql.condition import Filter, plan
+from dodona._core.reading.condition import Filter, plan
 from dodona.schema import Column, TableSchema
 from dodona_gateway.shell.console.limiting import limit_rows
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dodona._core.limits import SessionLimits
+from dodona._core.protocol.limits import SessionLimits
+from dodona._core.protocol.steps import MASTER, ORACLE, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, ORACLE, Target
 from dodona.errors import (
     InvalidRequest,
     RowBlocked,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.steps import MASTER, Target
+from dodona._core.protocol.steps import MASTER, Target
 from dodona.types import Timestamp
 from dodona_wire.messages.data import Lookup, Rows, Scan, ScanPage
 from dodona_wire.messages.families import Reply, Request

@@ -2,9 +2,9 @@
 
 import pytest
 
+from dodona._core.protocol.steps import Pause, Target
 from dodona._core.session import Session
-from dodona._core.steps import Pause, Target
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.errors import (
     CommitOutcomeUnknown,
     DataCorrupted,

@@ -6,8 +6,14 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona._core.retry import PAUSE_MS_MAX, RERUN_PAUSE_MS_MAX, Patience, Rerun, backoff_ms
-from dodona._core.steps import Pause
+from dodona._core.protocol.retry import (
+    PAUSE_MS_MAX,
+    RERUN_PAUSE_MS_MAX,
+    Patience,
+    Rerun,
+    backoff_ms,
+)
+from dodona._core.protocol.steps import Pause
 from unit.client.protocols import Clock
 
 

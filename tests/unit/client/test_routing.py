@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona._core.routing import REFRESH_MS_MAX, Routing, TableRoute, is_served, is_soon_served
+from dodona._core.protocol.routing import (
+    REFRESH_MS_MAX,
+    Routing,
+    TableRoute,
+    is_served,
+    is_soon_served,
+)
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key
 from dodona_wire.messages.catalog import Cell, Cluster
 from unit.client.protocols import COLUMNS, PATH, SCHEMA, key, table, tablet

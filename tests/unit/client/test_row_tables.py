@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow
 import pytest
 
-from dodona._core.row_tables import table_of_rows
+from dodona._core.writing.row_tables import table_of_rows
 from dodona.errors import SchemaViolation
 from dodona.schema import TableSchema
 

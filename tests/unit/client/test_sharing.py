@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dodona._core.holding import LEASE_MS, RENEWAL_MS_MAX
+from dodona._core.protocol.steps import ORACLE
+from dodona._core.reading.holding import LEASE_MS, RENEWAL_MS_MAX
 from dodona._core.session import Session
-from dodona._core.steps import ORACLE
 from dodona.errors import InvalidRequest, SnapshotTooOld
 from dodona.types import ReaderId, TabletId, Timestamp
 from dodona_wire.messages.data import HoldSnapshot, SnapshotHeld

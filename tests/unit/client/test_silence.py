@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from dodona._core.retry import RETRY_DEAD_MS, Patience
+from dodona._core.protocol.retry import RETRY_DEAD_MS, Patience
 from dodona.errors import CommitOutcomeUnknown, Unavailable
 from dodona.types import Timestamp
 from dodona_wire.messages.base import Failure

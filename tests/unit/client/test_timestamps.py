@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dodona
-from dodona._core.steps import ORACLE
+from dodona._core.protocol.steps import ORACLE
 from dodona.errors import InvalidRequest, Unavailable
 from dodona.timestamps import check_plausible
 from dodona.types import MAX_TIMESTAMP, Timestamp

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona._core.buffer import merge
-from dodona._core.limits import TransactionLimits
-from dodona._core.transaction import TransactionBuffer, TransactionState, check_modes
+from dodona._core.protocol.limits import TransactionLimits
+from dodona._core.writing.buffer import merge
+from dodona._core.writing.transaction import TransactionBuffer, TransactionState, check_modes
 from dodona.errors import (
     InvalidRequest,
     LimitExceeded,

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona._core.arguments import DEPTH_MAX
-from dodona._core.steps import MASTER, Protocol
-from dodona._core.tree import MasterTransactionSession, TreeSession
+from dodona._core.catalog.tree import MasterTransactionSession, TreeSession
+from dodona._core.protocol.arguments import DEPTH_MAX
+from dodona._core.protocol.steps import MASTER, Protocol
 from dodona.errors import (
     InvalidRequest,
     NodeLocked,

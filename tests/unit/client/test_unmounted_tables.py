@@ -2,7 +2,7 @@
 
 import pytest
 
-from dodona._core.steps import MASTER
+from dodona._core.protocol.steps import MASTER
 from dodona.errors import TableNotMounted
 from dodona_wire.messages.catalog import GetTable
 from unit.client.protocols import (

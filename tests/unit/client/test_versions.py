@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dodona import SYNC_LAST_COMMITTED, VersionedRow, VersionedValue
+from dodona._core.protocol.steps import MASTER, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, Target
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column
 from dodona.types import Key, Timestamp

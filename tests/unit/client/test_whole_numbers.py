@@ -14,8 +14,8 @@ import pytest
 
 import dodona
 import dodona.aio
-from dodona._core.arrow_casting import cast_column
-from dodona._core.row_tables import table_of_rows
+from dodona._core.writing.arrow_casting import cast_column
+from dodona._core.writing.row_tables import table_of_rows
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona_gateway.core.yt_json import loads_json

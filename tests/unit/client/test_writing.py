@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from dodona._core.protocol.steps import MASTER, Target
 from dodona._core.session import Session
-from dodona._core.steps import MASTER, Target
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.errors import DodonaError, InvalidRequest, TransactionAborted, Unavailable
 from dodona.schema import Column
 from dodona.types import Timestamp, timestamp_from_unix_us

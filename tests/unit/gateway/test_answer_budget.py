@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.steps import Target
+from dodona._core.protocol.steps import Target
 from dodona.errors import LimitExceeded, Unavailable
 from dodona.types import Timestamp
 from dodona_gateway.core.answer_budget import within_budget

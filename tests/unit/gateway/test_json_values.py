@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.versions import VersionedRow, VersionedValue
+from dodona._core.reading.versions import VersionedRow, VersionedValue
 from dodona.errors import InvalidRequest
 from dodona.schema import Column
 from dodona.types import Timestamp

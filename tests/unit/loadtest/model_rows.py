@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, NoReturn
 
-from dodona._core.limits import TransactionLimits
-from dodona._core.outcomes import ABORTED, Outcome
-from dodona._core.steps import Pause, Protocol
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.protocol.limits import TransactionLimits
+from dodona._core.protocol.steps import Pause, Protocol
+from dodona._core.writing.outcomes import ABORTED, Outcome
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
 from dodona.types import SYNC_LAST_COMMITTED, Durability, LockType, Timestamp, TransactionId
 from dodona_loadtest.checkers.violation import Violation

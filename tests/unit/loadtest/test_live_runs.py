@@ -12,7 +12,7 @@ from random import Random
 import httpx
 import pytest
 
-from dodona._core.outcomes import Outcome
+from dodona._core.writing.outcomes import Outcome
 from dodona.errors import Unavailable
 from dodona.types import Timestamp
 from dodona_loadtest.chaos.blows import ROLES, draw_blows, role_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.steps import Pause, Protocol
+from dodona._core.protocol.steps import Pause, Protocol
 from dodona.errors import TransactionConflict
 from dodona.schema import Column
 from dodona_loadtest.histories.shape import TableShape

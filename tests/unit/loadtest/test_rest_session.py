@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from dodona._core.outcomes import Outcome
+from dodona._core.writing.outcomes import Outcome
 from dodona.errors import (
     CommitOutcomeUnknown,
     DodonaError,

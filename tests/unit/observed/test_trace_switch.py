@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind
 
-from dodona._core.routing import Routing
+from dodona._core.protocol.routing import Routing
 from dodona._io import making_drivers
 from dodona._io.drivers import AsyncioDriver, BlockingDriver
 from dodona._io.traced_client import TracedAsyncioDriver, TracedPeer
@@ -53,7 +53,7 @@ def anyio_backend() -> str:
 def test_nothing_of_it_is_imported_by_whoever_does_not_trace(modules: str, forbidden: str) -> None:
     code = f"""
 import sys, {modules}
-from dodona._core.routing import Routing
+from dodona._core.protocol.routing import Routing
 from dodona._io.making_drivers import blocking_driver
 from dodona_server.tracing import server_spans
 from dodona._io.drivers import BlockingDriver

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.trace import INVALID_SPAN, Span
 
 import dodona
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona._io.traced_client import NAMES, traced
 from dodona_gateway.core.answer_budget import within_budget
 from dodona_local.embedded import EmbeddedDriver

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Sampler
 from opentelemetry.trace import SpanKind
 
+from dodona._core.protocol.steps import ORACLE, Calls, Post, Protocol
 from dodona._core.session import Session
-from dodona._core.steps import ORACLE, Calls, Post, Protocol
 from dodona._io.traced_client import TracedPeer, traced
 from dodona.errors import TransactionConflict
 from dodona.types import (

@@ -10,9 +10,9 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from dodona._core.holding import Hold
+from dodona._core.protocol.steps import Pause, Protocol
+from dodona._core.reading.holding import Hold
 from dodona._core.session import Session
-from dodona._core.steps import Pause, Protocol
 from dodona.errors import DodonaError, SnapshotTooOld
 from dodona.types import CellId
 from dodona_loadtest.histories.recorder import Recorder

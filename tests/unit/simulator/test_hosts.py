@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.steps import MASTER, ORACLE, Calls, Pause, Post, Protocol
+from dodona._core.protocol.steps import MASTER, ORACLE, Calls, Pause, Post, Protocol
 from dodona.types import Key, Now, Revision, TabletId, Timestamp, TransactionId
 from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo
 from dodona_wire.messages.base import Failure

@@ -13,9 +13,9 @@ import pytest
 
 from dodona._core.loads.session import LoadSession
 from dodona._core.loads.ticket import LoadTicket, Published
-from dodona._core.senders import StagedBatch
+from dodona._core.protocol.steps import Calls, Pause, Protocol, Result, Step
 from dodona._core.session import Session
-from dodona._core.steps import Calls, Pause, Protocol, Result, Step
+from dodona._core.writing.senders import StagedBatch
 from dodona.errors import CommitOutcomeUnknown, DodonaError, LoadEnded, Unavailable
 from dodona_loadtest.workloads.loads import Loads
 from dodona_tablets.core.node import NodeCore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
 from dodona_loadtest.checkers.sweep import check
 from dodona_loadtest.checkers.violation import Promise, Violation
 from dodona_loadtest.histories.recorder import Recorder

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 import dodona
-from dodona._core.retry import Patience
+from dodona._core.protocol.retry import Patience
 from dodona.errors import Overloaded
 from dodona.types import CellId, Timestamp
 from dodona_local import embedded_cores

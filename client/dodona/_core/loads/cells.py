@@ -7,10 +7,10 @@ cells have it, since a tablet may be anywhere by the time that a batch comes.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from dodona._core.context import Context, error_of, expect, wait_or_raise
 from dodona._core.loads.ticket import LoadTicket
-from dodona._core.retry import Patience
-from dodona._core.steps import Calls, Protocol
+from dodona._core.protocol.context import Context, error_of, expect, wait_or_raise
+from dodona._core.protocol.retry import Patience
+from dodona._core.protocol.steps import Calls, Protocol
 from dodona_wire.cores.mischief import Point
 from dodona_wire.errors import LoadEnded, Unavailable
 from dodona_wire.messages.base import Failure

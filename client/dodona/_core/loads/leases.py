@@ -7,10 +7,10 @@ be over is not renewed again; whoever brings it rows is told by the cells.
 from typing import Final
 from weakref import ref
 
-from dodona._core.context import Context
 from dodona._core.loads.cells import renew_everywhere
 from dodona._core.loads.ticket import LoadTicket
-from dodona._core.steps import Protocol
+from dodona._core.protocol.context import Context
+from dodona._core.protocol.steps import Protocol
 from dodona_wire.errors import DodonaError, InvalidRequest, LoadEnded
 from dodona_wire.shown import shown
 

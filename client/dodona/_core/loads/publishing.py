@@ -12,8 +12,6 @@ Invariants:
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from dodona._core.context import Context, error_of, expect, wait_or_raise
-from dodona._core.fan_out import may_read_again
 from dodona._core.loads.records import (
     APPLICATIONS,
     LOADS,
@@ -23,10 +21,12 @@ from dodona._core.loads.records import (
 from dodona._core.loads.tables import refusal_of, route_of
 from dodona._core.loads.ticket import LoadTable, LoadTicket, Published
 from dodona._core.loads.versions import check_versions, insert_versions, read_versions
-from dodona._core.routing import TableRoute, is_soon_served
-from dodona._core.senders import StagedBatch
-from dodona._core.steps import Calls, Post, Protocol
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.protocol.context import Context, error_of, expect, wait_or_raise
+from dodona._core.protocol.fan_out import may_read_again
+from dodona._core.protocol.routing import TableRoute, is_soon_served
+from dodona._core.protocol.steps import Calls, Post, Protocol
+from dodona._core.writing.senders import StagedBatch
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.cores.mischief import Point
 from dodona_wire.errors import (
     CommitOutcomeUnknown,

@@ -15,11 +15,11 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from dodona._core.context import Context, wait_or_raise
 from dodona._core.loads.ticket import Published
+from dodona._core.protocol.context import Context, wait_or_raise
+from dodona._core.protocol.steps import Protocol
 from dodona._core.row_session import RowSession
-from dodona._core.steps import Protocol
-from dodona._core.transaction import TransactionBuffer
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.errors import (
     InvalidTabletState,
     NodeExists,

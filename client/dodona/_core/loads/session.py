@@ -11,10 +11,6 @@ from typing import Any, Final, get_args
 
 from msgspec.structs import replace
 
-from dodona._core import bulk
-from dodona._core.arguments import INTEGER_MAX, check_number, check_path, check_text
-from dodona._core.committing import check_mode
-from dodona._core.context import Context
 from dodona._core.loads import cells
 from dodona._core.loads.publishing import Publisher
 from dodona._core.loads.records import (
@@ -34,12 +30,16 @@ from dodona._core.loads.ticket import (
     Published,
 )
 from dodona._core.loads.versions import read_versions, skipped
-from dodona._core.reading import range_of
-from dodona._core.routing import is_soon_served
+from dodona._core.protocol.arguments import INTEGER_MAX, check_number, check_path, check_text
+from dodona._core.protocol.context import Context
+from dodona._core.protocol.routing import is_soon_served
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading.reading import range_of
 from dodona._core.row_session import RowSession
-from dodona._core.senders import StagedBatch
-from dodona._core.steps import Protocol
-from dodona._core.transaction import check_modes
+from dodona._core.writing import bulk
+from dodona._core.writing.committing import check_mode
+from dodona._core.writing.senders import StagedBatch
+from dodona._core.writing.transaction import check_modes
 from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,

@@ -5,10 +5,10 @@ same one with another schema or other attributes, ProtocolChanged if its tablets
 dropped what was staged.
 """
 
-from dodona._core.context import Context, not_mounted
 from dodona._core.loads.ticket import LoadTable
-from dodona._core.routing import UNMOUNTED, TableRoute
-from dodona._core.steps import Protocol
+from dodona._core.protocol.context import Context, not_mounted
+from dodona._core.protocol.routing import UNMOUNTED, TableRoute
+from dodona._core.protocol.steps import Protocol
 from dodona_wire.errors import DodonaError, MetadataChanged, ProtocolChanged, TableNotFound
 from dodona_wire.messages.catalog import Tablet
 

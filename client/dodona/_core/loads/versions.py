@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 
 from dodona._core.loads.records import APPLICATIONS, Records
 from dodona._core.loads.ticket import LoadTicket, Published
-from dodona._core.steps import Protocol
-from dodona._core.transaction import TransactionBuffer
-from dodona._core.versions import VersionedRow
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading.versions import VersionedRow
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.errors import ConcurrentTransaction, NodeNotFound, ProtocolChanged
 from dodona_wire.types import SYNC_LAST_COMMITTED, LoadId, Timestamp, unix_us_from_timestamp
 

@@ -1,1 +1,1 @@
-"""SQL at one timestamp: what a query reads, how little of it, and DuckDB over what was read."""
+"""SQL: which tables a query names, how little of them it needs, and DuckDB over what was read."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.limits import QueryLimits
+from dodona._core.protocol.limits import QueryLimits
 from dodona._core.sql.pushdown import Expression
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 

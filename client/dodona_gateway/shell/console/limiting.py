@@ -7,7 +7,7 @@ that what is wrong with it is said of what was written.
 from collections.abc import Iterator
 from typing import Final
 
-from dodona._core.limits import QueryLimits
+from dodona._core.protocol.limits import QueryLimits
 from dodona._core.sql.engine import Engine
 from dodona._core.sql.references import find_tables
 from dodona_wire.errors import DodonaError

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fastapi import Response
 
-from dodona._core.tables import TableInfo
+from dodona._core.catalog.tables import TableInfo
 from dodona_gateway.core.console.cluster import OLD_US
 from dodona_gateway.core.console.keys import read_bound, spell_bound
 from dodona_gateway.core.console.told import TabletCounts, TabletsTold

@@ -15,7 +15,7 @@ from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
-from dodona._core.row_tables import table_of_rows
+from dodona._core.writing.row_tables import table_of_rows
 from dodona.aio import AsyncClient
 from dodona.aio_loads import AsyncLoad
 from dodona_gateway.core.answers import BulkWritten, StreamedRows

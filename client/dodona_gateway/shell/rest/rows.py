@@ -9,8 +9,8 @@ from typing import Final
 
 from fastapi import Response
 
-from dodona._core.pages import FirstRows
-from dodona._core.steps import Protocol
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading.pages import FirstRows
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answer_budget import check_sent
 from dodona_gateway.core.content import TYPES, VALUE_FORMS, encode_body

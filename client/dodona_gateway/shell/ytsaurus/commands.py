@@ -9,7 +9,7 @@ audit of what administrators do. What commands do is in the modules beside this 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, NamedTuple
 
-from dodona._core.catalog import CatalogSession
+from dodona._core.catalog.catalog import CatalogSession
 from dodona._io.bounds import AsyncRun
 from dodona.aio import AsyncClient
 from dodona_gateway.core.access.grants import Role

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dodona._core.tree import TreeSession
+from dodona._core.catalog.tree import TreeSession
 from dodona_gateway.core.yson import Attributed
 from dodona_gateway.core.ytsaurus.inside import MISSING, inside
 from dodona_gateway.core.ytsaurus.parameters import YtPath

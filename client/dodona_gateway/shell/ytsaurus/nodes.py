@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-from dodona._core.tree import MasterTransactionSession, TreeSession
+from dodona._core.catalog.tree import MasterTransactionSession, TreeSession
 from dodona_gateway.core.ytsaurus.inside import MISSING, inside, put
 from dodona_gateway.core.ytsaurus.parameters import YtPath, plain
 from dodona_gateway.core.ytsaurus.schemas import (

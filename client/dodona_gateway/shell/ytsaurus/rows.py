@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from dodona._core.versions import VersionedRow
+from dodona._core.reading.versions import VersionedRow
 from dodona.aio import AsyncTransaction
 from dodona_gateway.core.yson import Attributed, Uint64
 from dodona_gateway.core.ytsaurus.parameters import Parameters

@@ -7,7 +7,7 @@ they are. Ids are YTsaurus's in form; what they say is in `core.transaction_id`.
 
 from typing import Any, Final
 
-from dodona._core.tree import MasterTransactionSession, TreeSession
+from dodona._core.catalog.tree import MasterTransactionSession, TreeSession
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
 from dodona_gateway.core.yson import Uint64
 from dodona_gateway.core.ytsaurus.errors import RETRIED, yt_error

@@ -1,0 +1,1 @@
+"""Tables, the tree that they are in, and the master transactions on it."""

@@ -1,0 +1,109 @@
+"""A table in its user's words: what a client tells of it, and how it is cut into tablets. Pure.
+
+Owns: the translation between those words and the catalog's: key values and encoded keys.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dodona._core.protocol.arguments import check_prefix
+from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.messages.catalog import Table, Tablet
+from dodona_wire.rows.keys import decode_key, encode_key
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.shown import shown
+from dodona_wire.types import Atomicity, CellId, Key, Revision, TableSettings, TabletId
+
+TABLETS_MAX: Final = 10_000
+
+
+class TabletInfo(msgspec.Struct, frozen=True):
+    """One tablet. `pivot_key` holds the leading key column values that it begins at: it goes on
+    to the next tablet's. `state` is unmounted, mounted (reads and writes), frozen (reads only), or
+    on its way: mounting, frozen_mounting, freezing, unfreezing, unmounting."""
+
+    tablet: TabletId
+    pivot_key: tuple[Any, ...]
+    state: str
+    cell: CellId | None
+    revision: Revision
+
+
+class TableInfo(msgspec.Struct, frozen=True):
+    """A table as the master knew it at one moment. `settings` are as they were last set: tablets go
+    by those of their last mount or remount."""
+
+    path: str
+    schema: TableSchema
+    atomicity: Atomicity
+    tablets: tuple[TabletInfo, ...]
+    settings: TableSettings = TableSettings()
+
+    @property
+    def is_mounted(self) -> bool:
+        """Whether all tablets take reads and writes."""
+        return all(tablet.state == "mounted" for tablet in self.tablets)
+
+
+def describe(table: Table) -> TableInfo:
+    """A catalog entry in the user's words."""
+    schema = TableSchema(table.columns)
+    tablets = tuple([_describe_tablet(schema, it) for it in table.tablets])
+    return TableInfo(table.path, schema, table.atomicity, tablets, table.settings)
+
+
+def _describe_tablet(schema: TableSchema, tablet: Tablet) -> TabletInfo:
+    return TabletInfo(
+        tablet.tablet,
+        decode_prefix(tablet.pivot_key, schema.key_types),
+        tablet.state,
+        tablet.cell,
+        tablet.revision,
+    )
+
+
+def decode_prefix(key: Key, types: tuple[str, ...]) -> tuple[Any, ...]:
+    """The values of an encoded key that may lack trailing columns. Raises DataCorrupted."""
+    for count in range(len(types)):
+        try:
+            return decode_key(key, types[:count])
+        except DataCorrupted:
+            continue
+    return decode_key(key, types)
+
+
+def pivots_of(
+    schema: TableSchema, pivot_keys: Sequence[Sequence[Any]] | None, tablet_count: int | None
+) -> tuple[Key, ...]:
+    """The first keys of all tablets. One tablet unless something else is asked for."""
+    if pivot_keys is not None and tablet_count is not None:
+        raise InvalidRequest("give either pivot_keys or tablet_count, not both")
+    if pivot_keys is not None:
+        if isinstance(pivot_keys, str | bytes | Mapping) or not isinstance(pivot_keys, Iterable):
+            raise InvalidRequest(
+                f"pivot_keys are a list of pivot keys, not {type(pivot_keys).__name__}"
+            )
+        pivots = [check_prefix(it, "a pivot key") for it in pivot_keys]
+        return tuple([schema.bound_of(it) for it in pivots])
+    if tablet_count is None:
+        return (Key(b""),)
+    if type(tablet_count) is not int or not 0 < tablet_count <= TABLETS_MAX:
+        raise InvalidRequest(f"a table has 1 to {TABLETS_MAX} tablets, not {shown(tablet_count)}")
+    return _even_pivots(schema.key_columns[0], tablet_count)
+
+
+def _even_pivots(column: Column, count: int) -> tuple[Key, ...]:
+    """Divide all values that the first key column can take: good for hashes and the like."""
+    if column.type == "string":
+        values: list[Any] = [(at * (1 << 16) // count).to_bytes(2, "big") for at in range(count)]
+    elif column.type in ("int64", "uint64"):
+        lowest = -(1 << 63) if column.type == "int64" else 0
+        values = [lowest + at * (1 << 64) // count for at in range(count)]
+    else:
+        raise InvalidRequest(
+            f"tablet_count can't divide a first key column of type {column.type}: give pivot_keys",
+            column=column.name,
+        )
+    return (Key(b""), *(encode_key([value], [column.type]) for value in values[1:]))

@@ -1,0 +1,340 @@
+"""The catalog's tree: directories, tables, attributes, and the master transactions on them. Pure.
+
+Owns: the calls that there are both outside master transactions and inside one, the checks that are
+better made here than by the master (a schema in the user's words, pivot keys, values), and the end
+of a master transaction. Which calls are repeated while the master is away: those that change
+nothing, and those whose repetition changes nothing more.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+
+from dodona._core.catalog.master_transaction import TIMEOUT_MS, Lease
+from dodona._core.catalog.tables import TableInfo, describe, pivots_of
+from dodona._core.protocol.arguments import check_flag, check_path, check_text, pack_map, pack_value
+from dodona._core.protocol.context import NAMING_ATTRIBUTES, Context, error_of
+from dodona._core.protocol.steps import MASTER, Calls, Protocol
+from dodona._core.writing.transaction import TransactionState
+from dodona_wire.errors import (
+    CommitOutcomeUnknown,
+    DodonaError,
+    InvalidRequest,
+    TransactionNotFound,
+    Unavailable,
+)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import CreateTable, Done, GetTable, Table
+from dodona_wire.messages.families import Reply
+from dodona_wire.messages.tree import (
+    AbortTreeTransaction,
+    BeginTreeTransaction,
+    CommitTreeTransaction,
+    CopyNode,
+    CreateDirectory,
+    GetNode,
+    ListNodes,
+    LockMode,
+    LockNode,
+    MoveNode,
+    NodeExists,
+    NodeLock,
+    NodeNames,
+    NodeValue,
+    PingTreeTransaction,
+    RemoveNode,
+    SetNode,
+    TreeTransaction,
+)
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.shown import shown
+from dodona_wire.types import NO_TREE_TRANSACTION, Atomicity, TreeTransactionId
+
+LOCK_MODES: Final = get_args(LockMode)
+
+Wanted = TypeVar("Wanted")
+Names = list[str]
+"""Inside a class that has a method `list`, that word is no type."""
+
+
+class TreeSession:
+    """The calls of the tree, under one master transaction or, with no `lease`, none."""
+
+    def __init__(self, context: Context, lease: Lease | None = None) -> None:
+        self._context = context
+        self._lease = lease
+
+    # ---- tables
+
+    def create_table(
+        self,
+        path: str,
+        schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
+        atomicity: Atomicity = "full",
+        pivot_keys: Sequence[Sequence[Any]] | None = None,
+        tablet_count: int | None = None,
+        mount: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Protocol[None]:
+        """Raises SchemaViolation, NodeExists, InvalidRequest."""
+        check_path(path)
+        if mount:
+            raise InvalidRequest(
+                "in a master transaction nothing is mounted: do it after its commit"
+            )
+        parsed = TableSchema.parse(schema)
+        if atomicity not in ("full", "none"):
+            raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}')
+        pivots = pivots_of(parsed, pivot_keys, tablet_count)
+        packed = pack_map(attributes, "attributes")
+        request = CreateTable(path, parsed.columns, atomicity, pivots, packed, self._id())
+        table = yield from self._ask(request, Table)
+        if self._lease is None:
+            self._context.routing.forget(path)
+            self._context.routing.learn(table)
+
+    def remove_table(self, path: str) -> Protocol[None]:
+        """Raises TableNotFound, of a directory too, and InvalidRequest."""
+        yield from self.get_table(path)
+        yield from self.remove(path)
+
+    def get_table(self, path: str) -> Protocol[TableInfo]:
+        """What the master knows of the table now. Raises TableNotFound."""
+        table = yield from self._get(path)
+        if self._lease is None:
+            self._context.routing.learn(table)
+        return describe(table)
+
+    def _get(self, path: str) -> Protocol[Table]:
+        return self._ask_patiently(GetTable(check_path(path), self._id()), Table)
+
+    # ---- nodes
+
+    def create_directory(
+        self,
+        path: str,
+        attributes: Mapping[str, Any] | None = None,
+        recursive: bool = False,
+        ignore_existing: bool = False,
+    ) -> Protocol[None]:
+        """Raises NodeExists, NodeNotFound."""
+        packed = pack_map(attributes, "attributes")
+        check_flag(recursive, "recursive")
+        check_flag(ignore_existing, "ignore_existing")
+        check_path(path)
+        request = CreateDirectory(path, packed, recursive, ignore_existing, self._id())
+        # With attributes a repetition may find those of another's directory.
+        ask = self._ask_patiently if ignore_existing and not attributes else self._ask
+        yield from ask(request, Done)
+
+    def remove(self, path: str, recursive: bool = False, force: bool = False) -> Protocol[None]:
+        """Raises NodeNotFound, InvalidRequest for a directory that is not empty."""
+        check_flag(recursive, "recursive")
+        check_flag(force, "force")
+        request = RemoveNode(check_path(path), recursive, force, self._id())
+        yield from self._change(path, request)
+
+    def move(self, source: str, destination: str, recursive: bool = False) -> Protocol[None]:
+        """Raises NodeNotFound, NodeExists, InvalidTabletState."""
+        check_flag(recursive, "recursive")
+        check_path(destination)
+        request = MoveNode(check_path(source), destination, recursive, self._id())
+        yield from self._change(source, request)
+
+    def copy(self, source: str, destination: str, recursive: bool = False) -> Protocol[None]:
+        """Raises NodeNotFound, NodeExists, InvalidTabletState."""
+        check_flag(recursive, "recursive")
+        check_path(destination)
+        request = CopyNode(check_path(source), destination, recursive, self._id())
+        yield from self._ask(request, Done)
+
+    def list(self, path: str) -> Protocol[Names]:
+        """The names in a directory, sorted. Raises NodeNotFound."""
+        request = ListNodes(check_path(path), self._id())
+        names = yield from self._ask_patiently(request, NodeNames)
+        return [*names.names]
+
+    def exists(self, path: str) -> Protocol[bool]:
+        """Whether there is such a node or attribute."""
+        request = NodeExists(check_path(path), self._id())
+        reply = yield from self._ask_patiently(request, NodeValue)
+        return msgspec.msgpack.decode(reply.value, type=bool)
+
+    def get(self, path: str) -> Protocol[Any]:
+        """What is at the path. Raises NodeNotFound."""
+        reply = yield from self._ask_patiently(GetNode(check_path(path), self._id()), NodeValue)
+        return msgspec.msgpack.decode(reply.value)
+
+    def set(self, path: str, value: Any) -> Protocol[None]:
+        """Raises NodeNotFound, InvalidRequest."""
+        request = SetNode(check_path(path), pack_value(value, "value"), self._id())
+        yield from self._ask(request, Done)
+
+    # ---- master transactions
+
+    def begin(
+        self, timeout_ms: int = TIMEOUT_MS, title: str = ""
+    ) -> Protocol["MasterTransactionSession"]:
+        """Begin one: nested, if this is under one already. Raises Unavailable, InvalidRequest."""
+        if type(timeout_ms) is not int or timeout_ms <= 0:
+            raise InvalidRequest(f"a time-out is a positive number of ms, not {shown(timeout_ms)}")
+        check_text(title, "title")
+        request = BeginTreeTransaction(timeout_ms, self._id(), title)
+        began_us = self._context.instant_us()
+        # One whose reply was lost does nothing and ends by itself.
+        begun = yield from self._ask_patiently(request, TreeTransaction)
+        return MasterTransactionSession(self._context, Lease(begun, self._lease, began_us))
+
+    def resume(self, begun: TreeTransaction) -> "MasterTransactionSession":
+        """The calls under one that was begun elsewhere, and is pinged there."""
+        return MasterTransactionSession(
+            self._context, Lease(begun, None, self._context.instant_us())
+        )
+
+    # ---- asking
+
+    def _id(self) -> TreeTransactionId:
+        """What it acts under. Raises TransactionClosed, TransactionNotFound."""
+        if self._lease is None:
+            return NO_TREE_TRANSACTION
+        self._lease.check_open()
+        return self._lease.id
+
+    def _change(self, path: str, request: Any) -> Protocol[None]:
+        """What is at the path, or below it, will not be there any more."""
+        try:
+            yield from self._ask(request, Done)
+        finally:
+            self._context.routing.forget(path)
+
+    def _ask(self, request: Any, wanted: type[Wanted]) -> Protocol[Wanted]:
+        """Once: a repetition would be another change."""
+        return (yield from self._guard(self._context.ask_master(request, wanted)))
+
+    def _ask_patiently(self, request: Any, wanted: type[Wanted]) -> Protocol[Wanted]:
+        patience = self._context.patience()
+        asking = self._context.ask_master_patiently(request, wanted, patience)
+        return (yield from self._guard(asking))
+
+    def _guard(self, asking: Protocol[Wanted]) -> Protocol[Wanted]:
+        """Notice that the master has ended the transaction."""
+        try:
+            return (yield from asking)
+        except TransactionNotFound as error:
+            if self._lease is None:
+                raise
+            self._lease.lose()
+            raise self._lease.lost_error() from error
+
+
+class MasterTransactionSession(TreeSession):
+    """The calls under one master transaction, and its end."""
+
+    def __init__(self, context: Context, lease: Lease) -> None:
+        super().__init__(context, lease)
+        self.lease = lease
+
+    def lock(
+        self,
+        path: str,
+        mode: LockMode = "exclusive",
+        child: str | None = None,
+        attribute: str | None = None,
+    ) -> Protocol[int]:
+        """→ the id of the node. Raises NodeNotFound, NodeLocked, InvalidRequest."""
+        if mode not in LOCK_MODES:
+            raise InvalidRequest(
+                f"a lock's mode is one of {', '.join(LOCK_MODES)}, not {shown(mode)}"
+            )
+        if child is not None:
+            check_text(child, "child")
+        if attribute is not None:
+            check_text(attribute, "attribute")
+        request = LockNode(check_path(path), mode, self._id(), child, attribute)
+        lock = yield from self._ask_patiently(request, NodeLock)
+        return lock.node
+
+    def ping(self) -> Protocol[None]:
+        """Raises TransactionNotFound, TransactionClosed, Unavailable."""
+        request = PingTreeTransaction(self._id())
+        self.lease.put_off_ping(self._context.instant_us())
+        yield from self._ask_patiently(request, Done)
+
+    def commit(self) -> Protocol[None]:
+        """Asked for again while the master is away: a second commit changes nothing, and the
+        master remembers the first. Raises CommitOutcomeUnknown: then this may be called again, and
+        finds out; and others: then nothing was committed, and it is still active unless it is
+        lost."""
+        lease = self.lease
+        is_in_doubt = lease.is_in_doubt
+        request = CommitTreeTransaction(lease.id if is_in_doubt else self._id())
+        lease.state, lease.is_in_doubt = TransactionState.COMMITTING, False
+        try:
+            yield from self._ask_to_commit(request, is_in_doubt)
+        finally:  # also if whoever waits for it is interrupted
+            lease.is_in_doubt = lease.state is TransactionState.COMMITTING
+        self._context.routing.forget("//")  # which tables it moved is not known here
+
+    def _ask_to_commit(self, request: CommitTreeTransaction, is_in_doubt: bool) -> Protocol[None]:
+        patience = self._context.patience()
+        while True:
+            (reply,) = yield Calls(((MASTER, request),))
+            if isinstance(reply, Done):
+                break
+            error = _refusal_of(reply)
+            is_in_doubt |= (
+                type(error) is Unavailable and error.attributes.get("is_sent") is not False
+            )
+            pause = patience.next_pause() if isinstance(error, Unavailable) else None
+            if pause is None:
+                raise self._uncommitted(error, is_in_doubt)
+            yield pause
+        self.lease.state = TransactionState.COMMITTED
+
+    def _uncommitted(self, error: DodonaError, is_in_doubt: bool) -> DodonaError:
+        is_lost = isinstance(error, TransactionNotFound)
+        if is_in_doubt and not is_lost:  # what was sent first may still come
+            named = {it: error.attributes[it] for it in NAMING_ATTRIBUTES if it in error.attributes}
+            return CommitOutcomeUnknown(
+                f"whether master transaction {self.lease.id} was committed is not known: commit it "
+                f"again to find out. {error.message}",
+                transaction=self.lease.id,
+                **named,
+            )
+        self.lease.state = TransactionState.ACTIVE
+        if not is_lost:
+            return error
+        self.lease.lose()
+        return self.lease.lost_error()
+
+    def abort(self) -> Protocol[None]:
+        """Repeating it is harmless. Raises TransactionClosed after a commit, Unavailable."""
+        if self.lease.state is TransactionState.ABORTED:
+            return
+        request = AbortTreeTransaction(self._id())
+        self.lease.state = TransactionState.ABORTED  # pinged no more: at the latest it ends itself
+        yield from self._context.ask_master_patiently(request, Done, self._context.patience())
+
+    def leave(self, has_failed: bool) -> Protocol[None]:
+        """The end of a block: commit, or abort if the block has failed. One attempt is made at
+        that, whose own failure is no news to who handles the block's."""
+        lease = self.lease
+        if has_failed and lease.is_open:
+            lease.state = TransactionState.ABORTED
+            yield Calls(((MASTER, AbortTreeTransaction(lease.id)),))
+        elif not has_failed and (lease.is_open or lease.is_lost):
+            yield from self._commit_or_abort()
+
+    def _commit_or_abort(self) -> Protocol[None]:
+        try:
+            yield from self.commit()
+        except DodonaError:
+            yield from self.leave(has_failed=True)
+            raise
+
+
+def _refusal_of(reply: Reply) -> DodonaError:
+    if isinstance(reply, Failure):
+        return error_of(reply)
+    return Unavailable(f"the master answered a commit with {type(reply).__name__}")

@@ -1,0 +1,1 @@
+"""What all protocols of a client share: steps, routes, limits, retries, checks of arguments."""

@@ -1,0 +1,329 @@
+"""What all client protocols share: routes, a clock, dice, limits. Pure; all of it is handed in.
+
+Owns: how a route is found, refreshed and waited for, and how a reply becomes a value or an error.
+A protocol asks the master for a route once, however many of them find it stale at the same time.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Final, Literal, TypeVar, get_args
+
+from dodona._core.protocol.arguments import check_path
+from dodona._core.protocol.limits import SessionLimits
+from dodona._core.protocol.reserve import RESERVE_COUNT, Reserve
+from dodona._core.protocol.retry import Dice, InstantClock, Patience, backoff_ms
+from dodona._core.protocol.routing import (
+    REFRESH_MS_MAX,
+    SETTLED_STATES,
+    Routing,
+    TableRoute,
+    is_soon_served,
+)
+from dodona._core.protocol.steps import MASTER, ORACLE, Calls, Pause, Protocol
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.errors import (
+    DodonaError,
+    InvalidRequest,
+    MetadataChanged,
+    TableNotMounted,
+    Unavailable,
+    error_from_wire,
+)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import (
+    CatalogRequest,
+    Cluster,
+    GetCluster,
+    GetTable,
+    Table,
+    Tablet,
+)
+from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.families import Reply
+from dodona_wire.shown import shown
+from dodona_wire.types import Timestamp, TransactionId
+
+BULK_PAUSE_MS_MAX: Final = 2_000
+"""Each attempt sends all of a message again."""
+POLL_MS_MAX: Final = 100
+UNENDING_MS: Final = 1 << 40
+"""Longer than any server is silent."""
+SILENT_KINDS: Final = ("unavailable", "row_blocked")
+NAMING_ATTRIBUTES: Final = ("cell", "cells", "address", "server", "silent_ms")
+"""By which an error names the server that does not answer."""
+STALE_ROUTE_KINDS: Final = ("tablet_moved", "table_not_mounted")
+
+Wanted = TypeVar("Wanted")
+Result = TypeVar("Result")
+
+
+Acknowledgement = Literal["decided", "prepared"]
+"""When a many-cell commit is reported: once the coordinator's decision is durable, or as soon as
+every participant is prepared, since the outcome can then only be commit."""
+DEFAULT_ACKNOWLEDGEMENT: Final[Acknowledgement] = "prepared"
+
+
+def check_acknowledgement(value: str) -> None:
+    """Raises InvalidRequest."""
+    if value not in get_args(Acknowledgement):
+        raise InvalidRequest(
+            f"acknowledgement is one of {get_args(Acknowledgement)}, not {shown(value)}"
+        )
+
+
+class Context:
+    """Handed to every protocol of one session."""
+
+    def __init__(
+        self,
+        routing: Routing,
+        *,
+        instant_us: InstantClock,
+        unix_us: Callable[[], int],
+        dice: Dice,
+        limits: SessionLimits,
+        acknowledgement: Acknowledgement,
+        mischief: Mischief,
+    ) -> None:
+        self.mischief = mischief
+        self.may_misbehave = mischief is not behave
+        self.acknowledgement = acknowledgement
+        self.routing = routing
+        self.instant_us = instant_us
+        self.unix_us = unix_us
+        self.dice = dice
+        self.limits = limits
+        self._reserve = Reserve()
+
+    def patience(self) -> Patience:
+        """Bounds for one operation's retries, from now on."""
+        limits = self.limits
+        return Patience(
+            self.instant_us,
+            self.dice,
+            duration_ms=limits.retry_ms_max,
+            attempts_max=limits.attempts_max,
+        )
+
+    def patience_with_full(self) -> Patience:
+        """As `patience`, of bulk data with cells that are full: writers are meant to be faster than
+        cells, and wait."""
+        return Patience(
+            self.instant_us,
+            self.dice,
+            duration_ms=self.limits.bulk_wait_ms_max,
+            attempts_max=self.limits.bulk_wait_ms_max,
+            pause_ms_max=BULK_PAUSE_MS_MAX,
+        )
+
+    def polling(self, duration_ms: int) -> Patience:
+        """Bounds for waiting until something is so: short pauses, for as long as the caller says.
+        Raises InvalidRequest."""
+        if type(duration_ms) is not int or duration_ms <= 0:
+            raise InvalidRequest(f"a time-out is a positive number of ms, not {shown(duration_ms)}")
+        return Patience(
+            self.instant_us,
+            self.dice,
+            duration_ms=duration_ms,
+            attempts_max=duration_ms,
+            pause_ms_max=POLL_MS_MAX,
+            outage_ms_max=duration_ms + UNENDING_MS,
+        )
+
+    def error_of(self, failure: Failure) -> DodonaError:
+        """The error that a failure describes. Servers name a silent cell, and this client knows
+        where it is."""
+        error = error_of(failure)
+        cell = error.attributes.get("cell")
+        if failure.kind in SILENT_KINDS and "address" not in error.attributes:
+            address = None if cell is None else self.routing.addresses.get(cell)
+            if address is not None:
+                error.attributes["address"] = address
+        return error
+
+    # ---- the oracle
+
+    def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
+        """A fresh timestamp, or the first of `count` in a row. Raises Unavailable."""
+        patience = None
+        while True:
+            (reply,) = yield Calls(((ORACLE, GenerateTimestamps(count)),))
+            if type(reply) is TimestampRange:
+                return reply.first
+            try:
+                expect(reply, TimestampRange)
+            except Unavailable as error:
+                patience = patience or self.patience()
+                yield from wait_or_raise(patience, error)
+
+    def take_reserved_id(self) -> TransactionId | None:
+        """An id for a blind transaction, if there is one in the reserve."""
+        return self._reserve.take(self.instant_us())
+
+    def reserve_ids(self) -> Protocol[TransactionId]:
+        """Fill the reserve. → an id for a blind transaction. Raises Unavailable."""
+        asked_us = self.instant_us()
+        first = yield from self.generate_timestamp(RESERVE_COUNT)
+        return self._reserve.fill(first, asked_us)
+
+    def drop_reserve(self) -> None:
+        """A cell refused an id of it as too old."""
+        self._reserve.clear()
+
+    # ---- the catalog
+
+    def ask_master(self, request: CatalogRequest, wanted: type[Wanted]) -> Protocol[Wanted]:
+        """One catalog call. Raises the error that it was answered with."""
+        (reply,) = yield Calls(((MASTER, request),))
+        return expect(reply, wanted)
+
+    def ask_master_patiently(
+        self, request: CatalogRequest, wanted: type[Wanted], patience: Patience
+    ) -> Protocol[Wanted]:
+        """As `ask_master`, for a request that is safe to repeat while the master is away."""
+        while True:
+            try:
+                return (yield from self.ask_master(request, wanted))
+            except Unavailable as error:
+                yield from wait_or_raise(patience, error)
+
+    def route(self, path: str, patience: Patience | None = None) -> Protocol[TableRoute]:
+        """The table's route, known or asked for. Raises TableNotFound, Unavailable."""
+        waiting_since_us = None
+        if self.may_misbehave and self.mischief(Point.FORGET_ROUTE_OF_READ):
+            self.routing.forget(path)
+        while True:
+            known = self.routing.find(path)
+            if known is not None:
+                return known
+            check_path(path)
+            now_us = self.instant_us()
+            waiting_since_us = waiting_since_us or now_us
+            is_tired = now_us - waiting_since_us >= REFRESH_MS_MAX * 1000
+            if self.routing.begin_refresh(path, now_us) or is_tired:
+                try:
+                    return (yield from self._refresh(path, patience))
+                finally:
+                    self.routing.end_refresh(path)
+            if (yield Pause(backoff_ms(1, self.dice, 10, 10))):
+                return (yield from self._refresh(path, patience))  # which fails: no time is left
+
+    def _refresh(self, path: str, patience: Patience | None) -> Protocol[TableRoute]:
+        table = yield from self.ask_master_patiently(
+            GetTable(path), Table, patience or self.patience()
+        )
+        return self.routing.learn(table)
+
+    def fresh_route(self, path: str, patience: Patience | None = None) -> Protocol[TableRoute]:
+        """As `route`, as the master has it now."""
+        self.routing.forget(path)
+        return self.route(path, patience)
+
+    def unless_stale(self, path: str, attempt: Callable[[], Protocol[Result]]) -> Protocol[Result]:
+        """Attempt what needs the table's schema and has no effect where it is refused. By a schema
+        that was known from before nothing is refused for good: others may have altered the table,
+        or made it anew, and no cell has said so yet."""
+        known = self.routing.find(path)
+        try:
+            return (yield from attempt())
+        except InvalidRequest as error:
+            if known is None:
+                raise
+            yield from self.other_route(known, error)
+        except MetadataChanged:  # of a read nothing was handed out: it begins anew
+            pass
+        return (yield from attempt())
+
+    def other_route(self, known: TableRoute, error: InvalidRequest) -> Protocol[TableRoute]:
+        """The table's route, if its schema or atomicity is another by now. Raises `error`, with
+        which something was refused, if it is not, or the master can't be asked."""
+        (reply,) = yield Calls(((MASTER, GetTable(known.path)),))
+        if isinstance(reply, Failure) and reply.kind == Unavailable.kind:
+            raise error
+        fresh = self.routing.learn(expect(reply, Table))
+        if fresh.schema == known.schema and fresh.atomicity == known.atomicity:
+            raise error
+        return fresh
+
+    def find_cells(self) -> Protocol[None]:
+        """Learn where cells are now, if the master can be reached: one attempt."""
+        (reply,) = yield Calls(((MASTER, GetCluster()),))
+        if type(reply) is Cluster:
+            self.routing.learn_cells(reply)
+
+    # ---- when a route proved stale, or a cell can't be reached
+
+    def recover_route(
+        self, routes: list[TableRoute], error: DodonaError, patience: Patience, *, is_write: bool
+    ) -> Protocol[None]:
+        """Forget the routes and wait a little. Raises `error` when patience is at its end, or at
+        once if the catalog itself says that its tablet is not served and not about to be."""
+        for route in routes:
+            route.is_stale = True  # a newer one, learnt meanwhile, is another object
+        yield from wait_or_raise(patience, error)
+        if not isinstance(error, TableNotMounted):
+            return
+        for route in routes:
+            fresh = yield from self.route(route.path, patience)
+            for tablet in fresh.tablets:
+                is_it = tablet.tablet == error.attributes.get("tablet")
+                if is_it and not is_soon_served(tablet, is_write=is_write):
+                    raise not_mounted(fresh, tablet, is_write=is_write)
+
+
+def expect(reply: Reply, wanted: type[Wanted]) -> Wanted:
+    """The reply, if it is of that type. Raises the error that it describes otherwise."""
+    if isinstance(reply, wanted):
+        return reply
+    if isinstance(reply, Failure):
+        raise error_of(reply)
+    raise Unavailable(f"the server answered with {type(reply).__name__}, not {wanted.__name__}")
+
+
+def error_of(failure: Failure) -> DodonaError:
+    """The error that a failure describes. It is its catcher's own, though an embedded cell may keep
+    the failure, to give the same answer to a repeated question. Where a full disk left a request
+    without an answer, that is what to say: whoever has to know what came of it has asked."""
+    kind = failure.attributes.get("cause", failure.kind)
+    return error_from_wire(kind, failure.message, deepcopy(failure.attributes))
+
+
+def is_recorded(failure: Failure) -> bool:
+    """Whether the server itself refused, so that nothing comes of the request any more."""
+    return failure.kind != "unavailable" or failure.attributes.get("is_refused") is True
+
+
+def was_never_sent(failure: Failure) -> bool:
+    """Whether the request certainly never left this process, so that nothing came of it."""
+    return failure.kind == "unavailable" and failure.attributes.get("is_sent") is False
+
+
+def not_mounted(route: TableRoute, tablet: Tablet, *, is_write: bool) -> TableNotMounted:
+    number, path, state = tablet.tablet, route.path, tablet.state
+    if is_write:
+        text = f'Tablet {number} of table {path} is in "{state}" state'
+    else:
+        text = f'Cannot read from tablet {number} of table {path} while it is in "{state}" state'
+    if state in SETTLED_STATES or tablet.cell is None:
+        return TableNotMounted(text, table=path, tablet=number, state=state)
+    text, cell = f"{text}: the master waits for cell {tablet.cell}", int(tablet.cell)
+    return TableNotMounted(text, table=path, tablet=number, state=state, cell=cell)
+
+
+def wait_or_raise(patience: Patience, error: DodonaError) -> Protocol[None]:
+    """Pause before the next attempt. Raises `error` when there is to be none."""
+    if not (yield from has_time(patience, error)):
+        raise error
+
+
+def has_time(patience: Patience, failed: DodonaError | Failure | None = None) -> Protocol[bool]:
+    """Pause before the next attempt. → False if there is to be none: the patience, or the time
+    that the caller gave this call, is at its end. Nothing `failed` where only a state is waited
+    for."""
+    silent_ms = None if failed is None else failed.attributes.get("silent_ms")
+    if type(silent_ms) is int:
+        patience.note_silence(silent_ms)
+    pause = patience.next_pause()
+    if pause is None:
+        return False
+    return not (yield pause)

@@ -1,0 +1,160 @@
+"""A bound on the time of one call, whatever it waits for. Pure: the clock is handed in.
+
+Owns: what becomes of a protocol whose time is up. It is not cut off: it would not know what became
+of what it sent. Requests are left unanswered from then on, and pauses say that no time is left. So
+the protocol ends as it does when servers are silent: with `Unavailable`, or with
+`CommitOutcomeUnknown` where a commit was sent. The error names the server that kept the call from
+ending: the first that was silent and has not answered since. It is not the one that was asked with
+the little time that was left.
+"""
+
+from typing import Final, TypeGuard, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dodona._core.protocol.arguments import check_number
+from dodona._core.protocol.context import NAMING_ATTRIBUTES
+from dodona._core.protocol.retry import ROUNDING_US, InstantClock
+from dodona._core.protocol.steps import Calls, Pause, Post, Protocol, Step, Target
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, Unavailable
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import Decide
+from dodona_wire.messages.families import Reply
+from dodona_wire.messages.traced import Traced
+
+CALL_TIMEOUT_MS_MAX: Final = 86_400_000
+_NAMES: Final = ("address", "cell", "server")
+
+Result = TypeVar("Result")
+
+
+def check_timeout(timeout_ms: int, name: str = "timeout_ms") -> None:
+    """Raises InvalidRequest."""
+    check_number(timeout_ms, name, 1, CALL_TIMEOUT_MS_MAX)
+
+
+def bounded(
+    protocol: Protocol[Result], timeout_ms: int, instant_us: InstantClock
+) -> Protocol[Result]:
+    """The same protocol, which ends about `timeout_ms` from now at the latest. Raises
+    InvalidRequest."""
+    check_timeout(timeout_ms)
+    return _bounded(protocol, _Deadline(timeout_ms, instant_us))
+
+
+def _bounded(protocol: Protocol[Result], deadline: "_Deadline") -> Protocol[Result]:
+    replies: list[Reply] | None = None
+    try:
+        while True:
+            step = protocol.send(replies)  # type: ignore[arg-type]  # None at first
+            replies = yield from deadline.carry_out(step)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+    except (CommitOutcomeUnknown, Unavailable) as error:
+        deadline.name_server(error)
+        raise
+    finally:
+        protocol.close()
+
+
+class _Silent(Struct, frozen=True, gc=False):
+    """A server that did not answer."""
+
+    target: Target
+    failure: Failure
+    since_us: int
+    """When the first request was sent that it did not answer."""
+
+
+class _Deadline:
+    """Of one call."""
+
+    def __init__(self, timeout_ms: int, instant_us: InstantClock) -> None:
+        self._timeout_ms = timeout_ms
+        self._instant_us = instant_us
+        self._end_us = instant_us() + timeout_ms * 1000
+        self._silent: _Silent | None = None
+        """The first that a failure named and that has not answered since; until there is one, the
+        first of all."""
+
+    def carry_out(self, step: Step) -> Protocol[list[Reply]]:
+        """Yield the step with the time that is left, or answer it if none is."""
+        began_us = self._instant_us()
+        left_ms = (self._end_us - began_us) // 1000
+        if type(step) is Calls:
+            if left_ms <= 0:
+                return (yield from self._refuse(step))
+            replies = yield replace(step, timeout_ms=left_ms)
+            replies = self._without_hurried(step, replies, began_us)
+            self._note(step, replies, began_us)
+            return replies
+        if type(step) is Pause:
+            if left_ms > 0:
+                yield Pause(min(step.duration_ms, left_ms))
+            return [self._late(is_sent=False)] if self._instant_us() >= self._end_us else []
+        return (yield step)
+
+    def name_server(self, error: DodonaError) -> None:
+        """Say which server was silent, if the error does not."""
+        if error.attributes.keys().isdisjoint(_NAMES):
+            error.attributes.update(self._where())
+
+    def _where(self) -> dict[str, object]:
+        """What names the silent server, and nothing else: what a failure says of its own request
+        is not true of others."""
+        found = {} if self._silent is None else self._silent.failure.attributes
+        return {name: found[name] for name in NAMING_ATTRIBUTES if name in found}
+
+    def _note(self, step: Calls, replies: list[Reply], began_us: int) -> None:
+        for (target, _), reply in zip(step.requests, replies, strict=True):
+            known = self._silent
+            if not _is_silence(reply):
+                if known is not None and known.target == target:
+                    self._silent = None
+            elif known is None or (_names(reply) and not _names(known.failure)):
+                self._silent = _Silent(target, reply, began_us)
+
+    def _without_hurried(self, step: Calls, replies: list[Reply], began_us: int) -> list[Reply]:
+        """The replies, without blame on servers that had less time than the silent one took."""
+        now_us, silent = self._instant_us(), self._silent
+        if silent is None or now_us + ROUNDING_US < self._end_us:
+            return replies
+        if now_us - began_us >= began_us - silent.since_us:
+            return replies
+        return [
+            self._late(is_sent=reply.attributes.get("is_sent", True))
+            if target != silent.target and _is_silence(reply)
+            else reply
+            for (target, _), reply in zip(step.requests, replies, strict=True)
+        ]
+
+    def _refuse(self, step: Calls) -> Protocol[list[Reply]]:
+        """Nothing is sent, but decisions: cells hold locks until they hear of them."""
+        decisions = tuple([it for it in step.requests if _is_decision(it[1])])
+        if decisions:
+            yield Post(decisions)
+        return [self._late(is_sent=_is_decision(body)) for _, body in step.requests]
+
+    def _late(self, *, is_sent: bool) -> Failure:
+        """In place of an answer for which no time was left."""
+        text = f"no time is left of the {self._timeout_ms} ms of this call"
+        if self._silent is not None:
+            text = f"{text}: {self._silent.failure.message}"
+        attributes = {**self._where(), "timeout_ms": self._timeout_ms}
+        if not is_sent:
+            attributes["is_sent"] = False
+        return Failure("unavailable", text, attributes)
+
+
+def _is_silence(reply: Reply) -> TypeGuard[Failure]:
+    return type(reply) is Failure and reply.kind == "unavailable"
+
+
+def _names(failure: Failure) -> bool:
+    return not failure.attributes.keys().isdisjoint(_NAMES)
+
+
+def _is_decision(body: object) -> bool:
+    return type(body.body if type(body) is Traced else body) is Decide

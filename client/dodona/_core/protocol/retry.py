@@ -1,0 +1,152 @@
+"""When to try again, and for how long. Pure: the clock and the dice are handed in.
+
+Owns: back-off (exponential, full jitter) and the bounds of every retry loop of the client: a number
+of attempts and a time. Both are counted from the first failure, so success costs nothing.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from dodona._core.protocol.steps import Pause
+from dodona_wire.errors import DodonaError, Unavailable
+
+PAUSE_MS_FIRST: Final = 4
+PAUSE_MS_MAX: Final = 500
+RETRY_DEAD_MS: Final = 200
+"""How long a server is tried again that has been silent for longer than anybody waits."""
+
+ROUNDING_US: Final = 1_000
+"""Bounds of calls are whole milliseconds: what ends so close to one was ended by it."""
+
+InstantClock = Callable[[], int]
+"""→ monotonic microseconds."""
+Dice = Callable[[], float]
+"""→ a number from 0 up to 1."""
+
+
+def backoff_ms(attempt: int, dice: Dice, first_ms: int, max_ms: int) -> int:
+    """A pause before attempt `attempt` + 1 (the first failure is attempt 1): full jitter."""
+    assert attempt > 0
+    longest_ms = min(max_ms, first_ms << min(attempt - 1, 20))
+    return 1 + int(longest_ms * dice())
+
+
+class Patience:
+    """The bounds of one operation's retries."""
+
+    __slots__ = (
+        "_attempt",
+        "_attempts_max",
+        "_clock",
+        "_deadline_us",
+        "_dice",
+        "_outage_ms_max",
+        "_pause_ms_max",
+    )
+
+    def __init__(
+        self,
+        clock: InstantClock,
+        dice: Dice,
+        *,
+        duration_ms: int,
+        attempts_max: int,
+        pause_ms_max: int = PAUSE_MS_MAX,
+        outage_ms_max: int | None = None,
+    ) -> None:
+        """`outage_ms_max`: how long a server that is silent is waited for, by all its callers
+        together. Unless given, as long as by one."""
+        assert duration_ms > 0
+        assert attempts_max > 0
+        self._clock = clock
+        self._dice = dice
+        self._deadline_us = clock() + duration_ms * 1000
+        self._attempts_max = attempts_max
+        self._pause_ms_max = pause_ms_max
+        self._outage_ms_max = duration_ms if outage_ms_max is None else outage_ms_max
+        self._attempt = 0
+
+    def note_silence(self, silent_ms: int) -> None:
+        """A server has been silent for so long. That it is dead was learnt by those who called
+        before: who comes later tries once more, and no longer."""
+        left_ms = max(RETRY_DEAD_MS, self._outage_ms_max - silent_ms)
+        self._deadline_us = min(self._deadline_us, self._clock() + left_ms * 1000)
+
+    @property
+    def remaining_ms(self) -> int:
+        return max(0, (self._deadline_us - self._clock()) // 1000)
+
+    def next_pause(self) -> Pause | None:
+        """How long to wait before the next attempt, or None when it is time to give up."""
+        self._attempt += 1
+        remaining_ms = self.remaining_ms
+        if self._attempt > self._attempts_max or remaining_ms == 0:
+            return None
+        pause_ms = backoff_ms(self._attempt, self._dice, PAUSE_MS_FIRST, self._pause_ms_max)
+        return Pause(min(pause_ms, remaining_ms))
+
+
+RERUN_PAUSE_MS_FIRST: Final = 5
+RERUN_PAUSE_MS_MAX: Final = 1_000
+RERUN_DEADLINE_MS: Final = 30_000
+
+
+class Rerun:
+    """The bounds of a function that runs as a transaction again and again until it commits."""
+
+    def __init__(
+        self,
+        clock: InstantClock,
+        dice: Dice,
+        *,
+        attempts_max: int | None,
+        deadline_ms: int,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """`deadline_ms` is from now; no attempt begins after it. Without `attempts_max` that is the
+        only bound: how many attempts a caller needs depends on how many others write the same
+        rows, which the caller can't know. The calls of attempts are cut off after `timeout_ms`."""
+        self._clock = clock
+        self._dice = dice
+        self._attempts_max = attempts_max
+        self._began_us = self._attempt_began_us = clock()
+        self._deadline_us = self._began_us + deadline_ms * 1000
+        self._cut_us = None if timeout_ms is None else self._began_us + timeout_ms * 1000
+        if self._cut_us is not None:
+            self._deadline_us = min(self._deadline_us, self._cut_us)
+        self._attempt = 0
+        self._telling: DodonaError | None = None
+
+    @property
+    def attempt_count(self) -> int:
+        """Attempts that have failed so far."""
+        return self._attempt
+
+    def telling(self, error: DodonaError) -> DodonaError:
+        """What to raise of an attempt that failed so, if there is no other. One that had little
+        time left says less than the one before it."""
+        if self._telling is None or not self._was_hurried(error):
+            self._telling = error
+        return self._telling
+
+    def _was_hurried(self, error: DodonaError) -> bool:
+        """Whether no answer came only because the attempts before had taken most of the time."""
+        if self._cut_us is None or not isinstance(error, Unavailable):
+            return False
+        now_us = self._clock()
+        is_short = now_us - self._attempt_began_us < self._attempt_began_us - self._began_us
+        return is_short and now_us + ROUNDING_US >= self._cut_us
+
+    def next_pause(self) -> Pause | None:
+        """How long to wait before the next attempt, or None if there is to be none."""
+        self._attempt += 1
+        if self._attempts_max is not None and self._attempt >= self._attempts_max:
+            return None
+        # The last attempt begins just before the deadline: a long pause is no reason to have none.
+        left_ms = (self._deadline_us - self._clock()) // 1000 - 1
+        if left_ms <= 0:
+            return None
+        pause_ms = backoff_ms(self._attempt, self._dice, RERUN_PAUSE_MS_FIRST, RERUN_PAUSE_MS_MAX)
+        pause_ms = min(pause_ms, left_ms)
+        self._attempt_began_us = self._clock() + pause_ms * 1000
+        return Pause(pause_ms)

@@ -1,0 +1,1 @@
+"""Rows on their way out: lookups, ranges, pages, versions, changes, queries."""

@@ -1,0 +1,47 @@
+"""The reads of changes of one session. Pure.
+
+Owns: the names of these protocols, which `Session` has.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from dodona._core.protocol.context import Context
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading.changes import ChangePages, count_changes, read_until
+from dodona_wire.types import Timestamp
+
+
+class ChangeSession:
+    """The part of a session that reads changes."""
+
+    _context: Context
+
+    def read_changes(
+        self,
+        path: str,
+        since: int,
+        timestamp: int | None = None,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Protocol[ChangePages]:
+        """The versions after `since`, up to a timestamp, to be asked for page by page."""
+        until = yield from read_until(self._context, since, timestamp)
+        ends = lower, upper
+        return ChangePages(self._context, path, Timestamp(since), until, ends, columns)
+
+    def count_changes(
+        self,
+        path: str,
+        since: int,
+        timestamp: int | None = None,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+    ) -> Protocol[list[tuple[Timestamp, int]]]:
+        """How many there are, in steps of time."""
+        until = yield from read_until(self._context, since, timestamp)
+        at, ends, context = Timestamp(since), (lower, upper), self._context
+        count = partial(count_changes, context, path, at, until, ends)
+        return (yield from context.unless_stale(path, count))

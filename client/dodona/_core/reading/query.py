@@ -1,0 +1,232 @@
+"""One SQL query, from its text to its result, in four movements.
+
+Owns: their order. `prepare` finds the tables and the timestamp, `plan` has DuckDB say what it needs
+of them, `fetch` reads that, `answer` has DuckDB compute. The first and third are protocols, driven
+as all others; the second and fourth compute, for as long as they take, in a thread of the caller's
+choice. All tables are read at one timestamp.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from dodona._core.protocol.arguments import check_text
+from dodona._core.protocol.context import Context
+from dodona._core.protocol.limits import QueryLimits
+from dodona._core.protocol.routing import TableRoute
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading.reading import check_retention, check_timestamp
+from dodona._core.sql.engine import Engine, check_size, load_duckdb
+from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
+from dodona._core.sql.references import find_tables
+from dodona_wire.errors import LimitExceeded, MetadataChanged
+from dodona_wire.messages.data import ArrowPage, ScanPage
+from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.rows.sizes import write_bytes
+from dodona_wire.rows.spelling import spell_packed_as_text
+from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
+
+Bound = Sequence[Any] | None
+ReadArrow = Callable[[str, Bound, Bound, Sequence[str], Timestamp], Protocol[Any]]
+"""path, lower, upper, columns, timestamp → a `pyarrow.Table`, as `Session.read_arrow`."""
+
+_SQL_TYPES: Final = {
+    "int64": "bigint",
+    "uint64": "ubigint",
+    "double": "double",
+    "boolean": "boolean",
+    "string": "blob",
+    "utf8": "varchar",
+    "any": "varchar",
+}
+
+
+class Source:
+    """A table of a query: what it is, what is needed of it, and that, once it was read."""
+
+    __slots__ = ("data", "path", "schema", "timestamp", "wanted")
+
+    def __init__(self, path: str, schema: TableSchema, timestamp: Timestamp) -> None:
+        self.path = path
+        self.schema = schema
+        self.timestamp = timestamp
+        self.wanted: ScanRange | None = None
+        self.data: Any = None
+
+
+def prepare(
+    context: Context, text: str, timestamp: Timestamp, retention_timestamp: Timestamp
+) -> Protocol["Query"]:
+    """Raises InvalidRequest, LimitExceeded, TableNotFound, Unavailable."""
+    limits = context.limits.query
+    at = check_timestamp(timestamp)
+    retention = check_retention(retention_timestamp, at)
+    load_duckdb()
+    check_text(text, "a query")
+    if len(text) > limits.text_length_max:
+        raise LimitExceeded(f"a query has at most {limits.text_length_max} characters")
+    paths, text = find_tables(text)
+    routes: dict[str, TableRoute] = {}
+    for path in paths:
+        # A plan is made outside of protocols: what it lacks by an old schema it can't ask for.
+        routes[path] = yield from context.fresh_route(path)
+    fresh = at
+    if at == SYNC_LAST_COMMITTED and any(it.atomicity == "full" for it in routes.values()):
+        fresh = yield from context.generate_timestamp()
+    sources = [
+        # Stamps of non-atomic tables may be ahead of the oracle: there the newest is read.
+        Source(it.path, it.schema, fresh if it.atomicity == "full" else at)
+        for it in routes.values()
+    ]
+    return Query(text, sources, limits, retention)
+
+
+class Query:
+    """A query whose tables are known. Call `plan`, `fetch`, `answer`, in that order, once."""
+
+    def __init__(
+        self,
+        text: str,
+        sources: list[Source],
+        limits: QueryLimits,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+    ) -> None:
+        self.retention_timestamp = retention_timestamp
+        """Rows of versions that are not older are read, if it is not null."""
+        self.text = text
+        """With names that DuckDB knows in the places of `[//path]`."""
+        self.sources = sources
+        self.limits = limits
+        self._engine: Engine | None = None
+
+    def plan(self) -> None:
+        """Find out what is needed of each table. Raises InvalidRequest."""
+        engine = self._engine = Engine(self.limits)
+        engine.check(self.text)
+        for number, source in enumerate(self.sources):
+            columns = source.schema.columns
+            ids = [column_id(number, place) for place in range(len(columns))]
+            shown = list(zip(ids, [it.name for it in columns], strict=True))
+            nothing = stream(shown_schema(ids, columns), [])
+            engine.define(f"scan{number}", source.path, nothing, shown)
+        schemas = [it.schema for it in self.sources]
+        wanted = scan_ranges(engine.explain(self.text), schemas, engine.parse)
+        for source, its in zip(self.sources, wanted, strict=True):
+            source.wanted = its
+
+    def fetch(self, read_arrow: ReadArrow) -> Protocol[None]:
+        """Read that. Raises LimitExceeded, and what reads raise."""
+        budget = _Budget(self.limits)
+        for source in self.sources:
+            if (wanted := source.wanted) is None:
+                continue
+            read = read_arrow(
+                source.path, wanted.lower, wanted.upper, wanted.columns, source.timestamp
+            )
+            data = yield from budget.watch(read)
+            columns = [it for it in source.schema.columns if it.name in wanted.columns]
+            if data.schema.types != [arrow_type(it) for it in columns]:
+                text = f"table {source.path} was altered while the query read it: begin anew"
+                raise MetadataChanged(text, table=source.path)
+            source.data = data.select([it.name for it in columns])
+
+    def answer(self) -> Any:
+        """The result, a `pyarrow.Table`. Raises InvalidRequest, LimitExceeded."""
+        engine = self._engine
+        assert engine is not None, "a query is planned before it is answered, and once"
+        try:
+            for number, source in enumerate(self.sources):
+                columns, data = _shown(number, source)
+                engine.define(f"scan{number}", source.path, data, columns)
+                source.data = None
+            return engine.run(self.text)
+        finally:
+            self._engine = None
+
+    def interrupt(self) -> None:
+        """Its caller has gone: stop what another thread computes."""
+        engine = self._engine
+        if engine is not None:
+            engine.interrupt()
+
+
+class _Budget:
+    """Counts what the scans of a query bring, as it comes."""
+
+    def __init__(self, limits: QueryLimits) -> None:
+        self._limits = limits
+        self._row_count = 0
+        self._size_bytes = 0
+
+    def watch(self, protocol: Protocol[Any]) -> Protocol[Any]:
+        """The protocol, step by step. Raises LimitExceeded between two of them."""
+        try:
+            step = next(protocol)
+            while True:
+                replies = yield step
+                for reply in replies:
+                    if type(reply) is ArrowPage:
+                        self._row_count += reply.row_count
+                        self._size_bytes += len(reply.batch)
+                    elif type(reply) is ScanPage:
+                        self._row_count += len(reply.rows)
+                        rows = zip(reply.keys, reply.rows, strict=True)
+                        self._size_bytes += sum(write_bytes((key, 0, row)) for key, row in rows)
+                check_size("what it reads", self._row_count, self._size_bytes, self._limits)
+                step = protocol.send(replies)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            protocol.close()
+
+
+def _shown(number: int, source: Source) -> tuple[list[tuple[str, str]], Any]:
+    """A table for its view: columns that were read as they are; others, which the plan has no use
+    for, as an error, should it prove to have one. So with all rows, if no scan was planned."""
+    columns = source.schema.columns
+    ids = [column_id(number, place) for place in range(len(columns))]
+    if source.wanted is None:
+        data = stream(shown_schema(ids, columns), _unread(source.path))
+        return list(zip(ids, [it.name for it in columns], strict=True)), data
+    expressions = [
+        it if column.name in source.wanted.columns else _absent(column)
+        for it, column in zip(ids, columns, strict=True)
+    ]
+    read = [it for it in zip(ids, columns, strict=True) if it[1].name in source.wanted.columns]
+    data = source.data.rename_columns([it for it, _ in read])
+    for place, (it, column) in enumerate(read):
+        if column.type == "any":
+            data = data.set_column(place, it, json_texts(data.column(place)))
+    return list(zip(expressions, [it.name for it in columns], strict=True)), data
+
+
+def _absent(column: Column) -> str:
+    return f"cast(error('a column was not read that the query needs') as {_SQL_TYPES[column.type]})"
+
+
+def _unread(path: str) -> Iterator[Any]:
+    raise AssertionError(f"table {path} was not read, and the query needs it")
+    yield  # it is an iterator: it fails only when somebody wants a row
+
+
+def shown_schema(ids: Sequence[str], columns: Sequence[Column]) -> Any:
+    """Of columns as DuckDB is shown them, called by these ids."""
+    import pyarrow
+
+    types = [pyarrow.string() if it.type == "any" else arrow_type(it) for it in columns]
+    return pyarrow.schema(list(zip(ids, types, strict=True)))
+
+
+def stream(schema: Any, batches: Any) -> Any:
+    """A stream does not say how many rows it has, so that no plan counts on there being none."""
+    import pyarrow
+
+    return pyarrow.RecordBatchReader.from_batches(schema, batches)
+
+
+def json_texts(column: Any) -> Any:
+    """MessagePack as JSON, spelled as everywhere: no two values look the same."""
+    import pyarrow
+
+    texts = [None if it is None else spell_packed_as_text(it) for it in column.to_pylist()]
+    return pyarrow.array(texts, pyarrow.string())

@@ -1,0 +1,233 @@
+"""The reads of one session. Pure.
+
+Owns: the names of these protocols, which `Session` has, and when a scan takes a snapshot of its
+own. How rows are asked for is in the module of each kind of read.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from dodona._core.protocol.arguments import Row, check_flag, repeatable
+from dodona._core.protocol.context import Context
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading import query, reading
+from dodona._core.reading.holding import LEASE_MS, Hold, begin_hold, end_hold
+from dodona._core.reading.pages import FirstRows, Pages, first_rows
+from dodona._core.reading.reading import ReadAt
+from dodona._core.reading.rows import Rows
+from dodona._core.reading.splitting import split
+from dodona._core.reading.versions import VersionedRow, lookup_versions, version_range
+from dodona._core.writing.buffer import TableBuffer
+from dodona._core.writing.transaction import TransactionBuffer
+from dodona_wire.errors import MetadataChanged
+from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, ReaderId, Timestamp
+
+Found = TypeVar("Found")
+
+
+class ReadSession:
+    """The part of a session that reads rows."""
+
+    _context: Context
+
+    def lookup_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        transaction: TransactionBuffer | None = None,
+    ) -> Protocol[list[dict[str, Any]]]:
+        """Missing rows are left out, or None with `keep_missing`. Here and below, a transaction
+        that reads its own writes sees them too."""
+        check_flag(keep_missing, "keep_missing")
+        timestamp = reading.check_timestamp(timestamp)
+        retention = reading.check_retention(retention_timestamp, timestamp)
+        at = ReadAt(timestamp, retention, _own_writes(transaction, path))
+        given, context = repeatable(keys), self._context
+        rows = None
+        if columns is None and at.own is None:
+            rows = yield from reading.lookup_at_once(context, path, given, at)
+        if rows is None:
+            lookup = partial(reading.lookup, context, path, given, columns, at)
+            rows = yield from context.unless_stale(path, lookup)
+        return _found(rows, keep_missing)
+
+    def lookup_versions(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        since: Timestamp = NULL_TIMESTAMP,
+        below: Timestamp | None = None,
+        limit: int | None = None,
+    ) -> Protocol[list[VersionedRow]]:
+        """The versions up to a timestamp, or some of them. Missing rows as in `lookup_rows`."""
+        check_flag(keep_missing, "keep_missing")
+        at, asked = reading.check_timestamp(timestamp), version_range(since, below, limit)
+        given, context = repeatable(keys), self._context
+        lookup = partial(lookup_versions, context, path, given, columns, at, asked)
+        rows = yield from context.unless_stale(path, lookup)
+        return _found(rows, keep_missing)
+
+    def select(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        transaction: TransactionBuffer | None = None,
+    ) -> Protocol[Rows]:
+        """The rows of lower ≤ key < upper, in key order."""
+        select = partial(reading.select, self._context, path, lower, upper, columns)
+        asked = path, timestamp, retention_timestamp, transaction
+        return (yield from self._at_one_state(select, *asked))[0]
+
+    def first_rows(
+        self,
+        path: str,
+        count: int,
+        bytes_max: int,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        transaction: TransactionBuffer | None = None,
+    ) -> Protocol[tuple[FirstRows, Timestamp]]:
+        """As `select`, of at most `count` rows and about `bytes_max`, and the timestamp that they
+        were read at: with it the next ones are of the same state."""
+        read = partial(first_rows, self._context, path, count, bytes_max, lower, upper, columns)
+        asked = path, timestamp, retention_timestamp, transaction
+        return (yield from self._at_one_state(read, *asked))
+
+    def read_arrow(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        transaction: TransactionBuffer | None = None,
+    ) -> Protocol[Any]:
+        """As `select`, as a `pyarrow.Table` that never was Python rows here."""
+        read = partial(reading.read_arrow, self._context, path, lower, upper, columns)
+        asked = path, timestamp, retention_timestamp, transaction
+        return (yield from self._at_one_state(read, *asked))[0]
+
+    def hold_snapshot(
+        self,
+        paths: Iterable[str],
+        timestamp: Timestamp | None = None,
+        lease_ms: int = LEASE_MS,
+        reader: ReaderId | None = None,
+    ) -> Protocol[Hold]:
+        """Keep what these tables show at a timestamp, a fresh one for None."""
+        return begin_hold(self._context, paths, timestamp, lease_ms, reader)
+
+    def split(
+        self,
+        path: str,
+        rows_per_part: int,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+    ) -> Protocol[list[tuple[Any, ...]]]:
+        """Where to cut a scan into parts. See `splitting`."""
+        cut = partial(split, self._context, path, rows_per_part, lower, upper)
+        return self._context.unless_stale(path, cut)
+
+    def check_hold(self, hold: Hold) -> None:
+        """Raises SnapshotTooOld, InvalidRequest."""
+        hold.check(self._context.instant_us())
+
+    def check_hold_at_end(self, hold: Hold) -> None:
+        """Of its block: as `check_hold`, until it was released, if it was. Raises
+        SnapshotTooOld."""
+        hold.check_at_end(self._context.instant_us())
+
+    def release_hold(self, hold: Hold) -> Protocol[None]:
+        """Repeating it is harmless."""
+        return end_hold(hold, self._context.instant_us())
+
+    def read_pages(
+        self,
+        hold: Hold,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Pages:
+        """What a held snapshot has of a table, to be asked for page by page."""
+        return Pages(self._context, hold, path, lower, upper, columns)
+
+    def prepare_query(
+        self,
+        sql: str,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+    ) -> Protocol[query.Query]:
+        """The first of the movements that `query.Query` describes."""
+        return query.prepare(self._context, sql, timestamp, retention_timestamp)
+
+    def fetch_query(
+        self, prepared: query.Query, transaction: TransactionBuffer | None
+    ) -> Protocol[None]:
+        """The third. It reads as `transaction` does, if it is in one."""
+        retention = prepared.retention_timestamp
+        return prepared.fetch(
+            partial(self.read_arrow, retention_timestamp=retention, transaction=transaction)
+        )
+
+    def _at_one_state(
+        self,
+        read: Callable[[ReadAt], Protocol[Found]],
+        path: str,
+        timestamp: Timestamp,
+        retention: Timestamp,
+        transaction: TransactionBuffer | None,
+    ) -> Protocol[tuple[Found, Timestamp]]:
+        """What is read, and at which timestamp: chosen anew where the table has got atomicity."""
+        asked = path, timestamp, retention, transaction
+        at = yield from self._scan_at(*asked)
+        try:
+            found = yield from self._context.unless_stale(path, partial(read, at))
+        except MetadataChanged:
+            at = yield from self._scan_at(*asked)
+            found = yield from read(at)
+        return found, at.timestamp
+
+    def _scan_at(
+        self,
+        path: str,
+        timestamp: Timestamp,
+        retention: Timestamp,
+        transaction: TransactionBuffer | None,
+    ) -> Protocol[ReadAt]:
+        """A scan takes many requests, which must see one state. Non-atomic tables have no such
+        state, and their stamps may be ahead of the oracle: there the newest is read."""
+        timestamp = reading.check_timestamp(timestamp)
+        retention = reading.check_retention(retention, timestamp)
+        if timestamp == SYNC_LAST_COMMITTED:
+            route = yield from self._context.route(path)
+            if route.atomicity == "full":
+                timestamp = yield from self._context.generate_timestamp()
+                reading.check_retention(retention, timestamp)
+        return ReadAt(timestamp, retention, _own_writes(transaction, path))
+
+
+def _own_writes(transaction: TransactionBuffer | None, path: str) -> TableBuffer | None:
+    return None if transaction is None else transaction.own_writes(path)
+
+
+def _found(rows: list[Found | None], keep_missing: bool) -> list[Found]:
+    if keep_missing:
+        return cast("list[Found]", rows)  # the caller asked for None among them
+    return [row for row in rows if row is not None]

@@ -1,0 +1,422 @@
+"""Reads: rows by key, and ranges in key order. Pure.
+
+Owns: how a read is divided among tablets, its pages, and the shape of its result. A read changes
+nothing, so each part of it may be repeated; what has been read stays read.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+
+from dodona._core.protocol.altered import altered_error
+from dodona._core.protocol.arguments import check_columns, check_prefix
+from dodona._core.protocol.context import Context, error_of, expect
+from dodona._core.protocol.fan_out import Job, fan_out, may_read_again
+from dodona._core.protocol.routing import TableRoute, is_served
+from dodona._core.protocol.steps import Calls, Protocol
+from dodona._core.reading.own_writes import overlay_found, overlay_range
+from dodona._core.reading.rows import Rows
+from dodona._core.writing.buffer import TableBuffer
+from dodona._core.writing.transaction import check_schema
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import ArrowPage, Lookup, Scan, ScanArrow, ScanPage
+from dodona_wire.messages.data import Rows as FoundRows
+from dodona_wire.messages.families import Reply
+from dodona_wire.rows.arrow import arrow_schema, concatenate, table_of
+from dodona_wire.rows.row_code import no_row
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.values import own_copies
+from dodona_wire.shown import shown
+from dodona_wire.types import (
+    ASYNC_LAST_COMMITTED,
+    KEY_MAX,
+    KEY_MIN,
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    NULL_TIMESTAMP,
+    SYNC_LAST_COMMITTED,
+    Key,
+    Timestamp,
+    WireMask,
+)
+
+LOOKUP_KEYS_MAX: Final = 1_000_000
+
+_HINT: Final = ": it is an int of the oracle's, or made by timestamp_from_datetime"
+
+Page = TypeVar("Page", ScanPage, ArrowPage)
+
+
+def check_timestamp(timestamp: int) -> Timestamp:
+    """Raises InvalidRequest on what is no timestamp to read at."""
+    if type(timestamp) is int:
+        is_special = timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
+        if is_special or MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            return Timestamp(timestamp)
+    raise InvalidRequest(f"Invalid read timestamp {shown(timestamp)}{_HINT}")
+
+
+def check_retention(retention_timestamp: int, timestamp: Timestamp) -> Timestamp:
+    """Raises InvalidRequest on what is no lower bound of a read at `timestamp`."""
+    if type(retention_timestamp) is int:
+        is_none = retention_timestamp == NULL_TIMESTAMP
+        if is_none or MIN_TIMESTAMP <= retention_timestamp <= MAX_TIMESTAMP:
+            if retention_timestamp <= timestamp:
+                return Timestamp(retention_timestamp)
+            raise InvalidRequest(
+                "the retention timestamp of a read is above the timestamp it reads at",
+                retention_timestamp=retention_timestamp,
+                timestamp=timestamp,
+            )
+    raise InvalidRequest(f"Invalid retention timestamp {shown(retention_timestamp)}{_HINT}")
+
+
+class ReadAt(NamedTuple):
+    """What a read sees: the state at a timestamp without what is older than `retention`, and in
+    some transactions, on top of it, what they have written to the table themselves."""
+
+    timestamp: Timestamp
+    retention: Timestamp = NULL_TIMESTAMP
+    own: TableBuffer | None = None
+
+
+class Projection:
+    """Which columns a reader wants, and how key and value tuples become its rows."""
+
+    __slots__ = ("_key_places", "columns", "mask", "names", "schema", "wire_mask")
+
+    def __init__(self, schema: TableSchema, columns: Sequence[str] | None) -> None:
+        """All columns for None. Raises SchemaViolation on a name that the schema lacks."""
+        columns = check_columns(columns)
+        key_names = schema.key_names
+        places = [at for at, it in enumerate(key_names) if columns is None or it in columns]
+        self.schema = schema
+        self.mask = schema.column_mask(columns)
+        self.wire_mask = schema.pack_mask(self.mask)
+        self._key_places = places
+        self.columns = (
+            *(schema.key_columns[at] for at in places),
+            *schema.columns_of(self.mask),
+        )
+        """In schema order, whatever order they were asked for in."""
+        self.names = tuple([column.name for column in self.columns])
+
+    def row(self, key: Key, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The wanted columns of one row, in the order of `names`. Values of type any are still
+        those that are stored: `Rows` copies them as they are looked at."""
+        if not self._key_places:
+            return values
+        decoded = self.schema.decode_key(key)
+        if len(self._key_places) == len(decoded):
+            return decoded + values
+        return tuple([decoded[at] for at in self._key_places]) + values
+
+    def dicts(
+        self, keys: Sequence[Key], found: Sequence[tuple[Any, ...] | None]
+    ) -> list[dict[str, Any] | None]:
+        """The wanted columns of rows by their names, None where no row is; for the caller to
+        keep."""
+        names, row = self.names, self._own_row if self.schema.has_any else self.row
+        quick = self.schema.code.row_of if len(names) == len(self.schema.columns) else no_row
+        return [
+            None
+            if values is None
+            else quick(key, values) or dict(zip(names, row(key, values), strict=True))
+            for key, values in zip(keys, found, strict=True)
+        ]
+
+    def _own_row(self, key: Key, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.row(key, own_copies(values))
+
+
+# ---- by key
+
+
+def lookup(
+    context: Context,
+    path: str,
+    keys: Iterable[Mapping[str, Any]],
+    columns: Sequence[str] | None,
+    at: ReadAt,
+) -> Protocol[list[dict[str, Any] | None]]:
+    """The rows of these keys, in their order, None where no row is."""
+    route = yield from checked_route(context, path, at)
+    encoded = encode_keys(route, keys)
+    projection = Projection(route.schema, columns)
+    question = LookupQuestion(projection.wire_mask, at)
+    found = yield from look_up(context, route, encoded, question)
+    if at.own is not None:
+        overlay_found(at.own, projection.mask, encoded, found)
+    return projection.dicts(encoded, found)
+
+
+def lookup_at_once(
+    context: Context, path: str, keys: Iterable[Mapping[str, Any]], at: ReadAt
+) -> Protocol[list[dict[str, Any] | None] | None]:
+    """The short way for what nearly all lookups are: all columns of plain keys in one tablet whose
+    place is known. → None where it is not that, or what came back may be the route's fault: then
+    nothing has happened, and the long way, from its beginning, knows what to do."""
+    route = context.routing.find(path)
+    if route is None or type(keys) is not list:
+        return None
+    if context.may_misbehave and context.mischief(Point.LOOK_UP_THE_LONG_WAY):
+        return None
+    schema = route.schema
+    encoded = [*map(schema.code.key_of, keys)]
+    if not 0 < len(encoded) <= context.limits.keys_per_request_max or None in encoded:
+        return None
+    plain: list[Key] = encoded  # type: ignore[assignment]  # none of them is None
+    tablet = route.tablet_of(min(plain))
+    if not is_served(tablet, is_write=False) or tablet is not route.tablet_of(max(plain)):
+        return None
+    mask = schema.pack_mask(schema.full_mask)
+    asked = tablet.tablet, tablet.revision, at.timestamp, tuple(plain), mask, at.retention
+    (reply,) = yield Calls(((tablet.cell, Lookup(*asked)),))  # type: ignore[arg-type]  # is served
+    if type(reply) is FoundRows and len(reply.rows) == len(plain):
+        return Projection(schema, None).dicts(plain, reply.rows)
+    if type(reply) is Failure and not may_read_again(reply):
+        error = error_of(reply)
+        if not isinstance(error, InvalidRequest):  # the schema may be another by now
+            raise error
+    return None
+
+
+def checked_route(context: Context, path: str, at: ReadAt) -> Protocol[TableRoute]:
+    """Raises TransactionAborted if it is not the table any more that `at` has own writes of."""
+    route = yield from context.route(path)
+    if at.own is not None:
+        check_schema(path, at.own, route.schema)
+    return route
+
+
+def encode_keys(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[Key]:
+    """Keys as a user gives them. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
+    if isinstance(keys, Mapping | str | bytes) or not isinstance(keys, Iterable):
+        raise InvalidRequest(f"keys are given as a list of dicts, not as one {type(keys).__name__}")
+    encoded: list[Key] = []
+    try:
+        key_of = route.schema.key_of
+        for key in islice(keys, LOOKUP_KEYS_MAX + 1):
+            if type(key) is not dict and not isinstance(key, Mapping):
+                raise SchemaViolation(f"a key is a dict, not {type(key).__name__}")
+            encoded.append(key_of(key))
+    except SchemaViolation as error:
+        error.attributes.update(table=route.path, row_index=len(encoded))
+        raise
+    if len(encoded) > LOOKUP_KEYS_MAX:
+        raise LimitExceeded(f"at most {LOOKUP_KEYS_MAX} keys can be looked up in one call")
+    return encoded
+
+
+class LookupQuestion(NamedTuple):
+    """What is asked of each key: its row at one timestamp."""
+
+    mask: WireMask
+    at: ReadAt
+
+
+def look_up(
+    context: Context, route: TableRoute, keys: list[Key], question: LookupQuestion
+) -> Protocol[list[Any]]:
+    """The answer for each key, in their order."""
+    found: list[Any] = [None] * len(keys)
+    limit = context.limits.keys_per_request_max
+    job = _LookupJob(keys, range(len(keys)), question, found, limit)
+    yield from fan_out(context, [(route, job)])
+    return found
+
+
+def places_by_tablet(
+    route: TableRoute, keys: Sequence[Key], places: Iterable[int], count_max: int
+) -> Iterator[tuple[Tablet, list[int]]]:
+    """The tablets that these keys are in, given by their places, in parts of so many."""
+    by_tablet: dict[int, tuple[Tablet, list[int]]] = {}
+    for place in places:
+        tablet = route.tablet_of(keys[place])
+        by_tablet.setdefault(tablet.tablet, (tablet, []))[1].append(place)
+    for tablet, its_places in by_tablet.values():
+        for start in range(0, len(its_places), count_max):
+            yield tablet, its_places[start : start + count_max]
+
+
+class _LookupJob:
+    """Some of a lookup's keys, by their places in the caller's list."""
+
+    is_write: ClassVar[bool] = False
+    __slots__ = ("_found", "_keys", "_limit", "_places", "_question")
+
+    def __init__(
+        self,
+        keys: list[Key],
+        places: Sequence[int],
+        question: LookupQuestion,
+        found: list[Any],
+        limit: int,
+    ) -> None:
+        self._keys = keys
+        self._places = places
+        self._question = question
+        self._found = found
+        self._limit = limit
+
+    def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
+        parts = places_by_tablet(route, self._keys, self._places, self._limit)
+        return [(tablet, self._part(places)) for tablet, places in parts]
+
+    def _part(self, places: list[int]) -> "_LookupJob":
+        return _LookupJob(self._keys, places, self._question, self._found, self._limit)
+
+    def request(self, tablet: Tablet) -> Lookup:
+        mask, at = self._question
+        keys = tuple([self._keys[place] for place in self._places])
+        return Lookup(tablet.tablet, tablet.revision, at.timestamp, keys, mask, at.retention)
+
+    def accept(self, reply: Reply) -> None:
+        rows = expect(reply, FoundRows).rows
+        for place, row in zip(self._places, rows, strict=True):
+            self._found[place] = row
+
+    def refuse(self, failure: Failure) -> bool:
+        return may_read_again(failure)
+
+
+# ---- by range
+
+
+def select(
+    context: Context,
+    path: str,
+    lower: Sequence[Any] | None,
+    upper: Sequence[Any] | None,
+    columns: Sequence[str] | None,
+    at: ReadAt,
+) -> Protocol[Rows]:
+    """The rows of lower ≤ key < upper, in key order."""
+    route = yield from checked_route(context, path, at)
+    projection = Projection(route.schema, columns)
+    first, end = range_of(route.schema, lower, upper)
+    pages = yield from _scan(context, route, first, end, projection, at, ScanPage)
+    rows: Iterable[tuple[Key, tuple[Any, ...]]] = (
+        row for page in pages for row in zip(page.keys, page.rows, strict=True)
+    )
+    if at.own is not None:
+        rows = overlay_range(at.own, projection.mask, first, end, rows)
+    row_of = projection.row
+    return Rows(projection.columns, [row_of(key, values) for key, values in rows])
+
+
+def read_arrow(
+    context: Context,
+    path: str,
+    lower: Sequence[Any] | None,
+    upper: Sequence[Any] | None,
+    columns: Sequence[str] | None,
+    at: ReadAt,
+) -> Protocol[Any]:
+    """As `select`, as a `pyarrow.Table`. Own writes make it go by way of rows."""
+    if at.own is not None:
+        return (yield from select(context, path, lower, upper, columns, at)).to_arrow()
+    route = yield from context.route(path)
+    projection = Projection(route.schema, columns)
+    empty = arrow_schema(route.schema, projection.mask).empty_table()
+    first, end = range_of(route.schema, lower, upper)
+    pages = yield from _scan(context, route, first, end, projection, at, ArrowPage)
+    tables = [table_of(page.batch) for page in pages if page.row_count]
+    return concatenate([empty, *tables]).select(list(projection.names))
+
+
+def range_of(
+    schema: TableSchema, lower: Sequence[Any] | None, upper: Sequence[Any] | None
+) -> tuple[Key, Key]:
+    """The encoded ends of a range of keys. Raises InvalidRequest, SchemaViolation."""
+    first = KEY_MIN if lower is None else schema.bound_of(check_prefix(lower, "lower"))
+    end = KEY_MAX if upper is None else schema.bound_of(check_prefix(upper, "upper"))
+    return first, end
+
+
+def _scan(
+    context: Context,
+    route: TableRoute,
+    first: Key,
+    end: Key,
+    projection: Projection,
+    at: ReadAt,
+    kind: type[Page],
+) -> Protocol[list[Page]]:
+    pages: list[tuple[Key, Page]] = []
+    limit = context.limits.rows_per_page_max
+    question = ScanQuestion(projection.wire_mask, at, limit, kind)
+    check_atomicity(route, None, at)
+    yield from fan_out(context, [(route, _ScanJob(question, first, end, pages))])
+    check_atomicity(route, context.routing.find(route.path), at)
+    pages.sort(key=lambda it: it[0])
+    return [page for _, page in pages]
+
+
+def check_atomicity(route: TableRoute, by_now: TableRoute | None, at: ReadAt) -> None:
+    """The newest of each page is of another moment: that is no scan of a table with atomicity.
+    Raises MetadataChanged if the table has it by now, though it had none when `at` was chosen."""
+    found = route if by_now is None else by_now
+    if at.timestamp == SYNC_LAST_COMMITTED and "full" in (route.atomicity, found.atomicity):
+        raise altered_error(route.path, route.schema.columns, found.schema.columns, "this read")
+
+
+class ScanQuestion(NamedTuple):
+    """What all parts of one scan have in common."""
+
+    mask: WireMask
+    at: ReadAt
+    limit: int
+    kind: type[Any]
+
+    def request(self, tablet: Tablet, lower: Key, upper: Key) -> Scan | ScanArrow:
+        """For the rows of that range, which are the tablet's."""
+        return (Scan if self.kind is ScanPage else ScanArrow)(
+            tablet.tablet,
+            tablet.revision,
+            self.at.timestamp,
+            lower,
+            upper,
+            self.mask,
+            self.limit,
+            self.at.retention,
+        )
+
+
+class _ScanJob:
+    """A range of keys that is still to be read. Pages remember where they began."""
+
+    is_write: ClassVar[bool] = False
+    __slots__ = ("_lower", "_pages", "_question", "_upper")
+
+    def __init__(
+        self, question: ScanQuestion, lower: Key, upper: Key, pages: list[tuple[Key, Any]]
+    ) -> None:
+        self._question = question
+        self._lower = lower
+        self._upper = upper
+        self._pages = pages
+
+    def divide(self, route: TableRoute) -> list[tuple[Tablet, Job]]:
+        parts = route.parts_of(self._lower, self._upper)
+        return [
+            (tablet, _ScanJob(self._question, lower, upper, self._pages))
+            for tablet, lower, upper in parts
+        ]
+
+    def request(self, tablet: Tablet) -> Scan | ScanArrow:
+        return self._question.request(tablet, self._lower, self._upper)
+
+    def accept(self, reply: Reply) -> "_ScanJob | None":
+        page = expect(reply, self._question.kind)
+        self._pages.append((self._lower, page))
+        if page.resume is None:
+            return None
+        assert page.resume > self._lower, "a scan must move on"
+        return _ScanJob(self._question, page.resume, self._upper, self._pages)
+
+    def refuse(self, failure: Failure) -> bool:
+        return may_read_again(failure)

@@ -1,0 +1,93 @@
+"""The rows that a read gave back: a sequence of dicts, and a table for those who want one.
+
+Owns: the result's shape. Rows are kept as tuples and become dicts as they are looked at. Arrow and
+pandas are imported on first use.
+Invariant: what is looked at is the caller's own. The tuples kept here may hold the stored values of
+type any themselves, and no other look must show what a caller changed: so each look copies these.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, overload
+
+from dodona._core.reading.frames import frame_of_tuples
+from dodona_wire.rows.arrow import arrow_of_tuples
+from dodona_wire.rows.schema import Column
+from dodona_wire.rows.values import own_copies
+
+ROWS_SHOWN_MAX: Final = 10
+TEXT_LENGTH_MAX: Final = 32
+
+Row = dict[str, Any]
+
+
+class Rows(Sequence[Row]):
+    """Rows in the order they were read in. Equal to any sequence of equal dicts."""
+
+    __slots__ = ("_columns", "_has_any", "_names", "_tuples")
+    __hash__ = None  # type: ignore[assignment]  # it is compared by what it holds
+
+    def __init__(self, columns: Sequence[Column], tuples: list[tuple[Any, ...]]) -> None:
+        self._columns = tuple(columns)
+        self._names = tuple([column.name for column in columns])
+        self._tuples = tuples
+        self._has_any = any(column.type == "any" for column in columns)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Column names, in the table's order."""
+        return self._names
+
+    def tuples(self) -> list[tuple[Any, ...]]:
+        """The same rows as tuples of the columns' values, in a new list."""
+        return [*map(own_copies, self._tuples)] if self._has_any else [*self._tuples]
+
+    def __len__(self) -> int:
+        return len(self._tuples)
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Rows": ...
+    def __getitem__(self, place: int | slice) -> "Row | Rows":
+        if isinstance(place, slice):
+            return Rows(self._columns, self._tuples[place])
+        values = self._tuples[place]
+        return dict(zip(self._names, own_copies(values) if self._has_any else values, strict=True))
+
+    def __iter__(self) -> Iterator[Row]:
+        names, has_any = self._names, self._has_any
+        for values in self._tuples:
+            yield dict(zip(names, own_copies(values) if has_any else values, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Rows):
+            return self._names == other._names and self._tuples == other._tuples
+        if isinstance(other, Sequence) and not isinstance(other, str | bytes):
+            return list(self) == list(other)
+        return NotImplemented
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`. Columns of type any hold MessagePack."""
+        return arrow_of_tuples(self._columns, self._tuples)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`, with dtypes by the schema, whatever the values: int64 is `Int64`,
+        uint64 `UInt64`, double `Float64`, boolean `boolean`, utf8 `string`; string and any are
+        `object`. So integers beside nulls stay integers. A null is `pandas.NA`, and None in columns
+        of `object`; NaN stays NaN. Raises InvalidRequest without pandas."""
+        return frame_of_tuples(self._columns, self.tuples())
+
+    def __repr__(self) -> str:
+        shown = self._tuples[:ROWS_SHOWN_MAX]
+        cells = [list(self._names), *([_text(value) for value in row] for row in shown)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        count = len(self._tuples)
+        lines.append(f"({count} row{'' if count == 1 else 's'})")
+        return "\n".join(lines)
+
+
+def _text(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - 1] + "…"

@@ -1,0 +1,1 @@
+"""Rows on their way in: buffered, committed, written at once, in bulk."""

@@ -1,0 +1,395 @@
+"""Commit of atomic transactions: the client's part of `docs/explanation/commit-protocol.md`. Pure.
+
+Owns: what the client says to whom, and what it may report. Rule numbers are the protocol's:
+- aborted only on a refusal, or if a participant certainly never got its prepare (rules 13, 17);
+- committed only if a cell said so (rules 11, 16, 18);
+- neither, while nobody who knows has answered: `CommitOutcomeUnknown` (rules 12, 17).
+A time-out is not a refusal. It only makes the client ask.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from dodona._core.protocol.context import (
+    NAMING_ATTRIBUTES,
+    Context,
+    has_time,
+    is_recorded,
+    not_mounted,
+    was_never_sent,
+)
+from dodona._core.protocol.retry import Patience
+from dodona._core.protocol.routing import TableRoute, is_served
+from dodona._core.protocol.steps import Calls, Post, Protocol
+from dodona._core.writing.buffer import TableBuffer
+from dodona._core.writing.parts import modifications_of, publications_of
+from dodona._core.writing.transaction import TransactionBuffer, check_schema
+from dodona_wire.cores.mischief import Point
+from dodona_wire.errors import (
+    CommitOutcomeUnknown,
+    DiskFull,
+    DodonaError,
+    InvalidRequest,
+    Overloaded,
+    SnapshotTooOld,
+    TableNotMounted,
+    TabletMoved,
+    TransactionAborted,
+    TransactionConflict,
+    Unavailable,
+)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import (
+    Aborted,
+    AskOutcome,
+    CommitOne,
+    Committed,
+    Decide,
+    PeekOutcome,
+    Prepare,
+    Prepared,
+    TabletModifications,
+)
+from dodona_wire.messages.families import Reply
+from dodona_wire.shown import named
+from dodona_wire.types import Atomicity, CellId, Timestamp, TransactionId, Write
+
+ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
+BEGIN_ANEW_KINDS: Final = frozenset(
+    it.kind
+    for it in (SnapshotTooOld, TabletMoved, TransactionAborted, TransactionConflict, Unavailable)
+)
+
+LOST: Final = Failure("unavailable", "the answer was lost")
+
+Groups = dict[CellId, list[TabletModifications]]
+
+
+class Answered(NamedTuple):
+    """A blind commit to one cell that was sent already, and what came back."""
+
+    route: TableRoute
+    writes: list[Write]
+    cell: CellId
+    request: CommitOne
+    reply: Reply
+
+
+def commit_atomic(
+    context: Context, transaction: TransactionBuffer, answered: Answered | None = None
+) -> Protocol[Timestamp]:
+    """Commit what is buffered; it is not empty. → the commit timestamp. The first attempt may have
+    been `answered` before.
+
+    Raises what the cells refused with, TransactionAborted, or CommitOutcomeUnknown.
+    """
+    patience: Patience | None = None
+    while True:
+        if answered is None:
+            routes = yield from routes_of(context, transaction, patience)
+        else:
+            routes = [answered.route]
+        try:
+            done = yield from _attempt(context, transaction, routes, answered)
+        except (TableNotMounted, Unavailable, CommitOutcomeUnknown):
+            _forget(routes)  # a tablet is frozen or gone, or its cell is somewhere else by now
+            raise
+        if not isinstance(done, DodonaError):
+            return done
+        answered = None
+        patience = patience or context.patience()
+        yield from context.recover_route(routes, done, patience, is_write=True)
+
+
+def _attempt(
+    context: Context,
+    transaction: TransactionBuffer,
+    routes: list[TableRoute],
+    answered: Answered | None,
+) -> Protocol[Timestamp | DodonaError]:
+    """→ an error only where nothing came of it, and it may be tried again."""
+    if answered is not None:
+        transaction.id, transaction.coordinator = answered.request.transaction, answered.cell
+        return (yield from _end(context, transaction, _judge(context, *answered[2:])))
+    try:
+        groups = _group(context, transaction, routes)
+    except TableNotMounted as error:
+        return error
+    transaction.coordinator = next(iter(groups))
+    if transaction.is_blind:
+        yield from _name(context, transaction, cell_count=len(groups))
+    assert transaction.id is not None
+    sending: Protocol[Timestamp | DodonaError]
+    if len(groups) == 1:
+        sending = _commit_one(context, transaction, groups)
+    else:
+        sending = _commit_many(context, transaction.id, groups, routes)
+    return (yield from _end(context, transaction, sending))
+
+
+def _end(
+    context: Context,
+    transaction: TransactionBuffer,
+    attempt: Protocol[Timestamp | DodonaError],
+) -> Protocol[Timestamp | DodonaError]:
+    """What an attempt came to. If nothing came of it and nothing will, a blind transaction takes
+    another id for the next one: it has read nothing that could be too old by then."""
+    try:
+        return (yield from attempt)
+    except DodonaError as error:
+        if not transaction.is_blind or error.kind not in BEGIN_ANEW_KINDS:
+            raise
+        if error.kind != TransactionConflict.kind:
+            context.drop_reserve()  # the others may be from before that cell began, too
+        transaction.id = None
+        return error
+
+
+# ---- who gets what
+
+
+def routes_of(
+    context: Context, transaction: TransactionBuffer, patience: Patience | None
+) -> Protocol[list[TableRoute]]:
+    """The routes of all tables that the transaction writes, in the buffer's order. Raises
+    InvalidRequest if a table's atomicity is not the transaction's, TransactionAborted if its schema
+    changed."""
+    routes = []
+    for path, buffer in transaction.tables.items():
+        if context.may_misbehave and context.mischief(Point.FORGET_ROUTE_OF_COMMIT):
+            context.routing.forget(path)
+        route = context.routing.find(path)
+        if route is None:
+            route = yield from context.route(path, patience)
+        elif route.atomicity != transaction.atomicity:  # it may be another table by now
+            route = yield from context.fresh_route(path, patience)
+        check_table(route, buffer, transaction.atomicity)
+        routes.append(route)
+    for path in transaction.publications:
+        route = yield from context.route(path, patience)
+        routes.append(route)
+    return routes
+
+
+def check_table(route: TableRoute, buffer: TableBuffer, atomicity: Atomicity) -> None:
+    """That the rows were made for this table, and may be written in this mode."""
+    check_mode(route, atomicity)
+    check_schema(route.path, buffer, route.schema)
+
+
+def check_mode(route: TableRoute, atomicity: Atomicity) -> None:
+    """Raises InvalidRequest if the table is not written in this mode."""
+    if route.atomicity != atomicity:
+        text = f'Invalid atomicity mode: "{named(atomicity)}" instead of "{route.atomicity}"'
+        raise InvalidRequest(text, table=route.path)
+
+
+def _group(context: Context, transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
+    """Rows by tablet, tablets by cell, the coordinator's first. Raises TableNotMounted."""
+    groups: Groups = {}
+    count = len(transaction.tables)
+    parts = list(map(modifications_of, routes[:count], transaction.tables.values()))
+    parts += map(publications_of, routes[count:], transaction.publications.values())
+    for route, modified in zip(routes, parts, strict=True):
+        for tablet, part in modified:
+            if not is_served(tablet, is_write=True):
+                raise not_mounted(route, tablet, is_write=True)
+            assert tablet.cell is not None
+            groups.setdefault(tablet.cell, []).append(part)
+    if len(groups) == 1:
+        return groups
+    is_last_first = context.mischief(Point.PREFER_LAST_COORDINATOR)
+    return {cell: groups[cell] for cell in sorted(groups, reverse=is_last_first)}
+
+
+def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> Protocol[None]:
+    """Give a blind transaction its id (rule 20), and keep it while a cell may still have a copy of
+    the request: under two ids it could be committed twice. Several cells need an order among
+    those who wait there: a start timestamp."""
+    if cell_count > 1:
+        transaction.id = TransactionId((yield from context.generate_timestamp()))
+    elif transaction.id is None:
+        if context.may_misbehave and context.mischief(Point.DROP_RESERVE):
+            context.drop_reserve()
+        transaction.id = context.take_reserved_id() or (yield from context.reserve_ids())
+
+
+# ---- one cell
+
+
+def _commit_one(
+    context: Context, transaction: TransactionBuffer, groups: Groups
+) -> Protocol[Timestamp | DodonaError]:
+    """→ an error only where the cell recorded nothing, so that it may be sent again."""
+    assert transaction.id is not None
+    ((cell, modifications),) = groups.items()
+    request = CommitOne(transaction.id, tuple(modifications), transaction.is_blind)
+    (reply,) = yield Calls(((cell, request),))
+    return (yield from _judge(context, cell, request, reply))
+
+
+def _judge(
+    context: Context, cell: CellId, request: CommitOne, reply: Reply
+) -> Protocol[Timestamp | DodonaError]:
+    """What the cell's answer means; it is asked again where that says nothing."""
+    if context.may_misbehave:
+        if type(reply) is Committed and context.mischief(Point.REPEAT_COMMIT):
+            yield Post(((cell, request),))
+        if context.mischief(Point.LOSE_COMMIT_ANSWER):
+            reply = LOST
+    if type(reply) is Committed:
+        return reply.timestamp
+    if type(reply) is Failure:
+        if reply.kind == TabletMoved.kind or was_never_sent(reply):
+            return context.error_of(reply)
+        if is_recorded(reply):
+            raise context.error_of(reply)
+    question = AskOutcome(request.transaction)
+    try:
+        return (yield from _settle(context, request.transaction, cell, question))
+    except TransactionAborted:
+        if isinstance(reply, Failure) and reply.attributes.get("cause") == DiskFull.kind:
+            raise context.error_of(reply) from None
+        raise
+
+
+def _forget(routes: list[TableRoute]) -> None:
+    for route in routes:
+        route.is_stale = True
+
+
+# ---- several cells
+
+
+def _commit_many(
+    context: Context, transaction: TransactionId, groups: Groups, routes: list[TableRoute]
+) -> Protocol[Timestamp]:
+    cells = tuple(groups)
+    coordinator = cells[0]
+    replies = yield from _prepare(context, transaction, groups)
+    prepared = [reply.timestamp for reply in replies if type(reply) is Prepared]
+    if len(prepared) == len(cells):
+        decision = Decide(transaction, cells, max(prepared))  # rule 2
+        if context.mischief(Point.REPEAT_DECISION):
+            yield Post(((coordinator, decision),))
+        if context.acknowledgement == "prepared":  # rule 18
+            yield Post(((coordinator, decision),))
+            return max(prepared)
+        return (yield from _settle(context, transaction, coordinator, decision))
+    for reply in replies:
+        if type(reply) is Committed:  # rule 11: decided before this answer was made
+            return reply.timestamp
+    refusal, is_proof = _refusal(context, transaction, replies)
+    if refusal is None:
+        _forget(routes)  # whoever is silent may be somewhere else by now
+        refusal = _silence(context, transaction, replies)
+    if not is_proof:
+        # A late copy could still be prepared, until the coordinator has said that it is aborted.
+        abort = Decide(transaction, cells, None)
+        try:
+            return (yield from _settle(context, transaction, coordinator, abort))
+        except TransactionAborted:
+            raise refusal from None
+    yield _let_go(transaction, cells, replies)
+    raise refusal
+
+
+def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Protocol[list[Reply]]:
+    """The answers of all participants, or up to the first refusal."""
+    cells = tuple(groups)
+    prepares = tuple([(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells])
+    if context.mischief(Point.PREPARE_IN_TURN):
+        replies: list[Reply] = []
+        for prepare in prepares:
+            replies += yield Calls((prepare,))
+    else:
+        replies = yield Calls(prepares, is_over_at_refusal=True)
+    if context.mischief(Point.LOSE_PREPARED):
+        replies = [*replies[:-1], LOST]
+    return replies
+
+
+def _refusal(
+    context: Context, transaction: TransactionId, replies: Sequence[Reply]
+) -> tuple[DodonaError | None, bool]:
+    """→ the error to report if there is no commit, and whether these replies prove that there is
+    none: a participant is not prepared and never will be."""
+    never_sent: DodonaError | None = None
+    for reply in replies:
+        if type(reply) is Aborted:
+            return _aborted(transaction), True
+        if type(reply) is Failure:
+            if is_recorded(reply):
+                error = context.error_of(reply)
+                return error, not isinstance(error, TabletMoved | Overloaded)
+            if was_never_sent(reply):  # nobody else will ever send it: it can't be prepared
+                never_sent = context.error_of(reply)
+    return never_sent, never_sent is not None
+
+
+def _silence(context: Context, transaction: TransactionId, replies: Sequence[Reply]) -> DodonaError:
+    """The error of a transaction that was aborted because a cell did not answer in time: it names
+    the cell, if that is known."""
+    for reply in replies:
+        if type(reply) is Failure and reply.attributes.keys() & {*NAMING_ATTRIBUTES}:
+            return context.error_of(reply)
+    return _aborted(transaction)
+
+
+def _let_go(
+    transaction: TransactionId, cells: tuple[CellId, ...], replies: Sequence[Reply]
+) -> Post:
+    """It is aborted: tell the coordinator, so that it and the others let go (rule 17). Where it
+    may be the one that is silent, the others take the client's word."""
+    abort = Decide(transaction, cells, None, is_proved=True)
+    first = replies[0]
+    is_reached = type(first) is not Failure or not {"address", "is_sent"} & first.attributes.keys()
+    return Post(tuple([(cell, abort) for cell in (cells[:1] if is_reached else cells)]))
+
+
+# ---- asking until somebody answers
+
+
+def _settle(
+    context: Context, transaction: TransactionId, cell: CellId, question: AskOutcome | Decide
+) -> Protocol[Timestamp]:
+    """Put the question, or the decision, until it is answered: each is safe to repeat."""
+    reply = yield from ask_until_answered(context, cell, question)
+    if type(reply) is Committed:
+        return reply.timestamp
+    if type(reply) is Aborted:
+        raise _aborted(transaction)
+    reason = "it was forgotten"
+    where: dict[str, Any] = {}
+    if isinstance(reply, Failure):
+        error = context.error_of(reply)
+        reason, where = error.message, error.attributes
+    named = {it: where[it] for it in NAMING_ATTRIBUTES if it in where}
+    raise CommitOutcomeUnknown(
+        f"whether transaction {transaction} was committed could not be found out: {reason}",
+        transaction=transaction,
+        coordinator=cell,
+        **named,
+    )
+
+
+def ask_until_answered(
+    context: Context, cell: CellId, question: AskOutcome | PeekOutcome | Decide
+) -> Protocol[Reply]:
+    """The answer, or the last failure to get one after about ten seconds."""
+    patience = context.patience()
+    while True:
+        (reply,) = yield Calls(((cell, question),))
+        if context.mischief(Point.LOSE_SETTLEMENT):
+            reply = LOST
+        if type(reply) is not Failure or reply.kind not in ASK_AGAIN_KINDS:
+            return reply
+        if not (yield from has_time(patience, reply)):
+            return reply
+        yield from context.find_cells()
+
+
+def _aborted(transaction: TransactionId) -> TransactionAborted:
+    return TransactionAborted(
+        "the transaction was aborted before it was complete", transaction=transaction
+    )

@@ -1,0 +1,159 @@
+"""What became of a transaction: one cell asked, or all of them. Pure.
+
+Owns: `Outcome`, and what cells' answers come to (rule 16 of `docs/explanation/commit-protocol.md`).
+Looking changes nothing; settling has the coordinator decide now. Only the coordinator's word, or
+that of all cells together, is proof of an abort: a cell that does not answer never leads to one.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import msgspec
+
+from dodona._core.protocol.context import Context, error_of
+from dodona._core.protocol.steps import Calls, Protocol
+from dodona._core.writing.committing import ASK_AGAIN_KINDS, ask_until_answered
+from dodona_wire.errors import InvalidRequest, Unavailable
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Cluster, GetCluster
+from dodona_wire.messages.data import (
+    Aborted,
+    AskOutcome,
+    Committed,
+    OutcomeUnknown,
+    PeekOutcome,
+    Undecided,
+)
+from dodona_wire.messages.families import Reply
+from dodona_wire.types import CellId, Timestamp, TransactionId
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What became of a transaction. `timestamp` is that of its commit, None otherwise. `pending` is
+    for one of which nothing final is known yet: it may still be committed. `unknown` is for one so
+    old that it was forgotten."""
+
+    state: Literal["committed", "aborted", "pending", "unknown"]
+    timestamp: Timestamp | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it will never be another."""
+        return self.state in ("committed", "aborted")
+
+
+ABORTED: Final = Outcome("aborted")
+PENDING: Final = Outcome("pending")
+UNKNOWN: Final = Outcome("unknown")
+
+
+def find_outcome(
+    context: Context, transaction: TransactionId, coordinator: CellId | None, *, settle: bool
+) -> Protocol[Outcome]:
+    """Raises Unavailable; InvalidRequest where it is to be settled and nobody knows by whom."""
+    if coordinator is not None:
+        return (yield from _ask_coordinator(context, transaction, coordinator, settle=settle))
+    answers = yield from _ask_everywhere(context, transaction)
+    judged = _judge(answers)
+    if not isinstance(judged, Outcome):
+        try:
+            return (yield from _ask_coordinator(context, transaction, judged, settle=settle))
+        except Unavailable:
+            if settle:
+                raise
+            return PENDING
+    if settle and judged is PENDING:
+        raise _unsettled(transaction, answers)
+    return judged
+
+
+def _ask_coordinator(
+    context: Context, transaction: TransactionId, cell: CellId, *, settle: bool
+) -> Protocol[Outcome]:
+    question = AskOutcome(transaction) if settle else PeekOutcome(transaction)
+    reply = yield from ask_until_answered(context, cell, question)
+    if type(reply) is Undecided and reply.coordinator not in (None, cell):
+        assert reply.coordinator is not None
+        reply = yield from ask_until_answered(context, reply.coordinator, question)
+    if isinstance(reply, Failure):
+        raise error_of(reply)
+    return outcome_of(reply)
+
+
+def outcome_of(reply: Reply) -> Outcome:
+    """What a coordinator's answer says. Raises Unavailable on what is no answer."""
+    if isinstance(reply, Committed):
+        return Outcome("committed", reply.timestamp)
+    if isinstance(reply, Aborted):
+        return ABORTED
+    if isinstance(reply, Undecided):
+        return PENDING
+    if isinstance(reply, OutcomeUnknown):
+        return UNKNOWN
+    raise Unavailable(f"a cell answered a question with {type(reply).__name__}")
+
+
+# ---- all cells
+
+
+def _ask_everywhere(context: Context, transaction: TransactionId) -> Protocol[list[Reply]]:
+    """What each cell of the cluster says, or the failure to hear it after about ten seconds. At
+    least one has said something. The oracle comes first: a cell that is not among those that the
+    master names then lets in nobody who began before."""
+    now = yield from context.generate_timestamp()
+    if transaction > now:
+        text = "the oracle has not issued this timestamp yet: no transaction has it as its id"
+        raise InvalidRequest(text, transaction=transaction)
+    patience = context.patience()
+    cluster = yield from context.ask_master_patiently(GetCluster(), Cluster, patience)
+    context.routing.learn_cells(cluster)
+    answers: dict[CellId, Reply] = {}
+    left = [it.cell for it in cluster.cells]
+    while left:
+        for start in range(0, len(left), context.limits.requests_in_flight_max):
+            some = left[start : start + context.limits.requests_in_flight_max]
+            replies = yield Calls(tuple([(cell, PeekOutcome(transaction)) for cell in some]))
+            answers.update(zip(some, replies, strict=True))
+        left = [cell for cell in left if _is_silent(answers[cell])]
+        pause = patience.next_pause() if left and _judge(answers.values()) is PENDING else None
+        if pause is None:
+            break
+        yield pause
+        yield from context.find_cells()
+    if len(left) == len(cluster.cells):
+        raise Unavailable("no cell of the cluster could be asked", transaction=transaction)
+    return list(answers.values())
+
+
+def _is_silent(reply: Reply) -> bool:
+    """Whether to ask again. Raises what asking again would not mend."""
+    if not isinstance(reply, Failure):
+        return False
+    if reply.kind not in ASK_AGAIN_KINDS:
+        raise error_of(reply)
+    return True
+
+
+def _judge(answers: Iterable[Reply]) -> Outcome | CellId:
+    """What all cells' answers come to, or who is to be asked: the coordinator, where some cell
+    names one. Aborted it is only if every cell says that it never will be committed there."""
+    known = list(answers)
+    for reply in known:
+        if isinstance(reply, Committed):
+            return outcome_of(reply)
+    for reply in known:
+        if isinstance(reply, Undecided) and reply.coordinator is not None:
+            return reply.coordinator
+    if any(isinstance(reply, Failure) for reply in known):
+        return PENDING
+    if any(isinstance(reply, OutcomeUnknown) for reply in known):
+        return UNKNOWN
+    return ABORTED if all(isinstance(reply, Aborted) for reply in known) else PENDING
+
+
+def _unsettled(transaction: TransactionId, answers: Iterable[Reply]) -> Exception:
+    for reply in answers:
+        if isinstance(reply, Failure):
+            return error_of(reply)
+    text = "no cell has heard of this transaction: give its coordinator, who is to settle it"
+    return InvalidRequest(text, transaction=transaction)

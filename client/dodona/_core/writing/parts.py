@@ -1,0 +1,100 @@
+"""How what a transaction buffered is divided among tablets, and packed for them. Pure.
+
+Owns: the shape of modifications on the wire. The short way is for ordinary writes to one tablet,
+which nearly all are.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from dodona._core.protocol.routing import TableRoute
+from dodona._core.writing.buffer import Special, TableBuffer
+from dodona_wire.errors import ProtocolChanged
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import Publication, RowLock, TabletModifications
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import Key, SpecialWrites, TabletId, Write
+
+
+def modifications_of(
+    route: TableRoute, buffer: TableBuffer
+) -> list[tuple[Tablet, TabletModifications]]:
+    """What each tablet of the table is to do."""
+    if buffer.special or buffer.locks:
+        return _special_modifications(route, buffer)
+    writes, pack = buffer.writes, route.schema.pack_writes
+    if len(writes) == 1 or len(route.tablets) == 1:
+        tablet = route.tablet_of(next(iter(writes)))
+        packed = pack(writes.values())
+        return [(tablet, TabletModifications(tablet.tablet, tablet.revision, packed))]
+    return [
+        (tablet, TabletModifications(tablet.tablet, tablet.revision, pack(group)))
+        for tablet, group in group_by_tablet(route, writes.values())
+    ]
+
+
+def publications_of(
+    route: TableRoute, publications: Mapping[TabletId, Publication]
+) -> list[tuple[Tablet, TabletModifications]]:
+    """What becomes visible in each tablet. Raises ProtocolChanged if the table has others now."""
+    tablets = {tablet.tablet: tablet for tablet in route.tablets}
+    gone = [number for number in publications if number not in tablets]
+    if gone:
+        text = "the table was resharded, or made anew, while the load was under way"
+        raise ProtocolChanged(text, table=route.path, tablets=gone)
+    return [
+        (
+            tablets[number],
+            TabletModifications(
+                number, tablets[number].revision, (), publication=publications[number]
+            ),
+        )
+        for number in publications
+    ]
+
+
+def _special_modifications(
+    route: TableRoute, buffer: TableBuffer
+) -> list[tuple[Tablet, TabletModifications]]:
+    by_tablet: dict[TabletId, tuple[Tablet, list[Write], list[RowLock]]] = {}
+    for key in {**buffer.writes, **buffer.locks}:
+        tablet = route.tablet_of(key)
+        _, writes, locks = by_tablet.setdefault(tablet.tablet, (tablet, [], []))
+        if key in buffer.writes:
+            writes.append(buffer.writes[key])
+        locks += [RowLock(key, mask, how) for how, mask in buffer.locks.get(key, {}).items()]
+    return [
+        (
+            tablet,
+            TabletModifications(
+                tablet.tablet,
+                tablet.revision,
+                route.schema.pack_writes(writes),
+                tuple(locks),
+                pack_special(route.schema, buffer.special, writes),
+            ),
+        )
+        for tablet, writes, locks in by_tablet.values()
+    ]
+
+
+def pack_special(
+    schema: TableSchema, special: Mapping[Key, Special], writes: Iterable[Write]
+) -> SpecialWrites | None:
+    """What is special about some of these writes, as it travels."""
+    if not special:
+        return None
+    found = [(write[0], special[write[0]]) for write in writes if write[0] in special]
+    return {key: (schema.pack_mask(deltas), shared) for key, (deltas, shared) in found} or None
+
+
+def group_by_tablet(route: TableRoute, writes: Iterable[Write]) -> list[tuple[Tablet, list[Write]]]:
+    """Writes grouped by the tablet that their key belongs to."""
+    groups: dict[TabletId, tuple[Tablet, list[Write]]] = {}
+    for write in writes:
+        tablet = route.tablet_of(write[0])
+        known = groups.get(tablet.tablet)
+        if known is None:
+            groups[tablet.tablet] = (tablet, [write])
+        else:
+            known[1].append(write)
+    return list(groups.values())

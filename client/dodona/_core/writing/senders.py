@@ -1,0 +1,128 @@
+"""How rows in bulk are sent to a tablet: to be written at once, or staged for a load. Pure.
+
+Owns: the requests, what their answers mean, and which may be repeated. Which rows go where is
+`bulk`'s.
+"""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from dodona._core.protocol.context import expect, was_never_sent
+from dodona._core.protocol.fan_out import may_read_again, may_write_again
+from dodona._core.writing.writing import Account
+from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
+from dodona_wire.messages.data import DataRequest, StageArrow, Staged, WriteArrow, Written
+from dodona_wire.messages.families import Reply
+from dodona_wire.types import BatchKind, LoadId, TabletId, Timestamp
+
+
+class Sender(Protocol):
+    """How a message with rows is made, and what its answer means."""
+
+    def request(self, tablet: Tablet, stream: bytes, place: int) -> DataRequest:
+        """`place` names the message among those of this sender."""
+        ...
+
+    def expect(self, tablet: TabletId) -> int:
+        """One more message is to go to a tablet. → its place."""
+        ...
+
+    def accept(self, tablet: TabletId, reply: Reply) -> bool:
+        """→ whether it is done; else it is sent again as it was."""
+        ...
+
+    def refuse(self, tablet: TabletId, failure: Failure) -> bool:
+        """→ whether it may be sent again."""
+        ...
+
+    def attributes(self) -> dict[str, Any]:
+        """What to say in an error."""
+        ...
+
+
+class Writer:
+    """Rows of a table without atomicity."""
+
+    def __init__(self, stamp: Timestamp, is_durable: bool, load: LoadId, kind: BatchKind) -> None:
+        self._stamp = stamp
+        self._is_durable = is_durable
+        self._load = load
+        self._kind: BatchKind = kind
+        self._account = Account()
+
+    def request(self, tablet: Tablet, stream: bytes, place: int) -> WriteArrow:
+        stamped = self._stamp, self._is_durable, stream
+        return WriteArrow(tablet.tablet, tablet.revision, *stamped, self._load, self._kind)
+
+    def expect(self, tablet: TabletId) -> int:
+        self._account.expect(tablet)
+        return 0
+
+    def accept(self, tablet: TabletId, reply: Reply) -> bool:
+        self._account.apply(tablet, expect(reply, Written))
+        return True
+
+    def refuse(self, tablet: TabletId, failure: Failure) -> bool:
+        if failure.kind == "unavailable" and not was_never_sent(failure):
+            self._account.lose(tablet)
+        return may_write_again(failure)
+
+    def attributes(self) -> dict[str, Any]:
+        return dict(self._account.attributes())
+
+
+class StagedBatch(msgspec.Struct, frozen=True):
+    """Rows of a load that are staged in a tablet."""
+
+    path: str
+    tablet: TabletId
+    chunk: int
+    row_count: int
+
+
+class Stager:
+    """Rows for a load. A message may be repeated: the cell knows it by its place among those of
+    one call, and that by a number that no other call has: a task may bring rows again and again."""
+
+    def __init__(
+        self,
+        path: str,
+        load: LoadId,
+        kind: BatchKind,
+        task: tuple[int, int],
+        call: Timestamp,
+        mischief: Mischief = behave,
+    ) -> None:
+        """`task` are the partition and the attempt."""
+        self._mischief = mischief
+        self._path = path
+        self._load = load
+        self._kind: BatchKind = kind
+        self._call = *task, call
+        self._count = 0
+        self.staged: list[StagedBatch] = []
+
+    def request(self, tablet: Tablet, stream: bytes, place: int) -> StageArrow:
+        part = (*self._call, place)
+        return StageArrow(tablet.tablet, tablet.revision, self._load, part, self._kind, stream)
+
+    def expect(self, tablet: TabletId) -> int:
+        self._count += 1
+        return self._count
+
+    def accept(self, tablet: TabletId, reply: Reply) -> bool:
+        done = expect(reply, Staged)
+        if self._mischief(Point.LOSE_STAGED):
+            return False
+        if done.row_count:
+            self.staged.append(StagedBatch(self._path, tablet, done.chunk, done.row_count))
+        return True
+
+    def refuse(self, tablet: TabletId, failure: Failure) -> bool:
+        return may_read_again(failure)
+
+    def attributes(self) -> dict[str, Any]:
+        return {"load": self._load}

@@ -1,0 +1,365 @@
+"""A transaction as its client holds it: a state, and a buffer of writes. Pure.
+
+Owns: the states, the checks of what is buffered, and the limits of a transaction, which are
+checked as rows are buffered and not first at commit. What becomes of several writes of one key is
+`buffer`'s. Nothing leaves the client before commit, so abort only drops the buffer; reads see it
+only in a transaction that was begun so.
+Invariant: of the rows of one call all are taken or none.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, get_args
+
+from dodona._core.protocol.arguments import check_flag
+from dodona._core.protocol.limits import TransactionLimits
+from dodona._core.writing.buffer import TableBuffer, merge
+from dodona_wire.errors import (
+    InvalidRequest,
+    LimitExceeded,
+    SchemaViolation,
+    SnapshotTooOld,
+    TransactionAborted,
+    TransactionClosed,
+)
+from dodona_wire.messages.data import Publication
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.sizes import write_bytes
+from dodona_wire.shown import named, shown
+from dodona_wire.types import (
+    DELETE_MASK,
+    SYNC_LAST_COMMITTED,
+    Atomicity,
+    CellId,
+    Durability,
+    Key,
+    LockType,
+    TabletId,
+    Timestamp,
+    TransactionId,
+    Write,
+)
+
+WRITE_LOCK_TYPES: Final = ("exclusive", "shared_write")
+ROW_LOCK_TYPES: Final[tuple[str, ...]] = get_args(LockType)
+
+
+class TransactionState(enum.Enum):
+    """Only an active transaction takes rows; the last two are final."""
+
+    ACTIVE = "active"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+def check_modes(atomicity: str, durability: str) -> None:
+    """Raises InvalidRequest for modes that do not exist or do not go together."""
+    if atomicity not in ("full", "none"):
+        raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}')
+    if durability not in ("sync", "async"):
+        raise InvalidRequest(f'Durability must be "sync" or "async", not {shown(durability)}')
+    if atomicity == "full" and durability == "async":
+        raise InvalidRequest(
+            'Durability must be "sync" for tablet transactions with "full" atomicity'
+        )
+
+
+class TransactionBuffer:
+    """One transaction. `start_timestamp` is None for one without a snapshot: for a non-atomic one,
+    and for a blind one, which reads nothing and gets its id when its commit begins."""
+
+    __slots__ = (
+        "_begun_us",
+        "_limits",
+        "atomicity",
+        "commit_timestamp",
+        "coordinator",
+        "durability",
+        "id",
+        "publications",
+        "reads_own_writes",
+        "row_count",
+        "size_bytes",
+        "start_timestamp",
+        "state",
+        "tables",
+    )
+
+    def __init__(
+        self,
+        start_timestamp: Timestamp | None,
+        *,
+        atomicity: Atomicity,
+        durability: Durability,
+        begun_us: int,
+        limits: TransactionLimits,
+        reads_own_writes: bool = False,
+    ) -> None:
+        """`begun_us` is the instant at which the start timestamp was asked for."""
+        check_modes(atomicity, durability)
+        assert start_timestamp is None or atomicity == "full"
+        self.start_timestamp = start_timestamp
+        self.id: TransactionId | None = None
+        """The start timestamp names a transaction that has one; a non-atomic one has no name."""
+        if start_timestamp is not None:
+            self.id = TransactionId(start_timestamp)
+        self.atomicity = atomicity
+        self.durability = durability
+        self.reads_own_writes = reads_own_writes
+        self.state = TransactionState.ACTIVE
+        self.commit_timestamp: Timestamp | None = None
+        self.coordinator: CellId | None = None
+        """The cell that decides on it, once its commit has begun."""
+        self.tables: dict[str, TableBuffer] = {}
+        self.publications: dict[str, dict[TabletId, Publication]] = {}
+        """By path, what of a bulk load becomes visible with it."""
+        self._begun_us = begun_us
+        self._limits = limits
+        self.row_count = 0
+        self.size_bytes = 0
+
+    @property
+    def is_blind(self) -> bool:
+        return self.start_timestamp is None and self.atomicity == "full"
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is TransactionState.ACTIVE
+
+    @property
+    def is_committing(self) -> bool:
+        return self.state is TransactionState.COMMITTING
+
+    @property
+    def is_committed(self) -> bool:
+        return self.state is TransactionState.COMMITTED
+
+    @property
+    def is_aborted(self) -> bool:
+        return self.state is TransactionState.ABORTED
+
+    def read_timestamp(self) -> Timestamp:
+        """What reads in this transaction see. Raises TransactionClosed."""
+        self._check_active("read in")
+        return SYNC_LAST_COMMITTED if self.start_timestamp is None else self.start_timestamp
+
+    def own_writes(self, path: str) -> TableBuffer | None:
+        """What reads of that table in this transaction see besides."""
+        return self.tables.get(path) if self.reads_own_writes else None
+
+    def describe(self, name: str) -> str:
+        """For people, under the name of the class that they see."""
+        identity = "non-atomic" if self.id is None else str(self.id)
+        return f"<{name} {identity} {self.state.value}, {self.row_count} rows written>"
+
+    # ---- buffering
+
+    def insert(
+        self,
+        path: str,
+        schema: TableSchema,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        is_update: bool,
+        is_aggregate: bool = False,
+        lock_type: LockType = "exclusive",
+    ) -> None:
+        """Buffer rows, or none of them: raises SchemaViolation, LimitExceeded, InvalidRequest."""
+        self._check_active("modify rows in")
+        if type(is_update) is not bool:
+            check_flag(is_update, "update")
+        if type(is_aggregate) is not bool:
+            check_flag(is_aggregate, "aggregate")
+        is_shared = lock_type != "exclusive"
+        if is_shared:
+            self._check_lock_type(lock_type, WRITE_LOCK_TYPES, "write modification")
+        write_of = schema.change_of if is_aggregate else schema.write_of
+        writes: list[Write] = []
+        try:
+            for row in _bounded(rows, self._limits.rows_max):
+                if type(row) is not dict:
+                    _check_row(row)
+                writes.append(write_of(row, is_update=is_update))
+        except SchemaViolation as error:
+            error.attributes.update(table=path, row_index=len(writes))
+            raise
+        self.put(path, schema, writes, schema.aggregate_mask if is_aggregate else 0, is_shared)
+
+    def delete(self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]) -> None:
+        """Buffer deletions, or none of them: raises SchemaViolation, LimitExceeded."""
+        self._check_active("modify rows in")
+        writes = [(key, DELETE_MASK, ()) for key in self._keys_of(path, schema, keys)]
+        self.put(path, schema, writes)
+
+    def lock(
+        self,
+        path: str,
+        schema: TableSchema,
+        keys: Iterable[Mapping[str, Any]],
+        locks: Sequence[str] | None,
+        lock_type: LockType,
+    ) -> None:
+        """Buffer row locks, or none of them: raises InvalidRequest, LimitExceeded."""
+        self._check_active("lock rows in")
+        self._check_lock_type(lock_type, ROW_LOCK_TYPES, "row lock")
+        lock_mask = schema.lock_mask_of(locks)
+        encoded = self._keys_of(path, schema, keys)
+        buffer = self.tables.get(path) or TableBuffer(schema)
+        check_schema(path, buffer, schema)
+        if lock_mask and encoded:
+            changes = buffer.after_locks(encoded, lock_mask, lock_type)
+            self._count(path, changes.row_count, changes.size_bytes)
+            buffer.take(changes)
+            self.tables[path] = buffer
+
+    def _check_lock_type(self, lock_type: str, known: Sequence[str], use: str) -> None:
+        if lock_type not in known:
+            raise InvalidRequest(f'Inappropriate lock type "{named(lock_type)}" given for {use}')
+        if self.atomicity == "none":
+            raise InvalidRequest("a non-atomic transaction takes no locks", lock_type=lock_type)
+
+    def _keys_of(
+        self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]
+    ) -> list[Key]:
+        encoded: list[Key] = []
+        try:
+            for key in _bounded(keys, self._limits.rows_max):
+                if type(key) is not dict:
+                    _check_row(key)
+                encoded.append(schema.key_of(key))
+        except SchemaViolation as error:
+            error.attributes.update(table=path, row_index=len(encoded))
+            raise
+        return encoded
+
+    def put(
+        self,
+        path: str,
+        schema: TableSchema,
+        writes: list[Write],
+        delta_mask: int = 0,
+        is_shared: bool = False,
+    ) -> None:
+        """Buffer writes that were made for the schema. Nearly always there is nothing special about
+        them. Raises LimitExceeded."""
+        buffer = self.tables.get(path) or TableBuffer(schema)
+        if buffer.schema is not schema:
+            check_schema(path, buffer, schema)
+        if delta_mask or is_shared or buffer.special:
+            changes = buffer.after_special_writes(writes, delta_mask, is_shared)
+            self._count(path, changes.row_count, changes.size_bytes)
+            buffer.take(changes)
+        else:
+            here = buffer.writes
+            changed: dict[Key, Write] = {}
+            row_count = size_bytes = 0
+            for write in writes:
+                key = write[0]
+                known = changed.get(key) or here.get(key)
+                if known is not None:
+                    size_bytes -= write_bytes(known)
+                    write = merge(schema, known, write)
+                elif key not in buffer.locks:
+                    row_count += 1
+                size_bytes += write_bytes(write)
+                changed[key] = write
+            self._count(path, row_count, size_bytes)
+            here.update(changed)
+        if writes:
+            self.tables[path] = buffer
+
+    def _count(self, path: str, row_count: int, size_bytes: int) -> None:
+        """So many more. Raises LimitExceeded if they are too many."""
+        limits = self._limits
+        row_count += self.row_count
+        size_bytes += self.size_bytes
+        if row_count > limits.rows_max:
+            text = f"a transaction writes and locks at most {limits.rows_max} rows"
+            raise LimitExceeded(text, table=path)
+        if size_bytes > limits.bytes_max:
+            text = f"a transaction writes and locks at most {limits.bytes_max} bytes"
+            raise LimitExceeded(text, table=path)
+        self.row_count, self.size_bytes = row_count, size_bytes
+
+    # ---- ending
+
+    def start_commit(self, instant_us: int) -> None:
+        """From here on it takes no rows. Raises TransactionClosed, SnapshotTooOld."""
+        self._check_active("commit")
+        age_ms = (instant_us - self._begun_us) // 1000
+        if age_ms > self._limits.life_ms_max and self.start_timestamp is not None:
+            self.abort()
+            raise SnapshotTooOld(
+                f"a transaction lives at most {self._limits.life_ms_max} ms",
+                transaction=self.id,
+                age_ms=age_ms,
+            )
+        self.state = TransactionState.COMMITTING
+
+    def end_committed(self, timestamp: Timestamp | None) -> None:
+        """`timestamp` is None if there was nothing to commit."""
+        assert self.state is TransactionState.COMMITTING
+        self.state = TransactionState.COMMITTED
+        self.commit_timestamp = timestamp
+        self.tables = {}
+
+    def end_aborted(self) -> None:
+        """The commit was refused."""
+        assert self.state is TransactionState.COMMITTING
+        self.state = TransactionState.ABORTED
+        self.tables = {}
+
+    def settle(self, timestamp: Timestamp | None) -> None:
+        """The unknown outcome became known: committed at `timestamp`, or aborted for None."""
+        if timestamp is None:
+            self.end_aborted()
+        else:
+            self.end_committed(timestamp)
+
+    def abort(self) -> None:
+        """Drop the buffer. Repeating it is harmless; raises TransactionClosed after a commit."""
+        if self.state is TransactionState.ABORTED:
+            return
+        self._check_active("abort")
+        self.state = TransactionState.ABORTED
+        self.tables = {}
+
+    def _check_active(self, action: str) -> None:
+        if self.state is TransactionState.ACTIVE:
+            return
+        name = "the transaction" if self.id is None else f"transaction {self.id}"
+        raise TransactionClosed(
+            f"cannot {action} {name}: {_CLOSED[self.state]}",
+            transaction=self.id,
+            state=self.state.value,
+        )
+
+
+_CLOSED: Final = {
+    TransactionState.COMMITTING: "it is being committed",
+    TransactionState.COMMITTED: "it is already committed",
+    TransactionState.ABORTED: "it is already aborted",
+}
+
+
+def check_schema(path: str, buffer: TableBuffer, schema: TableSchema) -> None:
+    """That the table's schema is the one that the buffered rows were made for. Raises
+    TransactionAborted: a new transaction makes its rows for the new schema."""
+    if buffer.schema is not schema and buffer.schema != schema:
+        raise TransactionAborted("the table's schema changed during the transaction", table=path)
+
+
+def _bounded(rows: Iterable[Any], count_max: int) -> Iterable[Any]:
+    """No more of them than are sure to be too many: they may be endless. Raises InvalidRequest."""
+    if type(rows) is list:
+        return rows
+    if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
+        raise InvalidRequest(f"rows are given as a list of dicts, not as one {type(rows).__name__}")
+    return islice(rows, count_max + 1)
+
+
+def _check_row(row: object) -> None:
+    if not isinstance(row, Mapping):
+        raise SchemaViolation(f"a row is a dict, not {type(row).__name__}")
