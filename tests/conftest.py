@@ -7,6 +7,7 @@ nothing about time. Which tests run, and when, is said in `suite`.
 import gc
 import signal
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RealTests())
     if config.getoption("--phase") is not None:  # its tests are in the order of groups
         config.pluginmanager.register(EndOfClusters(config.rootpath))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A phase of few tests need not import the files of all others, which takes ten seconds."""
+    phase: str | None = config.getoption("--phase")
+    if phase is None or collection_path.suffix != ".py":
+        return None
+    return None if levels.may_have(collection_path.read_text("utf-8"), phase) else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

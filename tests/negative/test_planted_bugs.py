@@ -59,7 +59,7 @@ def hunts(request: pytest.FixtureRequest) -> Iterator[Hunts]:
 
 
 @pytest.mark.timeout(3600)  # of which most is waiting for a turn
-@pytest.mark.parametrize("job", sample(JOBS, one_in=16, why="a planted bug is caught"), ids=name_of)
+@pytest.mark.parametrize("job", sample(JOBS, one_in=32, why="a planted bug is caught"), ids=name_of)
 def test_a_planted_bug_is_caught(job: Job, hunts: Hunts) -> None:
     assert hunts.wait_for(job) is not None, "no seed, or test, shows anything"
 

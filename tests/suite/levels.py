@@ -85,6 +85,13 @@ def phase_of(item: Marked) -> str:
     return next((PHASES[it] for it in PHASES if has(item, (it,))), "shared")
 
 
+def may_have(text: str, phase: str) -> bool:
+    """Whether a file with this text may have tests of a phase. Those that need the machine in a way
+    of their own are marked in the file itself."""
+    names = [name for name, its in PHASES.items() if its == phase]
+    return not names or any(f"mark.{name}" in text for name in names)
+
+
 def is_in(item: Marked, level: Level) -> bool:
     """Whether a test is part of this level."""
     if level == "all":

@@ -69,3 +69,11 @@ def test_only_all_tries_all_examples(
 )
 def test_a_phase_follows_from_markers(markers: tuple[str, ...], phase: str) -> None:
     assert levels.phase_of(Item(REAL, *markers)) == phase
+
+
+def test_a_file_that_names_no_marker_of_a_phase_has_none_of_its_tests() -> None:
+    text = "@pytest.mark.spark\ndef test_it(): ..."
+    assert levels.may_have(text, "alone")
+    assert levels.may_have(text, "shared")
+    assert not levels.may_have(text, "pooled")
+    assert levels.may_have("pytestmark = [pytest.mark.integration, pytest.mark.pooled]", "pooled")
