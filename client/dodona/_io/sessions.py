@@ -7,6 +7,7 @@ import random
 import time
 from typing import Any, Final
 
+import dodona.errors  # noqa: F401 - to name an error that it catches, a program needs no file
 from dodona._core.protocol.context import (
     DEFAULT_ACKNOWLEDGEMENT,
     Acknowledgement,
