@@ -11,6 +11,7 @@ import pytest
 
 import dodona
 from dodona._io import engine
+from suite.levels import share
 from unit.client.cluster import SCHEMA, FakeCluster
 
 PROGRAM = """
@@ -66,7 +67,7 @@ def said(before: str, place: str, work: str) -> str:
     return run.stdout
 
 
-@pytest.mark.parametrize("before", ["imported late", "imported before"])
+@pytest.mark.parametrize("before", share(["imported late", "imported before"], one_in=2))
 def test_an_embedded_database_opens(tmp_path: Path, before: str) -> None:
     for name, work in (("blocking", BLOCKING), ("async", ASYNC)):
         is_async = work is ASYNC
@@ -93,14 +94,14 @@ def url(cluster: FakeCluster) -> str:
     return cluster.url
 
 
-@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("before", share(BEFORE, one_in=3))
 def test_a_cluster_is_connected_to(url: str, before: str) -> None:
     for work in (BLOCKING, ASYNC):
         filled = work.format(begin="connect", create="pass", more="pass")
         assert said(before, url, filled) == ROWS
 
 
-@pytest.mark.parametrize("before", ["imported late", "without uvloop"])
+@pytest.mark.parametrize("before", share(["imported late", "without uvloop"], one_in=2))
 def test_a_name_is_looked_up_or_the_error_says_why_not(url: str, before: str) -> None:
     """A program's own event loop looks up names in Python's threads."""
     name = url.replace("127.0.0.1", "localhost")
