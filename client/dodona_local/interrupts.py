@@ -18,7 +18,10 @@ from typing import Final
 from dodona_wire.handlers import is_of_handler
 
 CORE_PACKAGES: Final = frozenset(
-    {"dodona", "dodona_local", "dodona_oracle", "dodona_tablets", "lmdb", "msgspec", "pyarrow"}
+    {
+        *("dodona", "dodona_local", "dodona_oracle", "dodona_server", "dodona_tablets"),
+        *("dodona_wire", "lmdb", "msgspec", "pyarrow", "sortedcontainers"),
+    }
 )
 
 

@@ -7,7 +7,12 @@ import sys
 from types import FrameType
 from typing import Final
 
-_OWN: Final = frozenset({"dodona", "dodona_local", "dodona_gateway", "pyspark_dodona"})
+_OWN: Final = frozenset(
+    {
+        *("dodona", "dodona_gateway", "dodona_local", "dodona_server", "dodona_wire"),
+        "pyspark_dodona",
+    }
+)
 
 
 def calling_place() -> str | None:

@@ -116,6 +116,9 @@ class TableSettings(
     """Whether chunks become one as they get more."""
 
 
+TableSettings.__module__ = "dodona.types"  # what users see names what they import
+
+
 class Now(NamedTuple):
     """What a shell tells a core about time. Cores have no clock of their own."""
 

@@ -73,7 +73,12 @@ BESIDE: Final = {
         "tests/unit/client/test_committing.py",
         "tests/unit/client/test_outcomes.py",
     ),
-    "client/dodona/_core/row_session.py": ("tests/unit/client/test_committing.py",),
+    "client/dodona/_core/row_session.py": (
+        "tests/unit/client/test_committing.py",
+        "tests/unit/client/test_outcomes.py",
+        "tests/unit/client/test_transaction.py",
+        "tests/unit/simulator/test_loads.py",
+    ),
 }
 
 

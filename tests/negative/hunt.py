@@ -52,13 +52,20 @@ def catch(
 
 
 def check(bug: CheckedBug) -> Catch | None:
-    """None if its test passes."""
+    """None if its test passes. Raises what planting does, where there is nothing to plant it in."""
+    with _planted(bug):
+        failure = _failure_of(bug)
+    if failure is None:
+        return None
+    _run(bug)
+    return Catch(1, bug.caught_by, _first_line(failure))
+
+
+def _failure_of(bug: CheckedBug) -> BaseException | None:
     try:
-        with _planted(bug):
-            _run(bug)
-    except (Exception, pytest.fail.Exception) as failure:  # noqa: BLE001 - so a test fails
         _run(bug)
-        return Catch(1, bug.caught_by, _first_line(failure))
+    except (Exception, pytest.fail.Exception) as failure:  # noqa: BLE001 - so a test fails
+        return failure
     return None
 
 

@@ -48,7 +48,7 @@ BACKOFF_MS_STARTING: Final = 50
 STARTING_ROUNDS_MAX: Final = 40
 """So often the pauses stay short, as the server is probably just being started again."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("dodona.oracle")
 
 Discover = Callable[[], Awaitable[Sequence[str]]]
 

@@ -7,7 +7,10 @@ import random
 import time
 from typing import Any, Final
 
-import dodona.errors  # noqa: F401 - to name an error that it catches, a program needs no file
+# So that a program needs no file to name what it imported: an error that it catches, a type.
+import dodona.errors
+import dodona.schema
+import dodona.types  # noqa: F401
 from dodona._core.protocol.context import (
     DEFAULT_ACKNOWLEDGEMENT,
     Acknowledgement,

@@ -11,7 +11,7 @@ from typing import Final
 
 from dodona_wire.errors import DodonaError
 
-_OWN: Final = ("dodona.", "dodona_local.")
+_OWN: Final = ("dodona.", "dodona_local.", "dodona_server.", "dodona_wire.")
 _MAY_WAIT: Final = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 

@@ -58,7 +58,7 @@ ROWS_PER_TURN_MIN: Final = 4
 two groups however few callers there are. Commits are not divided so: those that come together share
 a sync."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("dodona.peer")
 _BINARY: Final = WSMsgType.BINARY
 _CONTINUATION: Final = WSMsgType.CONTINUATION
 _CLOSED: Final = "the connection was closed by this client"

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
@@ -38,8 +39,7 @@ TRACES_PATH: Final = "/v1/traces"
 EXPORT_SECONDS_MAX: Final = 3.0
 """For one batch to be taken, with all repetitions, unless OTEL_EXPORTER_OTLP_TIMEOUT says."""
 CLOSE_POLL_SECONDS: Final = 0.02
-CLOSE_POLLS_MAX: Final = 150
-"""To wait for an end, for 3 s."""
+CLOSE_SECONDS_MAX: Final = 3.0
 LINKS_MAX: Final = 64
 _TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _NO_PARENT: Final = Context()
@@ -132,10 +132,16 @@ class Spans:
             return
         ending = threading.Thread(target=self._provider.shutdown, name="dodona-spans", daemon=True)
         ending.start()
-        for _ in range(CLOSE_POLLS_MAX):
-            if not ending.is_alive():
-                return
-            await asyncio.sleep(CLOSE_POLL_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                await _until_ended(ending)
+
+
+async def _until_ended(thread: threading.Thread) -> None:
+    while True:
+        if not thread.is_alive():
+            return
+        await asyncio.sleep(CLOSE_POLL_SECONDS)
 
 
 def end_span(span: Span, error: str | None, attributes: Mapping[str, Any]) -> None:

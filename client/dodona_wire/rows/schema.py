@@ -430,6 +430,10 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return dict(zip(self.key_names, self.decode_key(key), strict=True))
 
 
+for _shown in (Column, TableSchema):
+    _shown.__module__ = "dodona.schema"  # what users see names what they import
+
+
 def _parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
     """Its fields are checked even if it is a Column: that one takes what it is given."""
     fields = msgspec.structs.asdict(column) if isinstance(column, Column) else column

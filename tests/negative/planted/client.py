@@ -75,7 +75,7 @@ def retry_with_stale_writes(patch: pytest.MonkeyPatch) -> None:
                     raise
                 transaction.id = TransactionId((yield from context.generate_timestamp()))
 
-    patch.setattr("dodona._core.session.commit_atomic", planted)
+    patch.setattr("dodona._core.row_session.commit_atomic", planted)
 
 
 def decide_without_all(patch: pytest.MonkeyPatch) -> None:

@@ -290,27 +290,6 @@ def test_what_a_command_changed_is_done_whether_it_can_say_so_or_not(
     assert bank.said("exists", "//a") == "true\n"
 
 
-@pytest.mark.parametrize(("streams", "words"), [("> /dev/full", FULL), (">&-", CLOSED)])
-@pytest.mark.parametrize(
-    ("command", "unbuffered"),
-    [
-        (f"select {TABLE}", ""),
-        (f"select {TABLE} --format arrow", "1"),
-        (f"query 'select * from [{TABLE}]' --format csv", ""),
-        (f"get {TABLE}", "1"),
-        ("list // --format json", ""),
-        ("tokens list --format json", "1"),
-        ("loads list", ""),
-    ],
-)
-def test_an_answer_that_finds_no_room_says_so(
-    bank: Commands, command: str, streams: str, words: str, unbuffered: str
-) -> None:
-    bank.said("insert", TABLE, "-", "--input-format", "json", stdin=lines_of([account(1)]))
-    done = in_shell(bank.folder, command, streams, unbuffered)
-    assert (done.returncode, done.stdout, done.stderr.decode()) == (5, b"", words)
-
-
 def states_of_tokens(bank: Commands) -> list[tuple[str, str]]:
     return [(it["name"], it["state"]) for it in json.loads(bank.said("tokens", "list", *JSON))]
 

@@ -16,10 +16,16 @@ from integration.other_release import RELEASES, paths_of, unpack
 SHAPES = """
 import json, sys
 import msgspec
-from dodona._core import messages  # where older releases have them
+from pathlib import Path
 from unit.client.test_growth import shapes_of
-assert messages.__file__.startswith(sys.path[0]), messages.__file__
-print(json.dumps(shapes_of(*(getattr(messages, it) for it in messages.__all__))))
+if Path(sys.path[0], "dodona_wire").exists():
+    from dodona_wire.messages import base, catalog, cells, data, traced, tree
+    modules = [base, catalog, cells, data, traced, tree]
+else:
+    from dodona._core import messages  # where the oldest releases have all of them
+    modules = [messages]
+assert all(it.__file__.startswith(sys.path[0]) for it in modules), modules
+print(json.dumps(shapes_of(*(it for module in modules for it in vars(module).values()))))
 """
 
 

@@ -138,7 +138,7 @@ def test_a_row_s_processes_are_looked_at(
         assert str(Path(sys.prefix).resolve()) not in text
         assert str(Path(__file__).parents[3]) not in text
     assert "operations a second meanwhile" in page
-    assert "| dodona/_io/" in page
+    assert "| dodona_wire/net/" in page
 
 
 @pytest.mark.integration
