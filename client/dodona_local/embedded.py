@@ -51,6 +51,9 @@ async def open_async(path: str, routing: Routing) -> "AsyncEmbeddedDriver":
     threads = Pool(THREADS_MAX, "dodona-embedded")
     driver = EmbeddedDriver(path)
     try:
+        # Until this task waits, the loop has the last error that it met, which leads to all that it
+        # came through: the client that had the folder before, too.
+        await asyncio.sleep(0)
         await threads.ask(partial(_open, weakref.ref(driver)))
     except BaseException:
         driver.begin_closing()

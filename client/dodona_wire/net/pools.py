@@ -49,10 +49,7 @@ class Pool:
     def ask(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
         """What comes of it, for the running event loop. Raises as `submit`."""
         self._check_open()
-        once, loop, taken = _Once(work), asyncio.get_running_loop(), None
-        if self._threads is not None:
-            taken = _taken(partial(loop.run_in_executor, self._threads), once)
-        return _done_here(once) if taken is None else taken
+        return _done_here(work) if self._threads is None else _asked(self._threads, work)
 
     def close(self, *, wait: bool) -> None:
         """Take no more. With `wait`, what has not begun is dropped, and what has is waited for."""
@@ -116,9 +113,59 @@ def is_over(error: Exception) -> bool:
 def asked(work: Callable[[], Result]) -> "asyncio.Future[Result]":
     """What comes of it, for the running event loop, in a thread of the loop's. Raises Unavailable
     if there is no thread and none can begin."""
-    once = _Once(work)
-    taken = _taken(partial(asyncio.get_running_loop().run_in_executor, None), once)
-    return _done_here(once) if taken is None else taken
+    return _asked(None, work)
+
+
+_Outcome = tuple[Any, BaseException | None]
+
+
+def _asked(
+    threads: "ThreadPoolExecutor | None", work: Callable[[], Result]
+) -> "asyncio.Future[Result]":
+    loop = asyncio.get_running_loop()
+    once = _Once(partial(_outcome_of, work))
+    taken = _taken(partial(loop.run_in_executor, threads), once)
+    if taken is None:
+        return _done_here(work)
+    wanted = _Wanted(taken, loop)
+    taken.add_done_callback(partial(_pass_on, wanted))
+    return wanted
+
+
+class _Wanted(asyncio.Future[Any]):
+    """What comes of work. Whoever cancels it cancels the work, too, if that has not begun."""
+
+    def __init__(self, taken: "asyncio.Future[Any]", loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._taken = taken
+
+    def cancel(self, msg: Any = None) -> bool:
+        is_cancelled = super().cancel(msg)
+        if is_cancelled:
+            self._taken.cancel()
+        return is_cancelled
+
+
+def _outcome_of(work: Callable[[], Any]) -> list[_Outcome]:
+    """What comes of work, for its asker to take out. The thread of the pool has what it gave back
+    for a moment longer than the asker waits, and an error leads to all that it came through."""
+    try:
+        return [(work(), None)]
+    except BaseException as error:  # noqa: BLE001 - it is the asker's
+        return [(None, error)]
+
+
+def _pass_on(wanted: "asyncio.Future[Any]", done: "asyncio.Future[list[_Outcome]]") -> None:
+    if done.cancelled():
+        wanted.cancel()
+        return
+    value, error = done.result().pop()
+    if wanted.done():  # nobody waits for it any more
+        return
+    if error is None:
+        wanted.set_result(value)
+    else:
+        wanted.set_exception(error)
 
 
 def _done_here(work: Callable[[], Result]) -> "asyncio.Future[Result]":

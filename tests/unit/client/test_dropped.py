@@ -7,6 +7,7 @@ jnwatson/py-lmdb #129 and #300, duckdb/duckdb #13079.
 
 import asyncio
 import gc
+import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,6 +20,8 @@ import uvloop
 import dodona
 import dodona.aio
 from dodona.errors import DodonaError, FolderInUse
+from dodona_wire.net.pools import Pool
+from suite.waiting import WAIT_S_MAX
 from unit.client.cluster import PATH, SCHEMA, FakeCluster
 from unit.client.interrupting import in_time
 
@@ -162,6 +165,36 @@ def test_it_is_free_at_once_for_asyncio(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
+    check(folder)
+
+
+def test_it_is_free_though_a_thread_is_quicker_than_the_loop(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It opens the folder again before the task that met an error has waited for anything."""
+    ask = Pool.ask
+
+    def ask_and_stand_still(pool: Pool, work: Callable[[], Any]) -> Any:
+        done = threading.Event()
+
+        def run() -> Any:
+            try:
+                return work()
+            finally:
+                done.set()
+
+        asked = ask(pool, run)
+        assert done.wait(WAIT_S_MAX)
+        return asked
+
+    monkeypatch.undo()
+    monkeypatch.setattr(Pool, "ask", ask_and_stand_still)
+
+    async def run() -> None:
+        for _ in range(3):
+            await use_badly(await dodona.aio.open(folder))
+
+    asyncio.run(run())
     check(folder)
 
 

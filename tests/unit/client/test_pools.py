@@ -3,15 +3,21 @@
 import _thread
 import asyncio
 import concurrent.futures.thread
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import pytest
 
 from dodona.errors import Unavailable
 from dodona_wire.net import threads
 from dodona_wire.net.pools import Pool, asked
+from suite.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -109,6 +115,48 @@ async def test_what_is_cancelled_before_it_began_is_not_done() -> None:
     await pool.ask(lambda: None)
     pool.close(wait=True)
     assert done == []
+
+
+async def test_a_thread_that_is_not_done_yet_keeps_nothing_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has told the loop, and stands still before it takes leave of its work."""
+    loop, pool = asyncio.get_running_loop(), Pool(1, "slow")
+    is_awaited, may_go_on = threading.Event(), threading.Event()
+    tell = loop.call_soon_threadsafe
+
+    def stand_still(*arguments: Any) -> object:
+        handle = tell(*arguments)
+        assert threading.current_thread() is not threading.main_thread()
+        may_go_on.wait(WAIT_S_MAX)
+        return handle
+
+    def fail_with(thing: Thing) -> None:
+        is_awaited.wait(WAIT_S_MAX)
+        raise ZeroDivisionError(id(thing))
+
+    async def lose_thing() -> weakref.ref[Thing]:
+        thing = Thing()
+        loop.call_soon(is_awaited.set)
+        with suppress(ZeroDivisionError):
+            await pool.ask(partial(fail_with, thing))
+        return weakref.ref(thing)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", stand_still)
+    gc.disable()
+    try:
+        known = await lose_thing()
+        await asyncio.sleep(0)  # the loop has what it awaited for as long as it does not go on
+        assert not may_go_on.is_set()
+        assert known() is None
+    finally:
+        gc.enable()
+        may_go_on.set()
+        pool.close(wait=True)
+
+
+class Thing:
+    """What may be let go of."""
 
 
 @pytest.mark.parametrize("begin", [threads.begin_thread, threads.begin_thread_soon])
