@@ -22,7 +22,7 @@ SOURCE_FOLDERS = ("client", "oracle", "tablets", "loadtest", "tests")
 GENERATED_FOLDERS = {"__pycache__", "build", "data", "dist", "spark-warehouse"}
 
 PRODUCTION_FOLDERS = ("client", "oracle", "tablets")
-MISCHIEF = "dodona_wire.cores.mischief"
+FAULT_POINTS = "dodona_wire.cores.fault_points"
 
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
@@ -232,25 +232,27 @@ def _names_used_by(module: Module) -> Iterator[str]:
 
 
 def misused_points(modules: Iterable[Module]) -> Iterator[str]:
-    """Points at which a core may misbehave: each says why it is legal, and is asked at one place,
+    """Fault points of cores: each says why it is legal, and is asked at one place,
     so that its count is that of one thing. Whoever is no core has nothing to do with them."""
     modules = [module for module in modules if module.path.parts[0] in PRODUCTION_FOLDERS]
     asked: dict[str, list[str]] = {}
     for module in modules:
-        if not is_core(module.path) and MISCHIEF in _names_used_by(module):
-            yield f"{module.path}: production behaves"
+        if not is_core(module.path) and FAULT_POINTS in _names_used_by(module):
+            yield f"{module.path}: only cores ask fault points"
         for node in ast.walk(module.tree):
-            if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "Point":
+            if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "FaultPoint":
                 asked.setdefault(node.attr, []).append(f"{module.path}:{node.lineno}")
-    for body in (_class_body(module, "Point") for module in modules if module.name == MISCHIEF):
+    for body in (
+        _class_body(module, "FaultPoint") for module in modules if module.name == FAULT_POINTS
+    ):
         for member, after in zip(body, [*body[1:], None], strict=True):
             if not isinstance(member, ast.Assign):
                 continue
             name = ast.unparse(member.targets[0])
             if len(asked.get(name, [])) != 1:
-                yield f"Point.{name}: asked at {len(asked.get(name, []))} places, not one"
+                yield f"FaultPoint.{name}: asked at {len(asked.get(name, []))} places, not one"
             if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
-                yield f"Point.{name}: does not say what makes it legal"
+                yield f"FaultPoint.{name}: does not say what makes it legal"
 
 
 def _class_body(module: Module, name: str) -> list[ast.stmt]:
@@ -299,8 +301,8 @@ def test_every_module_is_used() -> None:
     assert list(unused_modules(repository_modules(), mentions)) == []
 
 
-def test_every_point_of_mischief_is_asked_at_one_place() -> None:
-    assert any(module.name == MISCHIEF for module in repository_modules())
+def test_every_fault_point_is_asked_at_one_place() -> None:
+    assert any(module.name == FAULT_POINTS for module in repository_modules())
     assert list(misused_points(repository_modules())) == []
 
 
@@ -402,7 +404,7 @@ def test_an_unused_module_is_reported() -> None:
 
 
 POINTS = """
-class Point(enum.Enum):
+class FaultPoint(enum.Enum):
     LOSE = enum.auto()
     'It is asked for again.'
 """
@@ -411,23 +413,36 @@ class Point(enum.Enum):
 @pytest.mark.parametrize(
     ("points", "path", "source", "complaint"),
     [
-        (POINTS, CORE, "a(Point.LOSE)", None),
-        (POINTS, CORE, "pass", "Point.LOSE: asked at 0 places, not one"),
-        (POINTS, CORE, "a(Point.LOSE)\na(Point.LOSE)", "Point.LOSE: asked at 2 places, not one"),
+        (POINTS, CORE, "a(FaultPoint.LOSE)", None),
+        (POINTS, CORE, "pass", "FaultPoint.LOSE: asked at 0 places, not one"),
+        (
+            POINTS,
+            CORE,
+            "a(FaultPoint.LOSE)\na(FaultPoint.LOSE)",
+            "FaultPoint.LOSE: asked at 2 places, not one",
+        ),
         (
             POINTS,
             "tests/unit/test_it.py",
-            "a(Point.LOSE)",
-            "Point.LOSE: asked at 0 places, not one",
+            "a(FaultPoint.LOSE)",
+            "FaultPoint.LOSE: asked at 0 places, not one",
         ),
-        (POINTS[: POINTS.index("    'It")], CORE, "a(Point.LOSE)", "does not say"),
-        (POINTS, SHELL, "import dodona_wire.cores.mischief\na(Point.LOSE)", "production behaves"),
+        (POINTS[: POINTS.index("    'It")], CORE, "a(FaultPoint.LOSE)", "does not say"),
+        (
+            POINTS,
+            SHELL,
+            "import dodona_wire.cores.fault_points\na(FaultPoint.LOSE)",
+            "only cores ask fault points",
+        ),
     ],
 )
 def test_a_misused_point_is_reported(
     points: str, path: str, source: str, complaint: str | None
 ) -> None:
-    modules = [module_of("client/dodona_wire/cores/mischief.py", points), module_of(path, source)]
+    modules = [
+        module_of("client/dodona_wire/cores/fault_points.py", points),
+        module_of(path, source),
+    ]
     found = list(misused_points(modules))
     assert len(found) == (complaint is not None)
     assert all(complaint in it for it in found if complaint)

@@ -139,14 +139,14 @@ class Demo:
         bar.set_count(count)
         self.on_progress(count, bar.total)
 
-    def _show_snapshot(self, snapshot: check.Snapshot) -> None:
+    def _show_snapshot(self, snapshot: check.KeptReading) -> None:
         self._judge(
             f"snapshot {snapshot.timestamp}: {len(snapshot.batches):,} batches posted "
             f"{snapshot.posted.minutes:,} min, {snapshot.arrived.minutes:,} min arrived",
             check.faults_of_snapshot(snapshot, {}),
         )
 
-    def _report_posting(self, bar: Bar, snapshots: Sequence[check.Snapshot]) -> None:
+    def _report_posting(self, bar: Bar, snapshots: Sequence[check.KeptReading]) -> None:
         book = self.book
         self.screen.line(
             f"{bar.count:,} commits in {bar.seconds:.1f} s: {bar.rate}; "

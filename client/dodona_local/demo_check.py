@@ -43,15 +43,15 @@ class Reading:
     markers: Mapping[int, Marker]
     totals: Mapping[CarrierDay, Totals]
 
-    def snapshot(self) -> "Snapshot":
+    def snapshot(self) -> "KeptReading":
         posted = sum_of(marker.totals for marker in self.markers.values())
-        return Snapshot(
+        return KeptReading(
             self.timestamp, frozenset(self.markers), posted, sum_of(self.totals.values())
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class KeptReading:
     """What is kept of a reading: which batches, what they posted, and what the totals add up to."""
 
     timestamp: Timestamp
@@ -90,8 +90,8 @@ def patiently(read: Callable[[], Result]) -> Result:
 class SnapshotReader:
     """Takes snapshots in a thread while others write; each one is shown as it is taken."""
 
-    def __init__(self, db: dodona.Client, show: Callable[[Snapshot], None]) -> None:
-        self.snapshots: list[Snapshot] = []
+    def __init__(self, db: dodona.Client, show: Callable[[KeptReading], None]) -> None:
+        self.snapshots: list[KeptReading] = []
         self._db = db
         self._show = show
         self._failure: DodonaError | None = None
@@ -120,7 +120,7 @@ class SnapshotReader:
             self._failure = error
 
 
-def faults_of_snapshot(snapshot: Snapshot, book: Mapping[int, Acknowledged]) -> list[str]:
+def faults_of_snapshot(snapshot: KeptReading, book: Mapping[int, Acknowledged]) -> list[str]:
     """What contradicts a snapshot: its own sums, or the commits that lie at or before it."""
     faults = []
     if snapshot.posted != snapshot.arrived:

@@ -13,8 +13,8 @@ from dodona._core.reading.reading import Projection
 from dodona.client import Client
 from dodona.snapshot import Snapshot
 from dodona_local.files.formats import FileFormat
+from dodona_local.files.formatting import Shape
 from dodona_local.files.replacing import replacing
-from dodona_local.files.spelled import Shape
 from dodona_local.files.writing import writer_to
 from dodona_local.progress import Progress
 from dodona_wire.errors import MetadataChanged

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from dodona._core.catalog.tables import TableInfo
 from dodona.client import Client, Transaction
 from dodona_local.files.formats import FileFormat
-from dodona_local.files.parts import Part, Row, Want, placed
+from dodona_local.files.parts import FilePart, Row, Want, placed
 from dodona_local.files.reading import Source, open_source
 from dodona_local.progress import Progress
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, LimitExceeded
@@ -124,14 +124,14 @@ class _State:
             raise type(error)(f"interrupted, with {self.row_count:,} rows written") from error
 
 
-def _watched(source: Source, progress: Progress) -> Iterator[Part]:
+def _watched(source: Source, progress: Progress) -> Iterator[FilePart]:
     """A part is done when the next one is asked for."""
     for part, advanced in source.parts():
         yield part
         progress.advance(advanced)
 
 
-def _batches(parts: Iterator[Part]) -> Iterator[Any]:
+def _batches(parts: Iterator[FilePart]) -> Iterator[Any]:
     for part in parts:
         yield from part.batches()
 
@@ -155,7 +155,7 @@ class _Writer:
         self._table = table
         self._state = state
 
-    def write(self, parts: Iterator[Part]) -> Written:
+    def write(self, parts: Iterator[FilePart]) -> Written:
         """Raises as `bring`."""
         if self._table.atomicity == "none" or self._wanted.how is How.BATCHES:
             for part in parts:
@@ -173,7 +173,7 @@ class _Writer:
 
     # ---- as a whole
 
-    def _whole(self, part: Part | None) -> Written:
+    def _whole(self, part: FilePart | None) -> Written:
         if part is not None:
             try:
                 with placed(part):
@@ -182,7 +182,7 @@ class _Writer:
                 return self._load(iter([part]))
         return self._written(is_whole=True)
 
-    def _load(self, parts: Iterator[Part]) -> Written:
+    def _load(self, parts: Iterator[FilePart]) -> Written:
         wanted = self._wanted
         if wanted.kind == "update" and wanted.how is not How.LOAD:
             raise LimitExceeded(
@@ -204,14 +204,14 @@ class _Writer:
 
     # ---- in batches
 
-    def _batch(self, part: Part) -> None:
+    def _batch(self, part: FilePart) -> None:
         with placed(part):
             if self._table.atomicity == "none" and self._wanted.kind == "write":
                 self._bulk(part)
             else:
                 self._halves(part.rows())
 
-    def _bulk(self, part: Part) -> None:
+    def _bulk(self, part: FilePart) -> None:
         try:
             self._state.add(self._db.write_arrow(self._wanted.path, part.batches()))
         except DodonaError as error:

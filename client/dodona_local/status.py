@@ -13,13 +13,13 @@ import httpx
 import msgspec
 
 from dodona._io.network import check_url
-from dodona_wire.described import described
 from dodona_wire.errors import error_from_wire
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Cell, Cluster, GetCluster
 from dodona_wire.messages.rest import decode_reply, encode_call
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.net.roles import wrong_server
+from dodona_wire.preload import preload_decoder
 from dodona_wire.types import CellId, Timestamp, TransactionId
 
 TIMEOUT_S: Final = 3.0
@@ -75,7 +75,7 @@ class _Doubt(msgspec.Struct):
     age_ms: int
 
 
-@described
+@preload_decoder
 class _DoubtPage(msgspec.Struct):
     transactions: tuple[_Doubt, ...]
 
@@ -88,7 +88,7 @@ class _Counts(msgspec.Struct):
     committed: int
 
 
-@described
+@preload_decoder
 class _CountsPage(msgspec.Struct):
     cell: _Counts
 

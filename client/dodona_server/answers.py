@@ -1,7 +1,7 @@
 """Answers to HTTP requests that need no web framework: health, and errors as problems.
 
-Owns: their form. A server gives them before its pages are there (see `door` and `front`). Imports
-no web framework: such an import takes longer than the rest of a start.
+Owns: their form. A server gives them before its pages exist (see `listener` and `front`).
+Imports no web framework: such an import takes longer than the rest of a start.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence

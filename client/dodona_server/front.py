@@ -29,7 +29,7 @@ from dodona_server.answers import (
     health_answer,
     problem_answer,
 )
-from dodona_server.life import HEALTH, READINESS, STARTUP, Life
+from dodona_server.lifecycle import HEALTH, READINESS, STARTUP, Lifecycle
 from dodona_wire.messages.base import Failure
 from dodona_wire.net.callers import READING
 
@@ -51,7 +51,7 @@ class Front:
 
     def __init__(
         self,
-        life: Life,
+        lifecycle: Lifecycle,
         lifespan: Lifespan,
         make_pages: Callable[[], Any],
         *,
@@ -61,7 +61,7 @@ class Front:
         if the pages are asked for often. `lifespan` is entered before the first request and left
         after the last."""
         self._is_asked_often = is_asked_often
-        self._life = life
+        self._lifecycle = lifecycle
         self._lifespan = lifespan
         self._make_pages = make_pages
         self._making: asyncio.Task[Application] | None = None
@@ -87,15 +87,15 @@ class Front:
             return None
         match scope["path"]:
             case path if path == HEALTH:
-                return health_answer(self._life.why_not_well(), "ok")
+                return health_answer(self._lifecycle.why_not_well(), "ok")
             case path if path == READINESS:
-                return health_answer(self._life.why_not_ready(), "ready")
+                return health_answer(self._lifecycle.why_not_ready(), "ready")
             case path if path == STARTUP:
                 return health_answer(None, "started")
         return None
 
     def _make_soon(self) -> asyncio.TimerHandle:
-        self._life.starting = MAKING
+        self._lifecycle.starting = MAKING
         return asyncio.get_running_loop().call_later(AFTER_S, self._begin)
 
     def _begin(self) -> "asyncio.Task[Application]":
@@ -111,11 +111,11 @@ class Front:
         try:
             made: Application = await asyncio.to_thread(self._make_pages)
         except BaseException:
-            self._life.starting = FAILED
+            self._lifecycle.starting = FAILED
             raise
         finally:
             sys.setswitchinterval(before_s)
-        self._life.starting = None
+        self._lifecycle.starting = None
         return made
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -29,7 +29,7 @@ import httptools
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dodona_server.life import HEALTH_PATHS
+from dodona_server.lifecycle import HEALTH_PATHS
 from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,

@@ -148,11 +148,11 @@ def _encode(line: dict[str, Any]) -> str:
     except ValueError:
         # Half a character, as in the name of a file that is no UTF-8: spelt out, and not lost. Or
         # an integer that has no text.
-        spelt = {name: _spelt(value) for name, value in line.items()}
-        return msgspec.json.encode(spelt).decode()
+        formatted = {name: _formatted(value) for name, value in line.items()}
+        return msgspec.json.encode(formatted).decode()
 
 
-def _spelt(value: Any) -> Any:
+def _formatted(value: Any) -> Any:
     if isinstance(value, float | None) or (isinstance(value, int) and value.bit_length() <= 64):
         return value
     return _text(value).encode("utf-8", "backslashreplace").decode()

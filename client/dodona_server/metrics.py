@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final, Literal, NamedTuple
 
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
 
 Kind = Literal["counter", "gauge", "histogram"]
 MICROSECONDS: Final = 1_000_000
@@ -111,11 +111,11 @@ class ServerReport(NamedTuple):
     is_draining: int
 
     @classmethod
-    def of(cls, life: Life, instance: str | None = None) -> "ServerReport":
+    def of(cls, lifecycle: Lifecycle, instance: str | None = None) -> "ServerReport":
         """`instance` is the value of the label that says which server it is, if it has one."""
-        is_ready = life.why_not_ready() is None
+        is_ready = lifecycle.why_not_ready() is None
         info = {version("dodona"): 1 if instance is None else {instance: 1}}
-        return cls(info, int(is_ready), int(life.is_draining))
+        return cls(info, int(is_ready), int(lifecycle.is_draining))
 
 
 class LogReport(NamedTuple):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
 from dodona_server.logs import tell
 
 LOOK_SECONDS: Final = 1.0
@@ -30,15 +30,15 @@ async def look_around(*looks: Callable[[], object]) -> None:
 class Readiness:
     """Of one process."""
 
-    def __init__(self, life: Life) -> None:
-        self._life = life
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
         self._told: str | None = ""
 
     def look(self) -> None:
         """Say whether it serves, and why not, if that is another reason than the last time."""
-        if self._life.is_draining:  # that has a line of its own
+        if self._lifecycle.is_draining:  # that has a line of its own
             return
-        reason = self._life.why_not_ready()
+        reason = self._lifecycle.why_not_ready()
         news = None if reason is None else _NUMBERS.sub("", reason)  # for how long is none
         if news == self._told:
             return

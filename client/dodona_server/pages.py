@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dodona_server.answers import Answer, failure_of, health_answer, problem_answer
 from dodona_server.exposition import Metrics
-from dodona_server.life import HEALTH, HEALTH_PATHS, METRICS, READINESS, STARTUP, Life
+from dodona_server.lifecycle import HEALTH, HEALTH_PATHS, METRICS, READINESS, STARTUP, Lifecycle
 from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,
@@ -50,7 +50,7 @@ _logger: Final = logging.getLogger("dodona.rest")
 def create_application(
     title: str,
     lifespan: Lifespan | None,
-    life: Life,
+    lifecycle: Lifecycle,
     admission: Admission | None = None,
 ) -> FastAPI:
     """An application with health checks and problem answers, and no other route yet. All but the
@@ -64,12 +64,12 @@ def create_application(
     @application.head(HEALTH, include_in_schema=False)
     @application.get(HEALTH, operation_id="get_health", summary="The process is well.")
     async def get_health() -> Response:
-        return _response(health_answer(life.why_not_well(), "ok"))
+        return _response(health_answer(lifecycle.why_not_well(), "ok"))
 
     @application.head(READINESS, include_in_schema=False)
     @application.get(READINESS, operation_id="get_readiness", summary="The process serves.")
     async def get_readiness() -> Response:
-        return _response(health_answer(life.why_not_ready(), "ready"))
+        return _response(health_answer(lifecycle.why_not_ready(), "ready"))
 
     @application.head(STARTUP, include_in_schema=False)
     @application.get(STARTUP, operation_id="get_startup", summary="The process has started.")

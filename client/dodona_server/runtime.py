@@ -268,7 +268,7 @@ class Runtime:
             return f"the disk has not answered for {age_us // 1000} ms"
         return None
 
-    def standing_us(self) -> int:
+    def stalled_us(self) -> int:
         """For other threads: for how long the loop has stood still for a flush by now."""
         return self._clock().instant_us - self._flush_began_us if self._stands_still else 0
 

@@ -26,14 +26,14 @@ from typing import Any, Final, NamedTuple
 import uvicorn
 
 from dodona_server.answers import Application
-from dodona_server.door import Door
-from dodona_server.endpoint import UVICORN_OPTIONS, Endpoint
+from dodona_server.endpoint import UVICORN_OPTIONS, Endpoint, EndpointLimits
 from dodona_server.http import IDLE_SECONDS_MAX, bounded_http
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
+from dodona_server.listener import Listener
 from dodona_server.logs import prepare_logging, tell
+from dodona_server.probe_responder import ProbeResponder
 from dodona_server.process import prepare_process, require_assertions
 from dodona_server.settings import ProcessSettings, ServerSettings, Settings, parse_settings
-from dodona_server.stand_in import StandIn
 from dodona_wire.errors import DodonaError, FolderInUse
 from dodona_wire.net.roles import role_headers
 
@@ -69,20 +69,28 @@ class Served(NamedTuple):
 
     pages: Application
     endpoint: Endpoint
-    life: Life
+    lifecycle: Lifecycle
 
 
-def serve(served: Served, settings: ServerSettings, door: Door) -> None:
-    """Serve REST and the data plane until a signal comes, at this door."""
-    pages, endpoint, life = served
-    serve_pages(pages, life, settings, door, ws=endpoint.protocol)
+def endpoint_limits(settings: ServerSettings) -> EndpointLimits:
+    """The limits of the data plane, from the settings that all servers have."""
+    return EndpointLimits(
+        connection_count_max=settings.connection_count_max,
+        unread_bytes_max=settings.unread_mib_max << 20,
+    )
+
+
+def serve(served: Served, settings: ServerSettings, listener: Listener) -> None:
+    """Serve REST and the data plane on `listener` until a signal comes."""
+    pages, endpoint, lifecycle = served
+    serve_pages(pages, lifecycle, settings, listener, ws=endpoint.protocol)
 
 
 def serve_pages(
     pages: Any,
-    life: Life,
+    lifecycle: Lifecycle,
     settings: ProcessSettings,
-    door: Door,
+    listener: Listener,
     *,
     on_tls: Callable[[ssl.SSLContext], None] | None = None,
     **options: Any,
@@ -90,8 +98,8 @@ def serve_pages(
     """Serve a web application until a signal comes. `on_tls` is told what its connections are made
     with; all other `options` are uvicorn's."""
     prepare_process()
-    text = f"serving on {settings.host}:{door.port}"
-    tell(_logger, logging.INFO, "serving", text, host=settings.host, port=door.port)
+    text = f"serving on {settings.host}:{listener.port}"
+    tell(_logger, logging.INFO, "serving", text, host=settings.host, port=listener.port)
     chosen: dict[str, Any] = {
         **UVICORN_OPTIONS,
         "log_config": None,
@@ -102,22 +110,28 @@ def serve_pages(
         "timeout_keep_alive": IDLE_SECONDS_MAX,
         **options,
     }
-    config = uvicorn.Config(pages, host=settings.host, port=door.port, **chosen)
+    config = uvicorn.Config(pages, host=settings.host, port=listener.port, **chosen)
     if on_tls is not None:
         config.load()  # as it would once it serves
         assert config.ssl is not None, "there is a certificate"
         on_tls(config.ssl)
-    sockets = door.hand_over()
-    with nullcontext() if life.standing_us is None else StandIn(sockets, life.standing_us):
-        _Server(config, life, settings).run(sockets)
+    sockets = listener.hand_over()
+    with (
+        nullcontext()
+        if lifecycle.stalled_us is None
+        else ProbeResponder(sockets, lifecycle.stalled_us)
+    ):
+        _Server(config, lifecycle, settings).run(sockets)
 
 
 class _Server(uvicorn.Server):
     """One that finishes what is under way before it closes connections."""
 
-    def __init__(self, config: uvicorn.Config, life: Life, settings: ProcessSettings) -> None:
+    def __init__(
+        self, config: uvicorn.Config, lifecycle: Lifecycle, settings: ProcessSettings
+    ) -> None:
         super().__init__(config)
-        self._life = life
+        self._lifecycle = lifecycle
         self._drain_ms = settings.drain_ms
         self._finish_ms_max = settings.finish_ms_max
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -131,7 +145,7 @@ class _Server(uvicorn.Server):
             await self._is_told_to_stop.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._life.is_draining = True
+        self._lifecycle.is_draining = True
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._is_told_to_stop.set)
@@ -142,7 +156,7 @@ class _Server(uvicorn.Server):
         await asyncio.sleep(self._drain_ms / 1000)
         try:
             async with asyncio.timeout(self._finish_ms_max / 1000):
-                await self._life.finish()
+                await self._lifecycle.finish()
         except TimeoutError:
             text = f"what is under way takes longer than {self._finish_ms_max} ms"
             tell(_logger, logging.WARNING, "overdue", text, finish_ms_max=self._finish_ms_max)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, NewType
 
 import msgspec
 
-from dodona_wire.described import described
+from dodona_wire.preload import preload_decoder
 
 Timestamp = NewType("Timestamp", int)
 """64 bits from the oracle: a counter in bits 0-29, Unix seconds in bits 30-61, two zero bits."""
@@ -78,7 +78,7 @@ SpecialWrites = dict[Key, tuple[WireMask, int]]
 value is a change of an aggregate, and the mask of lock groups taken by shared_write."""
 
 
-@described
+@preload_decoder
 class TableSettings(
     msgspec.Struct,
     frozen=True,

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark_dodona.reader import SnapshotReader
-    from pyspark_dodona.snapshot import Snapshot
+    from pyspark_dodona.snapshot import TableSnapshot
     from pyspark_dodona.stream import ChangeStreamReader
     from pyspark_dodona.stream_writer import StreamWriter
     from pyspark_dodona.writer import TableWriter
@@ -36,7 +36,7 @@ class DefaultSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Connects to nothing: of these options alone nobody can tell a read from a write."""
         super().__init__(options)
-        self._snapshot: Snapshot | None = None
+        self._snapshot: TableSnapshot | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -55,7 +55,7 @@ class DefaultSource(DataSource):
             self._pinned()
         return self.__dict__
 
-    def _pinned(self) -> "Snapshot":
+    def _pinned(self) -> "TableSnapshot":
         from pyspark_dodona.options import parse_read
         from pyspark_dodona.snapshot import pin_snapshot
 

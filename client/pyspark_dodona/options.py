@@ -386,8 +386,8 @@ def parse_stream_write(options: Mapping[str, str], *, is_overwrite: bool) -> Str
 def is_stream_read(options: Mapping[str, str]) -> bool:
     """Whether these can only be options of a stream that is read: Spark asks for a table's columns
     without saying what for."""
-    known = {it for option in _options_of("read") for it in _spellings(option)}
-    streamed = {it for option in _options_of("stream read") for it in _spellings(option)}
+    known = {it for option in _options_of("read") for it in _known_names(option)}
+    streamed = {it for option in _options_of("stream read") for it in _known_names(option)}
     return any(name.lower() in streamed - known for name in options)
 
 
@@ -409,22 +409,22 @@ def _options_of(action: Action) -> Iterator[Option]:
     return (it for it in OPTIONS if action in it.actions)
 
 
-def _spellings(option: Option) -> list[str]:
+def _known_names(option: Option) -> list[str]:
     return [it.lower() for it in (option.name, *option.aliases)]
 
 
 def _parsed(action: Action, options: Mapping[str, str]) -> dict[str, Any]:
     """What was given, by name, without what is Spark's own. Raises InvalidRequest."""
-    known = {it: option for option in _options_of(action) for it in _spellings(option)}
+    known = {it: option for option in _options_of(action) for it in _known_names(option)}
     given: dict[str, tuple[str, str]] = {}
-    for spelling in sorted(options):
-        option = known.get(spelling.lower())
+    for given_name in sorted(options):
+        option = known.get(given_name.lower())
         if option is None:
-            raise _unknown(action, spelling)
+            raise _unknown(action, given_name)
         if option.name in given:
             other = given[option.name][0]
-            raise InvalidRequest(f"the options {other!r} and {spelling!r} are one: give one")
-        given[option.name] = spelling, options[spelling]
+            raise InvalidRequest(f"the options {other!r} and {given_name!r} are one: give one")
+        given[option.name] = given_name, options[given_name]
     for option in _options_of(action):
         if option.is_required and option.name not in given:
             raise InvalidRequest(f"the option {option.name!r} is missing: {_example(option.name)}")
@@ -435,15 +435,15 @@ def _parsed(action: Action, options: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _unknown(action: Action, spelling: str) -> InvalidRequest:
-    if spelling.lower() in _OF_CATALOG_TABLES:
+def _unknown(action: Action, given_name: str) -> InvalidRequest:
+    if given_name.lower() in _OF_CATALOG_TABLES:
         return InvalidRequest(_NO_CATALOG_TABLE)
     known = [option.name for option in _options_of(action)]
-    spellings = {it: option for option in _options_of(action) for it in _spellings(option)}
-    near = difflib.get_close_matches(spelling.lower(), spellings, 1)
-    hint = f"; did you mean {spellings[near[0]].name!r}" if near else ""
+    known_names = {it: option for option in _options_of(action) for it in _known_names(option)}
+    near = difflib.get_close_matches(given_name.lower(), known_names, 1)
+    hint = f"; did you mean {known_names[near[0]].name!r}" if near else ""
     listed = ", ".join(sorted(known))
-    return InvalidRequest(f"a {action} has no option {spelling!r}{hint}; it has these: {listed}")
+    return InvalidRequest(f"a {action} has no option {given_name!r}{hint}; it has these: {listed}")
 
 
 def _example(name: str) -> str:

@@ -22,7 +22,7 @@ from pyspark_dodona.columns import arrow_for_spark, check_types
 from pyspark_dodona.connection import connect
 from pyspark_dodona.filters import expression_of
 from pyspark_dodona.ranges import Range, is_empty
-from pyspark_dodona.snapshot import Snapshot, renewed
+from pyspark_dodona.snapshot import TableSnapshot, renewed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 
 
 def read_part(
-    snapshot: Snapshot, schema: StructType, filters: Sequence[Filter], keys: Range
+    snapshot: TableSnapshot, schema: StructType, filters: Sequence[Filter], keys: Range
 ) -> "Iterator[pyarrow.RecordBatch]":
     """The rows that all filters keep, in key order. Raises what reads raise, SnapshotTooOld if the
     snapshot could not be held until the end; SchemaViolation if the columns changed."""
@@ -60,7 +60,7 @@ def read_part(
 
 
 def _versions(
-    snapshot: Snapshot, held: dodona.Snapshot, keys: Range, names: Sequence[str]
+    snapshot: TableSnapshot, held: dodona.TableSnapshot, keys: Range, names: Sequence[str]
 ) -> "Iterator[pyarrow.RecordBatch]":
     """All that are left. To tablets no such question is too old: that nothing went which the
     snapshot has, only who holds it can say. Raises SnapshotTooOld."""
@@ -75,7 +75,7 @@ def _versions(
 class _Keep:
     """Which rows of a table are wanted."""
 
-    def __init__(self, snapshot: Snapshot, filters: Sequence[Filter]) -> None:
+    def __init__(self, snapshot: TableSnapshot, filters: Sequence[Filter]) -> None:
         self._condition: condition.Filter | None = None
         if snapshot.filter is not None:
             columns = snapshot.filtered_columns

@@ -18,7 +18,7 @@ from pyspark_dodona.columns import spark_schema
 from pyspark_dodona.filters import expression_of, key_range_of
 from pyspark_dodona.pages import read_part
 from pyspark_dodona.ranges import Range, cut, intersection, is_empty
-from pyspark_dodona.snapshot import Snapshot, explained, renewed
+from pyspark_dodona.snapshot import TableSnapshot, explained, renewed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -27,7 +27,7 @@ PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """The program that Spark plans a read in, if and only if its switch for pushdown is on."""
 
 
-class Part(InputPartition):
+class ReadPartition(InputPartition):
     """Some rows of a snapshot."""
 
     def __init__(self, keys: Range) -> None:
@@ -35,7 +35,7 @@ class Part(InputPartition):
         self.keys = keys
 
 
-def schema_of(snapshot: Snapshot) -> StructType:
+def schema_of(snapshot: TableSnapshot) -> StructType:
     """The snapshot's columns as Spark has them. Raises SchemaViolation for versions of a table that
     has columns of the names that versions have."""
     if snapshot.versioned:
@@ -43,7 +43,9 @@ def schema_of(snapshot: Snapshot) -> StructType:
     return spark_schema(snapshot.columns)
 
 
-def reader_of(snapshot: Snapshot, schema: StructType, *, pushdown: bool | None) -> "SnapshotReader":
+def reader_of(
+    snapshot: TableSnapshot, schema: StructType, *, pushdown: bool | None
+) -> "SnapshotReader":
     """One that takes filters, if it is to, or for None if Spark's switch is on: with it off, Spark
     refuses readers that could. Raises SchemaViolation if `schema` is not the snapshot's."""
     is_wanted = _is_switched_on() if pushdown is None else pushdown
@@ -59,7 +61,7 @@ def _is_switched_on() -> bool:
 class SnapshotReader(DataSourceReader):
     """Planned on the driver, copied to the workers."""
 
-    def __init__(self, snapshot: Snapshot, schema: StructType) -> None:
+    def __init__(self, snapshot: TableSnapshot, schema: StructType) -> None:
         expected = schema_of(snapshot)
         if schema != expected:
             raise SchemaViolation(
@@ -77,14 +79,14 @@ class SnapshotReader(DataSourceReader):
         schema = snapshot.schema
         keys = intersection(schema, [snapshot.keys, key_range_of(schema, self._filters)])
         if is_empty(schema, keys):
-            return [Part(keys)]
+            return [ReadPartition(keys)]
         held = renewed(snapshot)
         cuts = held.split(snapshot.path, snapshot.split_rows, keys.lower, keys.upper)
-        return [Part(it) for it in cut(keys, cuts)]
+        return [ReadPartition(it) for it in cut(keys, cuts)]
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
         """The rows of one partition, in key order. Raises SnapshotTooOld, SchemaViolation."""
-        assert isinstance(partition, Part)
+        assert isinstance(partition, ReadPartition)
         with explained():
             yield from read_part(self._snapshot, self._schema, self._filters, partition.keys)
 

@@ -29,7 +29,7 @@ _NOT_KEPT_ANY_MORE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TableSnapshot:
     """All that a worker needs to know to read any part of it."""
 
     url: str
@@ -58,7 +58,7 @@ class Snapshot:
         return TableSchema(self.table_columns)
 
 
-def pin_snapshot(options: ReadOptions) -> Snapshot:
+def pin_snapshot(options: ReadOptions) -> TableSnapshot:
     """Fix what a DataFrame shows, and have it kept.
 
     Raises TableNotFound, TableNotMounted, SnapshotTooOld; SchemaViolation for a column or a key
@@ -82,7 +82,7 @@ def pin_snapshot(options: ReadOptions) -> Snapshot:
     lease_ms = options.lease_s * 1000
     with explained():
         held = db.hold_snapshot([options.path], options.timestamp, lease_ms)
-    return Snapshot(
+    return TableSnapshot(
         options.url,
         options.path,
         held.timestamp,
@@ -100,7 +100,7 @@ def pin_snapshot(options: ReadOptions) -> Snapshot:
     )
 
 
-def renewed(snapshot: Snapshot) -> dodona.Snapshot:
+def renewed(snapshot: TableSnapshot) -> dodona.TableSnapshot:
     """The snapshot, held by this process as well, for as long as somebody has the result.
     Raises SnapshotTooOld; MetadataChanged if another table is there by now."""
     db = connect(snapshot)

@@ -26,15 +26,15 @@ from dodona_loadtest.harness.ending import end_in_order
 from dodona_loadtest.harness.errors import ContenderError, ContenderFailed
 from dodona_loadtest.harness.machine import processor_name
 from dodona_loadtest.harness.measure import Sample
-from dodona_loadtest.harness.onlookers import (
+from dodona_loadtest.harness.pinning import choose_pinning
+from dodona_loadtest.harness.profilers import (
     SLACK_S,
     Form,
     Manner,
-    Onlooker,
+    Profiler,
     Watch,
     descendants,
 )
-from dodona_loadtest.harness.pinning import choose_pinning
 from dodona_loadtest.harness.rounds import placed
 from dodona_loadtest.harness.row import Row, Running
 from dodona_loadtest.harness.servers import command_of
@@ -135,11 +135,11 @@ def _named(running: Running, client_pid: int) -> dict[str, int]:
 
 def _record(processes: dict[str, int], asked: Look, folder: Path, form: Form) -> dict[str, str]:
     """All processes at once. → what py-spy wrote of each."""
-    onlookers = {
-        name: Onlooker(pid, asked.manner, form, folder, asked.seconds)
+    profilers = {
+        name: Profiler(pid, asked.manner, form, folder, asked.seconds)
         for name, pid in processes.items()
     }
-    return {name: onlooker.read() for name, onlooker in onlookers.items()}
+    return {name: profiler.read() for name, profiler in profilers.items()}
 
 
 def write(asked: Look, seen: Seen, folder: Path) -> Path:

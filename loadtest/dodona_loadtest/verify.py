@@ -26,12 +26,12 @@ async def verify(order: Order, meanwhile: Callable[[], Awaitable[None]] | None =
         await run.begin()
         async with asyncio.TaskGroup() as sessions:
             for _ in range(order.session_count):
-                sessions.create_task(run.party.use(run.new_session()))
+                sessions.create_task(run.session_group.use(run.new_session()))
             await (meanwhile() if meanwhile else asyncio.sleep(order.seconds))
-            run.party.end()
+            run.session_group.end()
         return await run.finish()
     finally:
-        await run.party.close()
+        await run.session_group.close()
 
 
 def _parser() -> argparse.ArgumentParser:

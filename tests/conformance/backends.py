@@ -31,7 +31,7 @@ from dodona_local.embedded import EmbeddedDriver
 from dodona_local.launcher import LocalCluster
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
-from dodona_wire.cores.mischief import Mischief
+from dodona_wire.cores.fault_points import FaultAt
 from simulator.cluster import Cluster
 from simulator.disk import DiskOptions
 from simulator.driver import ClientProcess, Task
@@ -434,7 +434,7 @@ class _VirtualPinger(Pinger[Item]):
             yield from self._chores.do_due()
 
 
-def _make_core(cell: CellId, address: str, _: CellLimits, __: Mischief) -> NodeCore:
+def _make_core(cell: CellId, address: str, _: CellLimits, __: FaultAt) -> NodeCore:
     """With production's limits, where the simulator's own runs keep every version for ever."""
     return NodeCore(cell, address, CellLimits())
 

@@ -25,7 +25,7 @@ from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.log import CellLog
 from dodona_tablets.shell.recovery import open_chunks
 from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
-from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 
 LOG_BYTES_MAX: Final = 1 << 23
 """Of a log with files of 512 KiB at most, and of a quarter before a checkpoint."""
@@ -34,10 +34,10 @@ REQUESTS_PER_CLIENT: Final = 10
 PAUSES_S: Final = (0.0, 0.002, 0.01)
 """Between two requests: long work needs ticks to begin."""
 RATES: Final = {
-    Point.ROTATE_EARLY: 0.4,
-    Point.COMPACT_EARLY: 0.6,
-    Point.CHECKPOINT_EARLY: 0.3,
-    Point.RAISE_WATERMARK_EARLY: 0.3,
+    FaultPoint.ROTATE_EARLY: 0.4,
+    FaultPoint.COMPACT_EARLY: 0.6,
+    FaultPoint.CHECKPOINT_EARLY: 0.3,
+    FaultPoint.RAISE_WATERMARK_EARLY: 0.3,
 }
 TICK_S: Final = 0.002
 COMPACTION_BYTES_PER_S: Final = 1 << 30
@@ -70,11 +70,11 @@ class StoringCell:
 class _Recovered:
     """A cell as its log and chunks have it, by the server's own steps."""
 
-    def __init__(self, folder: Path, mischief: Mischief = behave) -> None:
+    def __init__(self, folder: Path, fault_at: FaultAt = no_faults) -> None:
         self.log = CellLog.open(folder / FOLDER, LOG_BYTES_MAX)
         try:
             self.files = ChunkFiles(folder / FOLDER)
-            self.core = NodeCore(CellId(0), "address", CELL_LIMITS, mischief)
+            self.core = NodeCore(CellId(0), "address", CELL_LIMITS, fault_at)
             for record in self.log.survey():
                 self.core.foresee(record)
             for record in self.log.read():

@@ -7,7 +7,7 @@ Owns: what the language of a block means for those who run it.
 - `output` is what the `python` block before it prints. A block without one prints nothing.
 - `console` has commands, each after a `$`, and what they say. A block that shows no answer at all
   says nothing of answers.
-- Any other language is shown and not run: `ways.SHOWN` counts those, `pyi` is a signature.
+- Any other language is shown and not run: `page_runs.SHOWN` counts those, `pyi` is a signature.
 
 Must not import anything of Dodona: pages are text here.
 """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dodona_loadtest import kills
-from dodona_loadtest.chaos.blows import role_of
 from dodona_loadtest.chaos.campaign import CampaignPlan, run_campaign
+from dodona_loadtest.chaos.faults import role_of
 from dodona_local.supervisor import Plan
 
 pytestmark = [

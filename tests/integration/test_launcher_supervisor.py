@@ -1,4 +1,4 @@
-"""How processes are kept up: with servers that are as small as can be and misbehave on demand.
+"""How processes are kept up: with servers that are as small as can be and fail on demand.
 
 Owns: the checks of `supervisor`, `child`, `folder` and `ports`. Every process started here is
 found again by its own pid, which it writes down, so that "nothing is left" is asked of the kernel.

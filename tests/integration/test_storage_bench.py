@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from dodona_loadtest.harness.errors import ContenderFailed
-from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.sample_rows import SampleRows
 from dodona_loadtest.peers.dodona_storage import DodonaWorker, check_in_memory
 from dodona_local.launcher import LocalCluster
 
 pytestmark = pytest.mark.integration
 
 PATH = "//bench/small"
-THERE, NEW = Rows(300, first=0, step=2), Rows(200, first=1, step=2)
+THERE, NEW = SampleRows(300, first=0, step=2), SampleRows(200, first=1, step=2)
 
 
 def test_every_step_of_the_stories_works(cluster: LocalCluster) -> None:
@@ -32,18 +32,18 @@ async def _live(cluster: LocalCluster) -> None:
         await worker.flush(PATH)
         with pytest.raises(ContenderFailed, match=f"{PATH} was to stay in memory"):
             check_in_memory(cluster, PATH)
-        assert await worker.scan(PATH, Rows(400), 100, 0.0) > 0
-        assert (await worker.look_up(PATH, Rows(400), 10, 0.05)).operations > 0
+        assert await worker.scan(PATH, SampleRows(400), 100, 0.0) > 0
+        assert (await worker.look_up(PATH, SampleRows(400), 10, 0.05)).operations > 0
         for atomicity in ("full", "none"):
             await worker.set_atomicity(PATH, atomicity)
-            assert (await worker.rewrite(PATH, Rows(400), 5, 2, 0.05)).operations > 0
+            assert (await worker.rewrite(PATH, SampleRows(400), 5, 2, 0.05)).operations > 0
         for kind in ("lookup", "commit"):
-            await worker.start_pinging(kind, PATH, Rows(400))
+            await worker.start_pinging(kind, PATH, SampleRows(400))
             await asyncio.sleep(0.05)
             assert (await worker.stop_pinging()).count > 0
         await _check_awaiting(worker, cluster)
         with pytest.raises(ContenderFailed, match="a range of 100 rows had 75"):
-            await worker.scan(PATH, Rows(101, first=350), 100, 0.0)
+            await worker.scan(PATH, SampleRows(101, first=350), 100, 0.0)
     finally:
         await worker.remove(PATH)
         await worker.close()

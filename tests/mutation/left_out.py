@@ -28,7 +28,7 @@ EXCLUDED: Final = re.compile(
 each sum the difference."""
 NUMBER: Final = "core/NumberReplacer"
 SMALLEST_CHOICE: Final = 2
-PLANTED: Final = re.compile("mischief|misbehave", re.IGNORECASE)
+PLANTED: Final = re.compile("fault_at|injects_faults", re.IGNORECASE)
 
 Place = tuple[int, int]
 """A line, from 1, and a column, from 0."""

@@ -24,7 +24,7 @@ CLIENT: Final = tuple(
         "protocol/routing",
         "reading/own_writes",
         "row_session",
-        "writing/at_once",
+        "writing/fast_path",
         "writing/buffer",
         "writing/committing",
         "writing/outcomes",

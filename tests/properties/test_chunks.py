@@ -18,7 +18,7 @@ from dodona_tablets.core.rows.chunks.reading import versions_of
 from dodona_tablets.core.rows.chunks.rows import batches_of_rows, rows_of_batches
 from dodona_tablets.core.rows.chunks.scanning import page_of, rows_of_page
 from dodona_tablets.core.rows.chunks.view import ChunkView
-from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.chunks.visibility import Visibility
 from dodona_tablets.core.rows.version import Version, bits_of
 from suite.levels import examples
 from unit.tablets.chunks.making import Made, Rows, items_of, made, small_blocks
@@ -320,7 +320,7 @@ def test_a_load_over_other_rows_is_as_if_each_was_written_at_its_stamp(
     assert same(list(rows_of_batches(new, compact)), list(items_of(rows)))
     wanted = data.draw(masks(new))
     at = Timestamp(data.draw(st.integers(LATEST - 5, LATEST + 2)))
-    snapshot = Snapshot(new, wanted, at)
+    snapshot = Visibility(new, wanted, at)
     one_by_one = batches_of_rows(new, items_of(rows), has_specials=case.has_specials)
     page = page_of(snapshot, [it.batches(KEY_MIN, KEY_MAX) for it in views], 100)
     expected = page_of(snapshot, [one_by_one], 100)

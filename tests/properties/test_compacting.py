@@ -9,7 +9,7 @@ from dodona.types import MAX_TIMESTAMP, Key, TableSettings, Timestamp
 from dodona_tablets.core.rows.chunks.compacting import compacted
 from dodona_tablets.core.rows.chunks.layout import TIMESTAMP, Layout, chunk_schema, layout_of
 from dodona_tablets.core.rows.chunks.scanning import page_of, rows_of_page
-from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.chunks.visibility import Visibility
 from dodona_tablets.core.rows.retention import Terms, retire_all
 from dodona_tablets.core.rows.version import Version
 from properties.histories import LATEST, Batches, History, histories, rows_of
@@ -75,7 +75,7 @@ def test_stores_compacted_in_any_order_show_a_reader_the_same(
         merged = [store for place, store in enumerate(stores) if place in chosen]
         stores = [*others, list(compacted(schema, merged, limits))]
     for at in range(max(retained, 1), LATEST + 1):
-        snapshot = Snapshot(schema, schema.full_mask, Timestamp(at))
+        snapshot = Visibility(schema, schema.full_mask, Timestamp(at))
         assert _seen(snapshot, stores) == _seen(snapshot, history.sources(slice_rows))
 
 
@@ -84,5 +84,5 @@ def _oldest(store: Batches) -> int:
     return min(stamps)
 
 
-def _seen(snapshot: Snapshot, stores: list[Batches]) -> Any:
+def _seen(snapshot: Visibility, stores: list[Batches]) -> Any:
     return rows_of_page(snapshot, page_of(snapshot, stores, ROWS_MAX))

@@ -23,20 +23,20 @@ from dodona.types import BatchKind
 from dodona_local.exporting import Selection, export
 from dodona_local.files import json_reading
 from dodona_local.files.formats import FileFormat
-from dodona_local.files.parts import Part, Want
+from dodona_local.files.formatting import Shape
+from dodona_local.files.parts import FilePart, Want
 from dodona_local.files.reading import source_of
-from dodona_local.files.spelled import Shape
 from dodona_local.files.writing import writer_to
 from dodona_local.inserting import Bringing, How, bring
 from dodona_local.progress import Progress
 from dodona_wire.rows.arrow import arrow_of_tuples
-from dodona_wire.rows.spelling import (
+from dodona_wire.rows.text_format import (
     RESERVED,
+    format_any,
+    format_any_as_text,
+    format_bytes_as_text,
     json_of,
     read_value,
-    spell_any,
-    spell_any_as_text,
-    spell_bytes_as_text,
     value_of_text,
 )
 from suite.levels import examples
@@ -102,7 +102,7 @@ def text_of(form: FileFormat, columns: tuple[Column, ...], rows: Rows, cut: int)
 
 def parts_of(
     form: FileFormat, raw: bytes, schema: TableSchema, rows_per_part: int, kind: BatchKind = "write"
-) -> Iterator[Part]:
+) -> Iterator[FilePart]:
     stream: Any = io.BufferedReader(io.BytesIO(raw))
     want = Want("//t", schema, kind, rows_per_part)
     for part, _ in source_of(stream, "it", len(raw), form, want).parts():
@@ -203,16 +203,16 @@ def test_what_is_exported_can_be_inserted(
 @example({"$double": "NaN", "other": 1})
 def test_any_value_has_one_spelling(value: Any) -> None:
     column = Column("c", "any")
-    text = spell_any_as_text(value)
+    text = format_any_as_text(value)
     assert packed(value_of_text(column, text)) == packed(value)
     assert packed(read_value(column, json_of(text, "c"))) == packed(value)
-    assert spell_any(read_value(column, json_of(text, "c"))) == json_of(text, "c")
+    assert format_any(read_value(column, json_of(text, "c"))) == json_of(text, "c")
 
 
 @EXAMPLES
 @given(BYTES)
 def test_bytes_have_one_spelling(value: bytes) -> None:
-    assert value_of_text(Column("c", "string"), spell_bytes_as_text(value)) == value
+    assert value_of_text(Column("c", "string"), format_bytes_as_text(value)) == value
 
 
 SCHEMA = TableSchema.parse(

@@ -17,6 +17,7 @@ from dodona_oracle.core.master import MasterCore
 from dodona_wire.cores.effects import Append, ReplyAtOnce, ReplyTo
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import CreateTable
+from dodona_wire.messages.json_messages import json_struct_of
 from dodona_wire.messages.rest import (
     OPERATIONS,
     Operation,
@@ -26,7 +27,6 @@ from dodona_wire.messages.rest import (
     problem_of,
 )
 from dodona_wire.messages.tree import CreateDirectory
-from dodona_wire.messages.twins import twin_of
 from suite.levels import examples
 from unit.oracle.realm import COLUMNS
 
@@ -80,7 +80,7 @@ def answer(core: MasterCore, request: Any) -> None:
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_every_request_is_answered(operation: Operation, data: st.DataObject) -> None:
-    fields = msgspec.structs.fields(twin_of(operation.request))
+    fields = msgspec.structs.fields(json_struct_of(operation.request))
     of_one = values if operation.has_body else numbers | paths
     said = st.fixed_dictionaries(
         {field.name: of_one for field in fields if field.required},

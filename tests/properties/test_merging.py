@@ -12,7 +12,7 @@ from dodona.types import ASYNC_LAST_COMMITTED, Key, Timestamp
 from dodona_tablets.core.rows.chunks import vectors
 from dodona_tablets.core.rows.chunks.merging import merged, windows
 from dodona_tablets.core.rows.chunks.scanning import page_of, rows_of_page
-from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.chunks.visibility import Visibility
 from dodona_tablets.core.rows.version import chain_of, values_between
 from properties.histories import LATEST, WIDE, History, between, histories, rows_of
 
@@ -33,12 +33,12 @@ def expected(
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, history: History) -> Snapshot:
+def snapshots(draw: st.DrawFn, history: History) -> Visibility:
     newest = draw(stamps)
     oldest = draw(st.one_of(st.just(0), st.integers(0, min(newest, LATEST))))
     full = history.schema.full_mask
     wanted = draw(st.one_of(st.just(full), st.integers(0, full)))
-    return Snapshot(history.schema, wanted, Timestamp(newest), Timestamp(oldest))
+    return Visibility(history.schema, wanted, Timestamp(newest), Timestamp(oldest))
 
 
 @given(st.data(), histories(), slices)

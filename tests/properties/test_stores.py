@@ -33,7 +33,7 @@ from dodona.types import (
     Write,
 )
 from dodona_tablets.core.rows.version import linked
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import (
     ArrowPage,
@@ -77,20 +77,20 @@ Fed = tuple[int, int, Change | None, bool]
 """A row, and an entry of it."""
 
 
-POINTS = (Point.ROTATE_EARLY, Point.COMPACT_EARLY, Point.CHECKPOINT_EARLY)
+POINTS = (FaultPoint.ROTATE_EARLY, FaultPoint.COMPACT_EARLY, FaultPoint.CHECKPOINT_EARLY)
 
 
 class StoresMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.points: list[Point] = []
+        self.points: list[FaultPoint] = []
         """What the cell does too early just now."""
 
     @initialize(merges=st.booleans())
     def begin(self, merges: bool) -> None:
         allowed = TableSettings(min_data_ttl=0, max_data_ttl=0, merge_rows_on_flush=merges)
-        mischief = self.points.__contains__
-        self.bench = Bench(2, schema=SCHEMA, settings=allowed, mischief=mischief)
+        fault_at = self.points.__contains__
+        self.bench = Bench(2, schema=SCHEMA, settings=allowed, fault_at=fault_at)
         self.bench.holds_jobs = True
         self.shown = self.bench.nodes[CELL].cell.tablets[NON_ATOMIC].fence - 1
         self.model: dict[tuple[TabletId, int], list[Entry]] = {
@@ -177,7 +177,7 @@ class StoresMachine(RuleBasedStateMachine):
         self.take_answers()
 
     @rule(points=st.lists(st.sampled_from(POINTS), unique=True))
-    def change_store(self, points: list[Point]) -> None:
+    def change_store(self, points: list[FaultPoint]) -> None:
         """One tick at which these things are done that nobody would do yet."""
         self.points[:] = points
         self.bench.clock_us += 100_000

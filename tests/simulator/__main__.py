@@ -122,7 +122,8 @@ def summary(result: Result, real_seconds: float) -> str:
         ", ".join(f"{count} {name}" for name, count in result.counts.items()),
         f"{result.scheduled_fault_count} faults were scheduled; all that went wrong: "
         + _listed(result.fault_counts),
-        "mischief: " + _listed({name: it for name, it in result.mischief_counts.items() if it}),
+        "fault points: "
+        + _listed({name: it for name, it in result.fault_point_counts.items() if it}),
         "requests: " + _listed(result.message_counts),
         f"{real_seconds:.2f} s of real time, {ratio:.0f} virtual seconds each",
         f"history {result.digest}",

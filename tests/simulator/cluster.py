@@ -17,7 +17,7 @@ from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.cell.outcomes import Outcome
 from dodona_tablets.core.node import NodeCore
-from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.messages.base import Failure
 from simulator.driver import ClientProcess
 from simulator.faults import Fault, FaultKind, Options
@@ -53,7 +53,7 @@ class Cluster:
         options: Options,
         acquisitions: list[Acquisition],
         make_core: CoreFactory = NodeCore,
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
         self.world = world
         self.options = options
@@ -61,9 +61,9 @@ class Cluster:
         self.transport = Transport(world, self.network)
         disk = options.disk.calm
         tight = TIGHT_CEILING if options.is_ceiling_tight else None
-        self.master = MasterHost(self.transport, disk, options.call_timeout_us, tight, mischief)
+        self.master = MasterHost(self.transport, disk, options.call_timeout_us, tight, fault_at)
         self.proxies = [
-            ProxyHost(self.transport, f"proxy-{index}", options.call_timeout_us, mischief)
+            ProxyHost(self.transport, f"proxy-{index}", options.call_timeout_us, fault_at)
             for index in range(options.proxy_count)
         ]
         self.nodes = [
@@ -76,7 +76,7 @@ class Cluster:
                 options.has_one_question,
                 acquisitions,
                 make_core,
-                mischief,
+                fault_at,
             )
             for index in range(options.cell_count)
         ]

@@ -80,7 +80,7 @@ def draw_options(random: Random, duration_us: int) -> Options:
         clocks=_draw_clocks(_dice_of_its_own(random)),
         faults=_draw_faults(random, cast),
         client_skew_us_max=random.choice((0, 5_000, 2_000_000, 30_000_000, 120_000_000)),
-        mischief_rate=random.choice((0.0, 0.15, 0.35)),
+        fault_point_rate=random.choice((0.0, 0.15, 0.35)),
         memory_bytes_max=random.choice((0, 20_000, 60_000)),
     )
 

@@ -118,5 +118,5 @@ class Options:
     is_tidied: bool = False
     """Whether cells look at what retention lets go every second, and keep nothing for readers who
     might yet renew. No seed has it so: it is where the workload's rows expire."""
-    mischief_rate: float = 0.0
-    """How many of the points at which cores may misbehave are active, from 0 to 1."""
+    fault_point_rate: float = 0.0
+    """The part of the fault points that are active, from 0 to 1."""

@@ -27,7 +27,7 @@ def sections(summary: Summary) -> Iterator[Section]:
     yield "What callers did", _callers(summary)
     yield _counted("Scheduled faults", summary.scheduled_faults)
     yield _counted("Other faults", summary.other_faults)
-    yield _counted("Points of mischief", dict(sorted((+summary.mischief).items())))
+    yield _counted("Fault points", dict(sorted((+summary.fault_points).items())))
     if summary.points_never_hit:
         yield "Points never hit", [(name, "0") for name in summary.points_never_hit]
     yield _counted("Workloads", dict(sorted(summary.workloads.items())))

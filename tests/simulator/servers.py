@@ -43,7 +43,7 @@ from dodona_wire.cores.effects import (
     SendToCell,
     TruncateLog,
 )
-from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Assignment, RegisterProxy
 from dodona_wire.messages.cells import CellMessage
@@ -76,12 +76,12 @@ class MasterHost(Host):
         disk_options: DiskOptions,
         timeout_us: int,
         settings: AllocatorSettings | None = None,
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
         super().__init__(transport, "master", MASTER_ADDRESS, timeout_us)
         self._settings = settings
         self._machine = "machine"
-        self._mischief = mischief
+        self._fault_at = fault_at
         self.disk = Disk(self.world, self.name, disk_options)
 
     def displace(self) -> "MasterHost":
@@ -89,7 +89,7 @@ class MasterHost(Host):
         is to go on. This one runs until it notices. Of what it was writing all was written or
         nothing; it hears of that late, or not at all. Half of its callers stay with it."""
         successor = MasterHost(
-            self.transport, self.disk.options, self._timeout_us, self._settings, self._mischief
+            self.transport, self.disk.options, self._timeout_us, self._settings, self._fault_at
         )
         successor.random, successor.disk = self.random, self.disk
         successor._machine = f"machine since {self.world.now_us}"
@@ -131,7 +131,7 @@ class MasterHost(Host):
         stored = self._items()
         self.disk.open(self._on_durable, self.stop)
         return MasterCore.recover(
-            stored, self.clock.now(), self._settings, self._machine, self._mischief
+            stored, self.clock.now(), self._settings, self._machine, self._fault_at
         )
 
     def _deliver_other(self, effect: Effect) -> None:
@@ -142,17 +142,17 @@ class ProxyHost(Host):
     """A proxy: stateless, so that a restart begins with nothing."""
 
     def __init__(
-        self, transport: Transport, name: str, timeout_us: int, mischief: Mischief = behave
+        self, transport: Transport, name: str, timeout_us: int, fault_at: FaultAt = no_faults
     ) -> None:
         super().__init__(transport, name, f"{name}:8600", timeout_us)
-        self._mischief = mischief
+        self._fault_at = fault_at
 
     def start(self) -> None:
         super().start()
         self._register(self._boot)
 
     def _recover(self) -> ProxyCore:
-        return ProxyCore(mischief=self._mischief)
+        return ProxyCore(fault_at=self._fault_at)
 
     def _register(self, boot: int) -> None:
         if boot == self._boot and self.port is not None:
@@ -177,7 +177,7 @@ class ProxyHost(Host):
             self.enter(self.core.handle_failure, token, reply.message)
 
 
-CoreFactory = Callable[[CellId, str, CellLimits, Mischief], NodeCore]
+CoreFactory = Callable[[CellId, str, CellLimits, FaultAt], NodeCore]
 
 
 class NodeHost(Host):
@@ -196,7 +196,7 @@ class NodeHost(Host):
         has_one_question: bool,
         acquisitions: list[Acquisition],
         make_core: CoreFactory,
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
         super().__init__(transport, f"cell-{cell}", f"cell-{cell}:8700", timeout_us)
         self.cell = cell
@@ -204,7 +204,7 @@ class NodeHost(Host):
         self.disk = Disk(self.world, self.name, disk_options)
         self._acquisitions = acquisitions
         self._make_core = make_core
-        self._mischief = mischief
+        self._fault_at = fault_at
         self._limits = limits
         self._addresses: dict[CellId, str] = {}
         self._batcher: Batcher[tuple[Any, int]] = Batcher()
@@ -241,7 +241,7 @@ class NodeHost(Host):
         self._questions = []
         self._heartbeat = None
         self._beating = []
-        core = self._make_core(self.cell, self.address, self._limits, self._mischief)
+        core = self._make_core(self.cell, self.address, self._limits, self._fault_at)
         records = [_decode_record(record) for record in self.disk.records]
         if self.random.random() < 0.5:  # it spares work, and changes nothing
             for record in records:
@@ -335,8 +335,10 @@ class NodeHost(Host):
     # Timestamps: one request in flight, for all that were asked for before it was sent
 
     def _finish_effects(self) -> None:
-        if self.core.cell.misfit_count:
-            raise CoreStopped(self.name, AssertionError("a misfit, but our clients do not lie"))
+        if self.core.cell.protocol_violation_count:
+            raise CoreStopped(
+                self.name, AssertionError("a protocol violation, but our clients do not lie")
+            )
         if not self._has_one_question:
             self._ask_each()
             return

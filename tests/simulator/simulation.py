@@ -21,14 +21,14 @@ from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.live.outcomes import Answers, ask_outcomes, check_outcomes
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_tablets.core.node import NodeCore
-from simulator import expiry, table_life
+from simulator import expiry, table_lifecycle
 from simulator.cluster import Cluster
 from simulator.drawing import draw_options
 from simulator.driver import ClientProcess, Task
+from simulator.fault_injector import FaultInjector
 from simulator.faults import Options
 from simulator.feed import Follower
 from simulator.host import CoreStopped
-from simulator.mischief import Imp
 from simulator.servers import CoreFactory
 from simulator.thinning import Thinning
 from simulator.waiting import pause, until_it_works, until_true
@@ -72,8 +72,8 @@ class Result:
     scheduled_fault_count: int = 0
     """Of these, the ones that the seed had scheduled one by one: no datagram among them."""
     message_counts: dict[str, int] = field(default_factory=dict)
-    mischief_counts: dict[str, int] = field(default_factory=dict)
-    """How often each `dodona_wire.cores.mischief.Point` fired, by its name; 0 where it did not."""
+    fault_point_counts: dict[str, int] = field(default_factory=dict)
+    """How often each `FaultPoint` fired, by its name; 0 for those that did not."""
     acknowledgement: str = ""
     thinning: Thinning = Thinning()  # noqa: RUF009 - frozen
 
@@ -135,9 +135,9 @@ class Simulation:
         )
         self._faults_end_us = (thinning.until_s or seconds) * SECOND_US
         self.history = History()
-        self.mischief = Imp(self.world, self.options.mischief_rate)
+        self.fault_injector = FaultInjector(self.world, self.options.fault_point_rate)
         self.cluster = Cluster(
-            self.world, self.options, self.history.acquisitions, make_core, self.mischief
+            self.world, self.options, self.history.acquisitions, make_core, self.fault_injector
         )
         self._random = self.world.stream("sessions")
         self._follower = Follower(self.workload.tables if self.options.is_followed else ())
@@ -190,7 +190,7 @@ class Simulation:
         self.cluster.start()
         self._set_up()
         self.cluster.schedule_faults()
-        self.mischief.storm()
+        self.fault_injector.storm()
         for index in range(self.options.session_count):
             self._start_session(index)
         if self.options.remount_us_mean:
@@ -205,7 +205,7 @@ class Simulation:
         self.world.run_until(self.world.now_us + self._faults_end_us)
         self._is_ending = True
         self.cluster.heal()
-        self.mischief.calm()
+        self.fault_injector.calm()
         self._demand(LOADS_END_US_MAX, self.cluster.loads_left)
         storm_over_us = self.cluster.network.empty_at_us
         self._demand(SESSIONS_END_US_MAX, self._unfinished_sessions)
@@ -246,7 +246,7 @@ class Simulation:
             routing=client.routing,
             limits=self._session_limits(),
             acknowledgement=self.options.acknowledgement,
-            mischief=self.mischief,
+            fault_at=self.fault_injector,
         )
 
     def _session_limits(self) -> SessionLimits:
@@ -333,11 +333,11 @@ class Simulation:
             if dice < 0.2 and is_first and self.workload.may_be_resharded:
                 yield from self._reshard(db, path)
             elif dice < 0.3 and is_first:
-                yield from table_life.reorder(db, table)
+                yield from table_lifecycle.reorder(db, table)
                 self._alter_count += 1
             elif dice < 0.4 and is_first and table.atomicity == "full":
                 copy = f"//copies/{db.unique_value().replace('/', '-')}"
-                self._copy_count += yield from table_life.copy(db, table, copy)
+                self._copy_count += yield from table_lifecycle.copy(db, table, copy)
         else:
             yield from db.session.catalog.freeze_table(path)
             self._freeze_count += 1
@@ -362,7 +362,7 @@ class Simulation:
         yield from catalog.mount_table(path)
 
     def _try_out(self, db: Recorder, path: str) -> Protocol[None]:
-        wrong = yield from table_life.try_out(db, path)
+        wrong = yield from table_lifecycle.try_out(db, path)
         if wrong is not None:
             self.result.violations += wrong
             self._trial_count += 1
@@ -473,7 +473,7 @@ class Simulation:
         }
         result.fault_counts = self.cluster.fault_counts
         result.scheduled_fault_count = self.cluster.scheduled_counts.total()
-        result.mischief_counts = dict(self.mischief.counts)
+        result.fault_point_counts = dict(self.fault_injector.counts)
         result.message_counts = dict(sorted(self.cluster.transport.request_counts.items()))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, get_args
 
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from simulator.faults import FaultKind
 from simulator.simulation import Result
 
@@ -19,8 +19,8 @@ COMMITTED_MIN: Final = 0.30
 """Of the commits asked for."""
 RATIO_MIN: Final = 30
 
-MISCHIEF_POINTS: Final = tuple(point.name for point in Point)
-"""All points at which a core may misbehave, by the names in `Result.mischief_counts`."""
+FAULT_POINTS: Final = tuple(point.name for point in FaultPoint)
+"""All fault points, by the names in `Result.fault_point_counts`."""
 
 
 def _words_of(kinds: object) -> list[str]:
@@ -57,7 +57,7 @@ class Summary:
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     messages: Counter[str] = field(default_factory=Counter)
-    mischief: Counter[str] = field(default_factory=Counter)
+    fault_points: Counter[str] = field(default_factory=Counter)
     workloads: Counter[str] = field(default_factory=Counter)
     acknowledgements: Counter[str] = field(default_factory=Counter)
     failures: list[Result] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Summary:
         self.counts.update(result.counts)
         self.faults.update(result.fault_counts)
         self.messages.update(result.message_counts)
-        self.mischief.update(result.mischief_counts)
+        self.fault_points.update(result.fault_point_counts)
         self.workloads[result.workload] += 1
         self.acknowledgements[result.acknowledgement] += 1
         if result.violations:
@@ -115,7 +115,7 @@ class Summary:
 
     @property
     def points_never_hit(self) -> list[str]:
-        return [name for name in MISCHIEF_POINTS if not self.mischief[name]]
+        return [name for name in FAULT_POINTS if not self.fault_points[name]]
 
     # The verdict
 
@@ -123,14 +123,14 @@ class Summary:
     def goals(self) -> list[Goal]:
         """Speed is among them for the reader: nothing fails because of it."""
         never = self.points_never_hit
-        points = f"{len(MISCHIEF_POINTS) - len(never)} of {len(MISCHIEF_POINTS)}"
+        points = f"{len(FAULT_POINTS) - len(never)} of {len(FAULT_POINTS)}"
         failed_count, ratio = len(self.failures), self.ratio
         return [
             Goal("seeds with a violation", "none", str(failed_count), failed_count == 0),
             _share_goal("conflicts", self.share("conflicts"), CONFLICTS_MIN),
             _share_goal("ambiguous outcomes", self.ambiguous_share, AMBIGUOUS_MIN),
             _share_goal("committed", self.share("committed"), COMMITTED_MIN),
-            Goal("points of mischief hit", "all", points, not never),
+            Goal("fault points hit", "all", points, not never),
             Goal("virtual time", f"≥ {RATIO_MIN}:1", f"{ratio:.0f}:1", ratio >= RATIO_MIN),
         ]
 

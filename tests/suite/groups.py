@@ -30,7 +30,7 @@ CLUSTERS: Final = (
 """Fixtures of a session that start them."""
 SPLIT_FILES: Final = (
     "tests/unit/checkers/test_workload_invariants.py",
-    "tests/unit/simulator/test_mischief.py",
+    "tests/unit/simulator/test_fault_points.py",
 )
 """Tests there share nothing and take minutes together, in which a worker would do nothing else."""
 TAKES_CLUSTER: Final = re.compile(r"def test_\w+\([^)]*\b(?:cluster|db|url)\b")

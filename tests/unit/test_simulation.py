@@ -31,7 +31,7 @@ from simulator.summary import SCHEDULED_KINDS, Summary
 
 NAMES = sorted(WORKLOADS)
 SEEDS = [it for it in range(500) if it < 200 or NAMES[it % len(NAMES)] == "loads"]
-"""Loads have points of mischief of their own, which take as many of their seeds to be hit."""
+"""Loads have fault points of their own, which take as many of their seeds to be hit."""
 SECONDS = 60
 SHORT_SECONDS = 30
 BATCH_SECONDS_MAX = 3_600
@@ -94,7 +94,7 @@ def test_every_kind_of_fault_happens(batch: Summary) -> None:
 
 @pytest.mark.pooled
 @of_the_batch
-def test_every_point_of_mischief_is_hit(batch: Summary) -> None:
+def test_every_fault_point_is_hit(batch: Summary) -> None:
     assert batch.points_never_hit == []
 
 

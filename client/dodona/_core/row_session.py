@@ -21,12 +21,12 @@ from dodona._core.reading.change_session import ChangeSession
 from dodona._core.reading.holding import Holds
 from dodona._core.reading.read_session import ReadSession
 from dodona._core.writing import bulk
-from dodona._core.writing.at_once import write_at_once
 from dodona._core.writing.committing import Answered, commit_atomic
+from dodona._core.writing.fast_path import write_on_fast_path
 from dodona._core.writing.outcomes import ABORTED, Outcome, find_outcome
 from dodona._core.writing.transaction import TransactionBuffer, check_modes
 from dodona._core.writing.writing import commit_non_atomic
-from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DodonaError,
@@ -62,7 +62,7 @@ class RowSession(ReadSession, ChangeSession):
         routing: Routing | None = None,
         limits: SessionLimits | None = None,
         acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
         """`instant_us` and `unix_us` are the clocks of this process, in microseconds: monotonic,
         and of the wall. `dice` gives numbers from 0 up to 1."""
@@ -75,7 +75,7 @@ class RowSession(ReadSession, ChangeSession):
             dice=dice,
             limits=self.limits,
             acknowledgement=acknowledgement,
-            mischief=mischief,
+            fault_at=fault_at,
         )
         self.catalog = CatalogSession(self._context)
         """Tables, the tree they are in, and master transactions."""
@@ -217,7 +217,7 @@ class RowSession(ReadSession, ChangeSession):
     ) -> Protocol[Timestamp | None]:
         """Insert in a transaction of its own, of the table's atomicity."""
         if aggregate is False:
-            done = yield from write_at_once(self._context, path, rows, update, durability)
+            done = yield from write_on_fast_path(self._context, path, rows, update, durability)
             if isinstance(done, Answered):
                 made = self._blind(done.route, durability)
                 made.put(path, done.route.schema, done.writes)

@@ -1,7 +1,7 @@
 """In which form a body comes, and in which the answer leaves: JSON or MessagePack. Pure.
 
 Owns: the media types, the choice between them, and typed decoding. MessagePack has bytes and every
-number, and rows leave in it as they are; JSON spells them as `dodona_wire.rows.spelling` says.
+number, and rows leave in it as they are; JSON spells them as `dodona_wire.rows.text_format` says.
 """
 
 from typing import Any, Final, Literal, TypeVar
@@ -23,7 +23,7 @@ from dodona_wire.rows.json_text import (
     without_mark,
 )
 from dodona_wire.rows.packed_names import repeated_in_packed
-from dodona_wire.rows.spelling import may_be_marked, place_of_misread, unmarked
+from dodona_wire.rows.text_format import may_be_marked, place_of_misread, unmarked
 
 MSGPACK_TYPE: Final = "application/msgpack"
 NDJSON_TYPE: Final = "application/x-ndjson"

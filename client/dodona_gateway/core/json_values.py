@@ -1,7 +1,7 @@
 """Rows, histories and errors as the gateway's JSON has them. Pure.
 
 Owns: which values of a row are spelled, by the types of its columns; how is in
-`dodona_wire.rows.spelling`, by which the command line goes, too.
+`dodona_wire.rows.text_format`, by which the command line goes, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ import msgspec
 
 from dodona._core.reading.versions import VersionedRow, VersionedValue
 from dodona_wire.rows.schema import Column
-from dodona_wire.rows.spelling import SPELLERS, spell_any, spell_bytes
+from dodona_wire.rows.text_format import FORMATTERS, format_any, format_bytes
 from dodona_wire.shown import INTEGER_BITS_MAX, shown
 
 Convert = Callable[[Any], Any]
@@ -19,7 +19,7 @@ Convert = Callable[[Any], Any]
 
 def converters(columns: Iterable[Column]) -> dict[str, Convert]:
     """By name, what has to be done to the values of those columns that JSON may not have."""
-    return {it.name: SPELLERS[it.type] for it in columns if it.type in SPELLERS}
+    return {it.name: FORMATTERS[it.type] for it in columns if it.type in FORMATTERS}
 
 
 def convert_rows(
@@ -59,7 +59,7 @@ def shown_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(value: Any) -> Any:
     if isinstance(value, bytes):
-        return spell_bytes(value)
+        return format_bytes(value)
     if isinstance(value, Mapping):
         return {str(name): _shown(it) for name, it in value.items()}
     if isinstance(value, list | tuple):
@@ -67,7 +67,7 @@ def _shown(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > INTEGER_BITS_MAX:
         return shown(value)
     if value is None or isinstance(value, str | int | float):
-        return spell_any(value)
+        return format_any(value)
     try:
         text = str(value)
     except Exception:  # noqa: BLE001 - a class may raise anything

@@ -16,11 +16,11 @@ from dodona._core.sql.pushdown import ScanRange
 from dodona_gateway.core.answer_budget import too_much
 from dodona_gateway.core.content import Form, encode_body
 from dodona_gateway.core.results import query_result
-from dodona_wire.described import described
 from dodona_wire.errors import DodonaError, LimitExceeded, error_from_wire
+from dodona_wire.preload import preload_decoder
 from dodona_wire.rows.arrow import stream_of
 from dodona_wire.rows.schema import Column
-from dodona_wire.rows.spelling import unmarked
+from dodona_wire.rows.text_format import unmarked
 
 LENGTH_BYTES: Final = 8
 """Of a frame, in front of it, little-endian."""
@@ -137,7 +137,7 @@ def refused(error: DodonaError) -> Refused:
 # ---- results
 
 
-@described
+@preload_decoder
 class Shown(msgspec.Struct, frozen=True):
     """The first rows of a result."""
 

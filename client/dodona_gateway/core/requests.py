@@ -12,7 +12,7 @@ from dodona._core.catalog.catalog import MOUNT_TIMEOUT_MS
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.rows.json_text import decode_json
-from dodona_wire.rows.spelling import unmarked
+from dodona_wire.rows.text_format import unmarked
 from dodona_wire.types import (
     NULL_TIMESTAMP,
     SYNC_LAST_COMMITTED,

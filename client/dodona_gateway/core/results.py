@@ -13,7 +13,7 @@ from dodona_gateway.core.answers import QueryResult
 from dodona_gateway.core.json_values import converters
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.rows.schema import Column
-from dodona_wire.rows.spelling import spell_any
+from dodona_wire.rows.text_format import format_any
 
 INTEGER_MIN: Final = -(1 << 63)
 INTEGER_MAX: Final = (1 << 64) - 1
@@ -56,7 +56,7 @@ def _values(column: Any, kind: Any, is_json: bool) -> list[Any]:
 
 
 def _plain_json(value: Any) -> Any:
-    return spell_any(_plain(value))
+    return format_any(_plain(value))
 
 
 def _plain(value: Any) -> Any:

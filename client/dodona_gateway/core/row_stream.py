@@ -14,7 +14,7 @@ from dodona_gateway.core.content import Form
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona_wire.rows.json_text import column_refusal, repeated_name, without_mark
 from dodona_wire.rows.packed_names import repeated_in_packed
-from dodona_wire.rows.spelling import may_be_marked, place_of_misread, unmarked
+from dodona_wire.rows.text_format import may_be_marked, place_of_misread, unmarked
 
 ROW_BYTES_MAX: Final = 32 << 20
 NEWLINE: Final = b"\n"

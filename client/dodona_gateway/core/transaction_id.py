@@ -44,16 +44,16 @@ def parse_held_id(text: str) -> HeldId:
     """The parts of an id. Raises InvalidRequest on what no gateway gave out."""
     found = _FORM.fullmatch(text)
     if found is None:
-        raise _misfit(text)
+        raise _mismatch(text)
     high, low, kind, nonce = [int(part, 16) for part in found.groups()]
     name = high << HALF_BITS | low
     atomicity = ATOMICITIES.get(kind & KIND_MASK)
     if atomicity is None or not 0 < name <= MAX_TIMESTAMP:
-        raise _misfit(text)
+        raise _mismatch(text)
     return HeldId(Timestamp(name), atomicity, kind >> KIND_BITS, nonce)
 
 
-def _misfit(text: str) -> InvalidRequest:
+def _mismatch(text: str) -> InvalidRequest:
     return InvalidRequest(
         "a transaction's id is like 1a2b3c4-5d6e7f80-30002-9a8b7c6d, as its begin was answered",
         transaction=text[:64],

@@ -23,7 +23,7 @@ from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console import visit
 from dodona_gateway.core.traffic import NO_ANSWER, Traffic, route_of
 from dodona_gateway.shell.bodies import TAKE_BODY
-from dodona_server.life import HEALTH_PATHS, METRICS, READINESS, Life
+from dodona_server.lifecycle import HEALTH_PATHS, METRICS, READINESS, Lifecycle
 from dodona_wire.errors import DodonaError, Overloaded, RequestTimedOut, Unavailable
 from dodona_wire.net.callers import check_name, check_own_page
 
@@ -111,13 +111,13 @@ class Edge:
         refusal: Refusal,
         is_local: bool,
         admit_watcher: Authenticate | None = None,
-        life: Life | None = None,
+        lifecycle: Lifecycle | None = None,
         tracing: RequestTracing | None = None,
     ) -> None:
         """`is_local`: whoever calls by a name of this machine is let in (see `callers`).
         `admit_watcher` tells who asks for pages that only show the cluster's state, if that is
         another question."""
-        self.life = life or Life()
+        self.lifecycle = lifecycle or Lifecycle()
         self._tracing = tracing
         self.is_closed = False
         """Whether nothing new is taken any more: only what has begun elsewhere goes on."""
@@ -145,7 +145,7 @@ class Edge:
         idle_seconds = self._limits.stream_idle_seconds_max if is_stream else None
         budgets = None if is_stream else self._budgets
         request = _Request(scope, receive, send, self._refusal, idle_seconds, budgets)
-        request.is_last = self.life.is_draining
+        request.is_last = self.lifecycle.is_draining
         if self._tracing is not None and scope["path"] not in OPEN_PATHS:
             given = request.header(TRACEPARENT)
             request.traced = self._tracing.begin(scope["method"], scope["path"], given, request.id)

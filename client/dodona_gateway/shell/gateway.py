@@ -30,10 +30,10 @@ from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.tokens import read_first_token
 from dodona_gateway.shell.ytsaurus.api import add_ytsaurus_api, error_response
 from dodona_server.beside import running_beside
-from dodona_server.door import Door
 from dodona_server.exposition import Metrics
 from dodona_server.http import Connections, bounded_http
-from dodona_server.life import METRICS, Life, wait_until
+from dodona_server.lifecycle import METRICS, Lifecycle, wait_until
+from dodona_server.listener import Listener
 from dodona_server.metrics import ServerReport
 from dodona_server.pages import create_application, metrics_response
 from dodona_server.serving import serve_pages
@@ -73,8 +73,8 @@ def run_gateway(settings: GatewaySettings) -> None:
     if settings.first_token_file is not None:
         read_first_token(settings.first_token_file)  # what is no token is refused now, not later
     edge = create_gateway(settings, http.together, certificate)
-    with Door(settings.host, settings.port, _refusal_of(settings)) as door:
-        serve_pages(edge, edge.life, settings, door, **options)
+    with Listener(settings.host, settings.port, _refusal_of(settings)) as listener:
+        serve_pages(edge, edge.lifecycle, settings, listener, **options)
 
 
 class GatewayReport(NamedTuple):
@@ -106,7 +106,7 @@ class _Gateway:
         self._service: Service | None = None
         self._metrics_key = settings.metrics_key
         self.spans = server_spans("gateway", settings.trace_url, settings.trace_ratio)
-        self.life = Life(self.reason, finish=self._finish)
+        self.lifecycle = Lifecycle(self.reason, finish=self._finish)
         self.edge: Edge | None = None
         self._metrics = Metrics("gateway", GATEWAY_METRICS, self._report)
         self.console = Console(self.service) if settings.console else None
@@ -147,7 +147,7 @@ class _Gateway:
         assert edge is not None
         held, traffic = service.transactions, edge.traffic.statistics()
         return GatewayReport(
-            ServerReport.of(self.life, str(service.number)),
+            ServerReport.of(self.lifecycle, str(service.number)),
             traffic,
             self._connections.count,
             _added(traffic.refusals, self._connections.refusals),
@@ -185,7 +185,7 @@ def create_gateway(
     """The whole application: routes behind the edge, which stands behind these connections, made
     with this certificate."""
     gateway = _Gateway(settings, connections or Connections(), certificate)
-    application = create_application("Dodona gateway", gateway.lifespan, gateway.life)
+    application = create_application("Dodona gateway", gateway.lifespan, gateway.lifecycle)
     application.router.redirect_slashes = False
     add_routes(application, ROUTES, gateway.service)
     application.openapi = openapi_document  # type: ignore[method-assign]
@@ -201,7 +201,7 @@ def create_gateway(
         refusal=_refusal_of(settings),
         is_local=settings.insecure,
         admit_watcher=gateway.admit_watcher,
-        life=gateway.life,
+        lifecycle=gateway.lifecycle,
         tracing=None if gateway.spans is None else _request_tracing(gateway.spans),
     )
     return gateway.edge

@@ -12,7 +12,7 @@ import msgspec
 from dodona_gateway.core.content import TYPES, Form
 from dodona_gateway.core.examples import EXAMPLES
 from dodona_gateway.shell.routes import Route
-from dodona_server.life import HEALTH, READINESS, STARTUP
+from dodona_server.lifecycle import HEALTH, READINESS, STARTUP
 from dodona_wire.messages.rest import PROBLEM_TYPE, Problem
 
 REFERENCE: Final = "#/components/schemas/{name}"

@@ -37,9 +37,9 @@ from dodona_gateway.shell.bodies import whole_body
 from dodona_gateway.shell.edge import BROKEN_OFF
 from dodona_gateway.shell.service import Service
 from dodona_server.answers import failure_of
-from dodona_wire.described import described
 from dodona_wire.errors import DodonaError
 from dodona_wire.messages.rest import PROBLEM_TYPE, decode_query, encode_problem, problem_of
+from dodona_wire.preload import preload_decoder
 
 HEADERS: Final[dict[int, dict[str, str]]] = {
     401: {"www-authenticate": "Bearer"},
@@ -137,7 +137,7 @@ def route(
         handle.__name__,
         method,
         path,
-        described(hints["asked"]),
+        preload_decoder(hints["asked"]),
         gets,
         handle,
         summary,
@@ -228,7 +228,7 @@ def problem(error: DodonaError) -> Response:
     """An error, as a response."""
     failure = failure_of(error)
     failure = msgspec.structs.replace(failure, attributes=shown_attributes(failure.attributes))
-    described = problem_of(failure)
-    headers = HEADERS.get(described.status, {})
-    content = encode_problem(described)
-    return Response(content, described.status, headers=headers, media_type=PROBLEM_TYPE)
+    preload_decoder = problem_of(failure)
+    headers = HEADERS.get(preload_decoder.status, {})
+    content = encode_problem(preload_decoder)
+    return Response(content, preload_decoder.status, headers=headers, media_type=PROBLEM_TYPE)

@@ -26,7 +26,7 @@ from dodona_local.backup.manifest import (
     FORMAT,
     PARTS_NAME,
     Manifest,
-    Part,
+    RowFile,
     SavedDirectory,
     SavedTable,
     is_unfinished,
@@ -239,14 +239,14 @@ def _save(
         jobs += [_Range(number, at, *ends) for at, ends in enumerate(ranges_of(pivots))]
     progress.begin("saving", None, "rows")
 
-    def save(job: _Range, stop: Stop) -> list[Part]:
+    def save(job: _Range, stop: Stop) -> list[RowFile]:
         info = tables[job.table].info
         schema = arrow_schema(info.schema)
         batches = _batches(snapshot, info.path, job, schema, stop, progress.advance)
         return write_parts(folder, job.table, job.tablet, batches, schema)
 
     found = run_all(save, jobs)
-    parts: dict[int, list[Part]] = {number: [] for number in range(len(tables))}
+    parts: dict[int, list[RowFile]] = {number: [] for number in range(len(tables))}
     for job, written in zip(jobs, found, strict=True):
         parts[job.table] += written
     for number in parts:
@@ -274,7 +274,7 @@ def _batches(
         advance(batch.num_rows)
 
 
-def _saved(table: _Described, parts: list[Part]) -> SavedTable:
+def _saved(table: _Described, parts: list[RowFile]) -> SavedTable:
     info = table.info
     return SavedTable(
         info.path,

@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from dodona_wire.described import described
 from dodona_wire.errors import DataCorrupted, InvalidRequest
 from dodona_wire.net.folder import private_file, sync_folder
+from dodona_wire.preload import preload_decoder
 from dodona_wire.rows.schema import Column
 from dodona_wire.types import Atomicity, LoadId, Timestamp
 
@@ -31,7 +31,7 @@ READ_BYTES: Final = 1 << 20
 _part_name: Final = re.compile(rf"{PARTS_NAME}/\d+/[\d-]+\.arrow")
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RowFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One Arrow IPC file: rows of one tablet, in key order."""
 
     name: str
@@ -63,7 +63,7 @@ class SavedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     pivot_keys: tuple[bytes, ...]
     settings: dict[str, Any]
     attributes: dict[str, Any]
-    parts: tuple[Part, ...]
+    parts: tuple[RowFile, ...]
     versions: tuple[SavedVersion, ...] = ()
 
     @property
@@ -78,7 +78,7 @@ class SavedDirectory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attributes: dict[str, Any]
 
 
-@described
+@preload_decoder
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file. `checksum` is the SHA-256 of what it is without one."""
 
@@ -96,7 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return sum(table.row_count for table in self.tables)
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[RowFile]:
         return [part for table in self.tables for part in table.parts]
 
     def only(self, paths: Sequence[str]) -> "Manifest":
@@ -163,7 +163,7 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-@described
+@preload_decoder
 class _Head(msgspec.Struct, frozen=True):
     """What every format has, whatever comes after it."""
 
@@ -198,7 +198,7 @@ def _damaged(path: Path, reason: str) -> DataCorrupted:
 # ---- the other files
 
 
-def verify_parts(folder: Path, parts: Sequence[Part], advance: Callable[[int], None]) -> None:
+def verify_parts(folder: Path, parts: Sequence[RowFile], advance: Callable[[int], None]) -> None:
     """That each is there and as it was written. `advance` is told of bytes that are. Raises
     DataCorrupted, naming the file."""
     for part in parts:

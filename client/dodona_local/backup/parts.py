@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow
 import pyarrow.ipc
 
-from dodona_local.backup.manifest import PARTS_NAME, Part
+from dodona_local.backup.manifest import PARTS_NAME, RowFile
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.net.folder import private_file
 
@@ -54,9 +54,9 @@ class _Hashed(io.RawIOBase):
 
 def write_parts(
     folder: Path, table: int, tablet: int, batches: Iterable[Any], schema: Any
-) -> list[Part]:
+) -> list[RowFile]:
     """Write record batches to as few files as may be: to none, if there is no row."""
-    parts: list[Part] = []
+    parts: list[RowFile] = []
     rest = (it for it in batches if it.num_rows)
     for first in rest:
         name = f"{PARTS_NAME}/{table:05}/{tablet:05}-{len(parts):02}.arrow"
@@ -64,7 +64,7 @@ def write_parts(
     return parts
 
 
-def _write_part(folder: Path, name: str, first: Any, rest: Iterator[Any], schema: Any) -> Part:
+def _write_part(folder: Path, name: str, first: Any, rest: Iterator[Any], schema: Any) -> RowFile:
     """Write one file, and take from the rest until it is long enough."""
     row_count = 0
     options = pyarrow.ipc.IpcWriteOptions(compression=COMPRESSION)
@@ -76,10 +76,10 @@ def _write_part(folder: Path, name: str, first: Any, rest: Iterator[Any], schema
                 row_count += batch.num_rows
                 batch = next(rest, None) if file.size_bytes < PART_BYTES_MAX else None
         file.make_durable()
-        return Part(name, row_count, file.size_bytes, file.sha256)
+        return RowFile(name, row_count, file.size_bytes, file.sha256)
 
 
-def read_part(folder: Path, part: Part) -> Iterator[Any]:
+def read_part(folder: Path, part: RowFile) -> Iterator[Any]:
     """Its record batches, one at a time. Raises DataCorrupted if it does not have its rows."""
     path = folder / part.name
     row_count = 0

@@ -25,7 +25,7 @@ from dodona.catalog import MasterTransaction
 from dodona.client import Client
 from dodona_local.backup.manifest import (
     Manifest,
-    Part,
+    RowFile,
     SavedDirectory,
     SavedTable,
     parents_of,
@@ -192,7 +192,7 @@ def _accepted(attributes: Mapping[str, Any]) -> dict[str, Any]:
 def _load(db: Client, folder: Path, tables: Sequence[_Staged], progress: Progress) -> None:
     progress.begin("loading", sum(table.saved.row_count for table in tables), "rows")
 
-    def load(job: tuple[str, Part], stop: Stop) -> None:
+    def load(job: tuple[str, RowFile], stop: Stop) -> None:
         path, part = job
         for attempt in range(1, LOAD_ATTEMPTS_MAX + 1):
             counted = _Counted(folder, part, stop, progress)
@@ -212,7 +212,7 @@ def _load(db: Client, folder: Path, tables: Sequence[_Staged], progress: Progres
 class _Counted:
     """The rows of a file, told as they are taken."""
 
-    def __init__(self, folder: Path, part: Part, stop: Stop, progress: Progress) -> None:
+    def __init__(self, folder: Path, part: RowFile, stop: Stop, progress: Progress) -> None:
         self.row_count = 0
         self._folder = folder
         self._part = part

@@ -57,7 +57,7 @@ def versions(
     from dodona._core.reading.reading import Projection
     from dodona_local.cli.printing import print_rows
     from dodona_local.cli.words import keys_of, names_of, timestamp_of
-    from dodona_local.files.spelled import Shape
+    from dodona_local.files.formatting import Shape
     from dodona_wire.rows.arrow import arrow_of_tuples
     from dodona_wire.rows.schema import Column
     from dodona_wire.shown import shown

@@ -12,7 +12,7 @@ import msgspec
 
 from dodona_local.cli.options import Format
 from dodona_local.cli.streams import output_failure, write_output
-from dodona_local.files.spelled import Shape, json_columns, rows_of
+from dodona_local.files.formatting import Shape, json_columns, rows_of
 from dodona_local.files.writing import (
     CsvWriter,
     LinesWriter,

@@ -163,7 +163,7 @@ def lookup(
     from dodona._core.reading.reading import Projection
     from dodona_local.cli.printing import print_rows
     from dodona_local.cli.words import keys_of, names_of, timestamp_of
-    from dodona_local.files.spelled import Shape
+    from dodona_local.files.formatting import Shape
     from dodona_wire.rows.arrow import arrow_of_tuples
     from dodona_wire.types import SYNC_LAST_COMMITTED
 
@@ -229,7 +229,7 @@ def query(
     require_extras("server", "sql")
     from dodona_local.cli.printing import print_rows
     from dodona_local.cli.words import timestamp_of
-    from dodona_local.files.spelled import Shape
+    from dodona_local.files.formatting import Shape
     from dodona_wire.types import SYNC_LAST_COMMITTED
 
     at = SYNC_LAST_COMMITTED if timestamp is None else timestamp_of(timestamp)

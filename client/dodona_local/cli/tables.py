@@ -90,9 +90,9 @@ def describe(
     require_extras("server")
     if schema and tablets:
         raise typer.BadParameter("give --schema or --tablets, or neither")
-    from dodona_local.cli.tables_screen import Part, show_table_info
+    from dodona_local.cli.tables_screen import ShownPart, show_table_info
 
-    part = Part.SCHEMA if schema else Part.TABLETS if tablets else Part.ALL
+    part = ShownPart.SCHEMA if schema else ShownPart.TABLETS if tablets else ShownPart.ALL
     with client_of(url, data_dir) as db:
         show_table_info(db.get_table(path), part, form)
 

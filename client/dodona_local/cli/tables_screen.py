@@ -14,7 +14,7 @@ from dodona_local.cli.options import Format
 from dodona_local.cli.printing import print_json, print_list
 from dodona_local.cli.running import say
 from dodona_wire.rows.schema import Column, TableSchema
-from dodona_wire.rows.spelling import SPELLERS
+from dodona_wire.rows.text_format import FORMATTERS
 
 SCHEMA_COLUMNS: Final = (
     Column("name", "utf8"),
@@ -33,7 +33,7 @@ TABLET_COLUMNS: Final = (
 )
 
 
-class Part(enum.Enum):
+class ShownPart(enum.Enum):
     """What of a table is shown."""
 
     ALL = enum.auto()
@@ -41,15 +41,15 @@ class Part(enum.Enum):
     TABLETS = enum.auto()
 
 
-def show_table_info(table: TableInfo, part: Part, form: Format) -> None:
+def show_table_info(table: TableInfo, part: ShownPart, form: Format) -> None:
     """To standard output."""
-    if part is Part.ALL and form is Format.JSON:
+    if part is ShownPart.ALL and form is Format.JSON:
         print_json(_document(table))
-    elif part is Part.ALL and form is not Format.TABLE:
+    elif part is ShownPart.ALL and form is not Format.TABLE:
         raise typer.BadParameter(f"as {form} it is either --schema or --tablets")
-    elif part is Part.ALL:
+    elif part is ShownPart.ALL:
         _show_all(table)
-    elif part is Part.TABLETS:
+    elif part is ShownPart.TABLETS:
         print_list(form, TABLET_COLUMNS, _tablets(table))
     elif form is Format.JSON:
         print_json(table.schema.columns)
@@ -85,7 +85,7 @@ def _document(table: TableInfo) -> dict[str, Any]:
     tablets = [msgspec.structs.asdict(it) for it in table.tablets]
     for tablet in tablets:
         tablet["pivot_key"] = [
-            value if value is None else SPELLERS.get(kind, _same)(value)
+            value if value is None else FORMATTERS.get(kind, _same)(value)
             for kind, value in zip(types, tablet["pivot_key"], strict=False)
         ]
     return {

@@ -83,19 +83,21 @@ def get(
 ) -> None:
     """An attribute; of PATH/@ all of them; what is in a directory; a table as `describe` has it."""
     require_extras("server")
-    from dodona_local.cli.tables_screen import Part, show_table_info
+    from dodona_local.cli.tables_screen import ShownPart, show_table_info
 
     with client_of(url, data_dir) as db:
         if "@" not in path and path != ROOT and db.get(f"{path}/@type") == "table":
             is_list = form in (Format.CSV, Format.ARROW)
-            show_table_info(db.get_table(path), Part.TABLETS if is_list else Part.ALL, form)
+            show_table_info(
+                db.get_table(path), ShownPart.TABLETS if is_list else ShownPart.ALL, form
+            )
         else:
             _show_value(db.get(path), form)
 
 
 def _show_value(value: Any, form: Format) -> None:
     from dodona_local.cli.printing import print_json, print_list
-    from dodona_local.files.spelled import shown
+    from dodona_local.files.formatting import shown
     from dodona_wire.rows.schema import Column
 
     if form is Format.JSON or (form is Format.TABLE and isinstance(value, dict | list)):

@@ -1,7 +1,7 @@
 """What people write on the command line, as values: schemas, keys, ends of ranges, attributes.
 
 Owns: the short forms, beside which JSON always works. Values are spelled as in files (see
-`dodona_wire.rows.spelling`).
+`dodona_wire.rows.text_format`).
 
 - a schema: `name:type`, then `:key`, `:required`, `:sum` and the other aggregates, `:lock=NAME`, in
   any order; columns are divided by commas. Or a list of columns in JSON, or a file with either
@@ -22,7 +22,7 @@ from dodona.timestamps import check_plausible, timestamp_from_datetime
 from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.json_text import decode_json
 from dodona_wire.rows.schema import AGGREGATE_TYPES, Column, TableSchema
-from dodona_wire.rows.spelling import read_value, value_of_text
+from dodona_wire.rows.text_format import read_value, value_of_text
 from dodona_wire.types import Timestamp
 
 DIGITS: Final = re.compile("[0-9]{1,20}")

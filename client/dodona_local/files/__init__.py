@@ -1,5 +1,5 @@
 """Files of rows: CSV, JSON, Parquet and Arrow, read into tables and written from them.
 
 Owns: nothing but the name. Rows come in `parts`, a part at a time in memory; `formats` says what a
-file is; how values are spelled is `dodona_wire.rows.spelling`'s.
+file is; how values are spelled is `dodona_wire.rows.text_format`'s.
 """

@@ -21,12 +21,12 @@ from dodona_local.files.parts import BatchPart, Want, regrouped
 from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow import array_of, arrow_type
 from dodona_wire.rows.schema import Column
-from dodona_wire.rows.spelling import CSV_BASE64, bytes_of_text, value_of_text
+from dodona_wire.rows.text_format import CSV_BASE64, bytes_of_text, value_of_text
 
 BLOCK_BYTES: Final = 32 << 20
 """Read at a time. A row is shorter."""
 HEADING_BYTES_MAX: Final = 4 << 20
-MISFIT: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
+MISMATCH: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 PLAIN: Final = {"int64": "^-?[0-9]{1,19}$", "uint64": "^[0-9]{1,20}$", "boolean": "^(true|false)$"}
 """Where Arrow's own reading is ours."""
 EXACT_BELOW: Final = float(1 << 53)
@@ -114,7 +114,7 @@ def _text_bytes(raw: Any) -> int:
 
 def _not_csv(said: str, rows_before: int) -> InvalidRequest:
     """In our words, where Arrow's can be understood."""
-    found = MISFIT.search(said)
+    found = MISMATCH.search(said)
     if found is None:
         return InvalidRequest(f"not CSV: {said[:SAID_LENGTH_MAX]}")
     row, wanted, given, cells = found.groups()

@@ -17,7 +17,7 @@ import msgspec
 from dodona_local.files.parts import PART_BYTES, Row, RowPart, Want
 from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.json_text import Place, column_refusal, repeated_name
-from dodona_wire.rows.spelling import reader_of
+from dodona_wire.rows.text_format import reader_of
 from dodona_wire.shown import shown
 
 TEXT_BYTES_MAX: Final = 512 << 20

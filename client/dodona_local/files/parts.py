@@ -46,7 +46,7 @@ class Want(NamedTuple):
             raise SchemaViolation("two columns have one name", columns=list(names))
 
 
-class Part(Protocol):
+class FilePart(Protocol):
     """Some rows, in the file's order."""
 
     @property
@@ -178,25 +178,25 @@ class BatchPart:
         try:
             return fit(self._want.schema, self._batch, self._want.kind)
         except SchemaViolation as error:
-            index = self._first_misfit()
+            index = self._first_mismatch()
             if index is not None:
                 error.attributes.update(self.place(index))
             raise
 
-    def _first_misfit(self) -> int | None:
+    def _first_mismatch(self) -> int | None:
         """By halves: of a longest beginning that fits, and one that does not."""
         fits, fails = 0, self.count
-        if self._is_misfit(0):
+        if self._is_mismatch(0):
             return None
         while fails - fits > 1:
             middle = (fits + fails) // 2
-            if self._is_misfit(middle):
+            if self._is_mismatch(middle):
                 fails = middle
             else:
                 fits = middle
         return fits
 
-    def _is_misfit(self, count: int) -> bool:
+    def _is_mismatch(self, count: int) -> bool:
         try:
             fit(self._want.schema, self._batch.slice(0, count), self._want.kind)
         except SchemaViolation:
@@ -236,7 +236,7 @@ def _joined(batches: list[Any]) -> list[Any]:
 
 
 @contextmanager
-def placed(part: Part) -> Iterator[None]:
+def placed(part: FilePart) -> Iterator[None]:
     """Errors that name a row by its index in what was handed on name its place in the file."""
     try:
         yield

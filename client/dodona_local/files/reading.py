@@ -15,7 +15,7 @@ from dodona_local.files.arrow_reading import open_arrow, open_parquet
 from dodona_local.files.csv_reading import open_csv
 from dodona_local.files.formats import FileFormat
 from dodona_local.files.json_reading import open_json
-from dodona_local.files.parts import Part, Want
+from dodona_local.files.parts import FilePart, Want
 from dodona_wire.errors import InvalidRequest
 
 STDIN: Final = Path("-")
@@ -27,13 +27,13 @@ Unit = Literal["rows", "bytes"]
 class Source:
     """Where rows come from. `total` is how much there is, in `unit`s; None where nobody knows."""
 
-    def __init__(self, parts: Iterator[Part], unit: Unit, total: int | None, name: str) -> None:
+    def __init__(self, parts: Iterator[FilePart], unit: Unit, total: int | None, name: str) -> None:
         self.unit = unit
         self.total = total
         self._parts = parts
         self._name = name
 
-    def parts(self) -> Iterator[tuple[Part, int]]:
+    def parts(self) -> Iterator[tuple[FilePart, int]]:
         """Each with how much it is of the total. Raises SchemaViolation, InvalidRequest."""
         while True:
             with _readable(self._name):
@@ -84,6 +84,6 @@ def source_of(
         return Source(batches, "rows", row_count, name)
     if form in (FileFormat.ARROW, FileFormat.ARROWS):
         return Source(open_arrow(stream, want), "rows", None, name)
-    parts: Iterator[Part] = (open_csv if form is FileFormat.CSV else open_json)(stream, want)
+    parts: Iterator[FilePart] = (open_csv if form is FileFormat.CSV else open_json)(stream, want)
     unit: Unit = "rows" if size_bytes is None else "bytes"
     return Source(parts, unit, size_bytes, name)

@@ -14,7 +14,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from dodona_local.files.formats import FileFormat
-from dodona_local.files.spelled import (
+from dodona_local.files.formatting import (
     Shape,
     csv_batch,
     json_columns,

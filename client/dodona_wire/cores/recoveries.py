@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from dodona_wire.described import described
+from dodona_wire.preload import preload_decoder
 from dodona_wire.types import CellId, LoadId, Timestamp, TransactionId
 
 RecoveryCause = Literal["nothing", "stop", "crash", "unknown"]
@@ -63,7 +63,7 @@ class Recovery(msgspec.Struct, frozen=True):
     """When it stopped in order; None while it runs, and if it crashed."""
 
 
-@described
+@preload_decoder
 class RecoveryPage(msgspec.Struct, frozen=True):
     """The last starts of one server, oldest first."""
 

@@ -353,7 +353,7 @@ class Written(Message, frozen=True, array_like=True, gc=False, tag=34):
     timestamp: Timestamp
 
 
-class Rows(Message, frozen=True, array_like=True, gc=False, tag=35):
+class FoundRows(Message, frozen=True, array_like=True, gc=False, tag=35):
     rows: tuple[tuple[Any, ...] | None, ...]
 
 
@@ -467,7 +467,7 @@ DataReply = (
     | OutcomeUnknown
     | Undecided
     | Written
-    | Rows
+    | FoundRows
     | VersionedRows
     | ScanPage
     | ArrowPage

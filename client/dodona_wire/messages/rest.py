@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from dodona_wire.described import described
 from dodona_wire.errors import ERRORS_BY_KIND, DodonaError, InvalidRequest, Unavailable
 from dodona_wire.messages.base import Failure, Message
 from dodona_wire.messages.catalog import (
@@ -39,6 +38,7 @@ from dodona_wire.messages.catalog import (
     UnmountTable,
 )
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
+from dodona_wire.messages.json_messages import from_json_struct, json_struct_of, to_json_struct
 from dodona_wire.messages.tree import (
     AbortTreeTransaction,
     BeginTreeTransaction,
@@ -58,7 +58,7 @@ from dodona_wire.messages.tree import (
     SetNode,
     TreeTransaction,
 )
-from dodona_wire.messages.twins import from_twin, to_twin, twin_of
+from dodona_wire.preload import preload_decoder
 from dodona_wire.rows.json_text import decode_json, without_mark
 from dodona_wire.shown import shown
 
@@ -285,11 +285,11 @@ OPERATIONS_BY_REQUEST: Final[dict[type[Any], Operation]] = {
     operation.request: operation for operation in OPERATIONS
 }
 for _operation in OPERATIONS:
-    described(twin_of(_operation.request))
-    described(twin_of(_operation.reply))
+    preload_decoder(json_struct_of(_operation.request))
+    preload_decoder(json_struct_of(_operation.reply))
 
 
-@described
+@preload_decoder
 class Problem(msgspec.Struct, frozen=True):
     """An error as REST says it (RFC 9457), with what programs decide by: kind, code, retryable."""
 
@@ -329,11 +329,11 @@ def encode_call(request: RestRequest) -> HttpCall:
 
 def _query_of(request: RestRequest) -> dict[str, str]:
     """The parameters of a request, those that are as they are when left out excepted."""
-    twin = to_twin(request)
-    values = {field.name: getattr(twin, field.name) for field in msgspec.structs.fields(twin)}
+    struct = to_json_struct(request)
+    values = {field.name: getattr(struct, field.name) for field in msgspec.structs.fields(struct)}
     return {
         field.name: _parameter(values[field.name])
-        for field in msgspec.structs.fields(twin)
+        for field in msgspec.structs.fields(struct)
         if values[field.name] != field.default
     }
 
@@ -346,9 +346,9 @@ def decode_reply(request: type[Any], status: int, content: bytes) -> RestReply:
     """The reply to a request of this type; whatever is not one becomes a Failure."""
     if not 200 <= status < 300:
         return _decode_problem(status, content)
-    twin = twin_of(OPERATIONS_BY_REQUEST[request].reply)
+    struct = json_struct_of(OPERATIONS_BY_REQUEST[request].reply)
     try:
-        reply: RestReply = from_twin(msgspec.json.decode(content, type=twin))
+        reply: RestReply = from_json_struct(msgspec.json.decode(content, type=struct))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Failure("unavailable", f"the answer is not one of a Dodona master: {error}")
     return reply
@@ -370,14 +370,14 @@ def _decode_problem(status: int, content: bytes) -> Failure:
 def decode_request(operation: Operation, query: Query, content: bytes) -> RestRequest:
     """The request that came in. Raises InvalidRequest, and SchemaViolation where the body names one
     thing twice."""
-    twin = twin_of(operation.request)
+    struct = json_struct_of(operation.request)
     try:
         if operation.has_body:
             body = without_mark(content)
-            found = from_twin(msgspec.json.decode(body, type=twin))
+            found = from_json_struct(msgspec.json.decode(body, type=struct))
             decode_json(body)  # it sees what is lost in reading
             return found  # type: ignore[no-any-return]
-        return from_twin(decode_query(twin, query))  # type: ignore[no-any-return]
+        return from_json_struct(decode_query(struct, query))  # type: ignore[no-any-return]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise InvalidRequest(f"the body is not as it must be: {error}") from error
 
@@ -408,7 +408,7 @@ def _parameter_error(name: str, reason: str) -> InvalidRequest:
 
 def encode_json(message: Message) -> bytes:
     """A message as a JSON object."""
-    return msgspec.json.encode(to_twin(message))
+    return msgspec.json.encode(to_json_struct(message))
 
 
 def problem_of(failure: Failure) -> Problem:
@@ -437,6 +437,6 @@ def json_schemas(template: str) -> tuple[dict[type[Any], dict[str, Any]], dict[s
     for operation in OPERATIONS:
         kinds += [operation.request, operation.reply]
     kinds = list(dict.fromkeys(kinds))
-    twins = [kind if kind is Problem else twin_of(kind) for kind in kinds]
-    schemas, components = msgspec.json.schema_components(twins, ref_template=template)
+    structs = [kind if kind is Problem else json_struct_of(kind) for kind in kinds]
+    schemas, components = msgspec.json.schema_components(structs, ref_template=template)
     return dict(zip(kinds, schemas, strict=True)), components

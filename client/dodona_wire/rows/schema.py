@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, Self, cast
 
 import msgspec
 
-from dodona_wire.described import described
 from dodona_wire.errors import DataCorrupted, InvalidRequest, SchemaViolation
+from dodona_wire.preload import preload_decoder
 from dodona_wire.rows.keys import TAGS, decode_key, encode_key
 from dodona_wire.rows.row_code import ColumnCode, RowCode, row_code
 from dodona_wire.rows.row_rules import (
@@ -52,7 +52,7 @@ AGGREGATE_TYPES: Final[dict[str, tuple[str, ...]]] = {
 """What each aggregate can be made of."""
 
 
-@described
+@preload_decoder
 class Column(
     msgspec.Struct,
     frozen=True,
@@ -307,7 +307,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             values.append(value)
         present = len(self.value_columns) - absent
         if keys_absent or not present or present + len(key_values) != len(row):
-            raise self._misfit(row)
+            raise self._mismatch(row)
         key = encode_key(key_values, self.key_types)
         if len(key) > KEY_BYTES_MAX:
             raise too_long(key)
@@ -315,7 +315,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             check_row_size(key, values)
         return key, mask, tuple(values)
 
-    def _misfit(self, row: Mapping[str, Any]) -> SchemaViolation:
+    def _mismatch(self, row: Mapping[str, Any]) -> SchemaViolation:
         known = {*self.key_names, *self.value_names}
         strangers = sorted(named(name) for name in row if name not in known)
         if strangers:

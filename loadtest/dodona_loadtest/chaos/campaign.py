@@ -11,11 +11,11 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from dodona_loadtest.chaos.blows import ROLES, Role, role_of
+from dodona_loadtest.chaos.faults import ROLES, Role, role_of
 from dodona_loadtest.chaos.round import Round, RoundPlan, RoundResult
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition
-from dodona_loadtest.live.party import now_us
+from dodona_loadtest.live.session_group import now_us
 from dodona_loadtest.live.verdict import NO_COUNTS, Counts, percentile, share_of
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_local.launcher import Arrange, LocalCluster

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from dodona._core.protocol.context import Acknowledgement
 from dodona._core.protocol.limits import SessionLimits
 from dodona_loadtest.live.journal import Journal, JournaledHistory
-from dodona_loadtest.live.party import Party
+from dodona_loadtest.live.session_group import SessionGroup
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_wire.errors import Unavailable
 
@@ -101,7 +101,7 @@ async def _use(order: Order, pipe: Connection) -> None:
     history = JournaledHistory()
     workload = WORKLOADS[order.workload](Random(order.workload_seed))
     journal = Journal(order.journal, history, workload.violations)
-    party = Party(
+    session_group = SessionGroup(
         order.master_url,
         workload,
         history,
@@ -116,20 +116,20 @@ async def _use(order: Order, pipe: Connection) -> None:
             pipe.recv()
         except EOFError:
             os._exit(1)  # at once: nobody is left to read the journal
-        party.end()
+        session_group.end()
 
     asyncio.get_running_loop().add_reader(pipe.fileno(), take_word)
     with suppress(Unavailable):  # then it asks the master for timestamps, as clients may
-        await party.connect()
+        await session_group.connect()
     async with asyncio.TaskGroup() as sessions:
         for index in range(order.session_count):
             name = f"{order.name}.s{index}"
-            db = party.recorder(name, Random(f"{order.workload_seed}/{name}"))
+            db = session_group.recorder(name, Random(f"{order.workload_seed}/{name}"))
             db.on_commit = lambda: _maybe_die(order.commit_death_rate)
-            sessions.create_task(party.use(db))
+            sessions.create_task(session_group.use(db))
     asyncio.get_running_loop().remove_reader(pipe.fileno())
     journal.close()
-    await party.close()
+    await session_group.close()
 
 
 def _maybe_die(rate: float) -> None:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dodona_loadtest.chaos.blows import Blow, Role, role_of
 from dodona_loadtest.chaos.clients import ClientProcess
+from dodona_loadtest.chaos.faults import Fault, Role, role_of
 from dodona_loadtest.histories.history import Crash
-from dodona_loadtest.live.party import now_us
+from dodona_loadtest.live.session_group import now_us
 from dodona_local.errors import LaunchFailed
 from dodona_local.launcher import LocalCluster
 
@@ -53,11 +53,11 @@ class Targets:
         clients = [f"client {index}" for index in range(len(self._clients))]
         return [*self._cluster.processes, *clients]
 
-    def strike(self, blow: Blow) -> None:
+    def strike(self, fault: Fault) -> None:
         """Kill or pause them, in one go."""
-        for name in blow.targets:
-            if blow.pause_ms:
-                self._pause(name, blow.pause_ms)
+        for name in fault.targets:
+            if fault.pause_ms:
+                self._pause(name, fault.pause_ms)
             elif self._may_be_killed(name):
                 self._kill(name)
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from dodona_loadtest.chaos.blows import role_of
+from dodona_loadtest.chaos.faults import role_of
 from dodona_loadtest.harness.relay import FAIR, Condition, Direction, Relay, Relays
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan

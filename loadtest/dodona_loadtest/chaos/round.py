@@ -17,17 +17,17 @@ from typing import Final
 
 from dodona._core.protocol.limits import SessionLimits
 from dodona._io.drivers import BlockingDriver
-from dodona_loadtest.chaos.blows import Role, draw_blows, role_of
 from dodona_loadtest.chaos.clients import ClientProcess, Order
 from dodona_loadtest.chaos.cluster import Targets
+from dodona_loadtest.chaos.faults import Role, draw_faults, role_of
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition, History, RowKey, Transaction, Version
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.live.journal import Account, read_journal
 from dodona_loadtest.live.outcomes import Answers, ask_outcomes, check_outcomes
-from dodona_loadtest.live.party import new_session, now_us
 from dodona_loadtest.live.phases import NotLive, Phases, rows_written
 from dodona_loadtest.live.resting import RESOLVE_S_MAX, wait_for_rest
+from dodona_loadtest.live.session_group import new_session, now_us
 from dodona_loadtest.live.verdict import NO_COUNTS, Counts, is_unsure, judge
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_local.errors import LaunchFailed
@@ -92,7 +92,7 @@ class Round:
         self._cluster = cluster
         self._folder = folder
         self._random = Random(plan.seed)
-        self._blows_seed = self._random.random()
+        self._faults_seed = self._random.random()
         self._workload_seed = self._random.random()
         self._workload = WORKLOADS[plan.workload](Random(self._workload_seed))
         self._history = History(acquisitions=list(before))
@@ -158,11 +158,11 @@ class Round:
     def _strike(self, targets: Targets) -> None:
         targets.wait(int(self._plan.after_ms_mean))  # the clients are starting
         self.result.kills, self.result.pauses = targets.kills, targets.pauses
-        for blow in draw_blows(self._blows_seed, targets.names, self._plan.after_ms_mean):
-            if blow.is_patient:
+        for fault in draw_faults(self._faults_seed, targets.names, self._plan.after_ms_mean):
+            if fault.is_patient:
                 targets.wait_until_ready()
-            targets.wait(blow.after_ms)
-            targets.strike(blow)
+            targets.wait(fault.after_ms)
+            targets.strike(fault)
             if len(targets.kills) >= self._plan.kills:
                 return
 

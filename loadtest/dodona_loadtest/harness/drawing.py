@@ -18,8 +18,8 @@ from dodona_loadtest.harness.durability import SYNCED, durability_note
 from dodona_loadtest.harness.panels import Panel, panels_of, rounds_of
 from dodona_loadtest.harness.plotting import DODONA, FAINT, INK, NAME_POINTS, draw_panel
 from dodona_loadtest.harness.recorded import Recorded, RecordedRow, RecordedStudy
-from dodona_loadtest.harness.ruler import DPI, width_inches, wrap
 from dodona_loadtest.harness.section import summary_of
+from dodona_loadtest.harness.text_width import DPI, width_inches, wrap
 
 PEERS: Final = ("#a9b4c2", "#c9bfae", "#b5c0ac", "#c6b1b8", "#aab9bd", "#bdb5cc")
 COLOURS_MAX: Final = 48

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from dodona_loadtest.harness.panels import Bar, Panel
-from dodona_loadtest.harness.ruler import width_inches
+from dodona_loadtest.harness.text_width import width_inches
 
 DODONA: Final = "#0b6e6e"
 INK: Final = "#2b2f36"

@@ -11,7 +11,7 @@ import msgspec
 
 from dodona_loadtest.harness.row import Line, RowResult
 from dodona_loadtest.harness.study import Finding, StudyResult
-from dodona_wire.described import described
+from dodona_wire.preload import preload_decoder
 
 
 class RecordedLine(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class RecordedStudy(msgspec.Struct, frozen=True, tag="study"):
     columns: int = 2
 
 
-@described
+@preload_decoder
 class Recorded(msgspec.Struct, frozen=True):
     """A run."""
 

@@ -42,7 +42,7 @@ _HEX_DIGITS: Final = numpy.array([b"%02x" % byte for byte in range(256)], dtype=
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SampleRows:
     """The rows whose keys are first, first + step, first + 2 * step, ..., in this order."""
 
     count: int
@@ -54,14 +54,14 @@ class Rows:
         """The largest key."""
         return self.first + (self.count - 1) * self.step
 
-    def slices(self, count_max: int) -> "Iterator[Rows]":
+    def slices(self, count_max: int) -> "Iterator[SampleRows]":
         """All of them in parts of at most `count_max`."""
         for begin in range(0, self.count, count_max):
             count = min(count_max, self.count - begin)
-            yield Rows(count, self.first + begin * self.step, self.step)
+            yield SampleRows(count, self.first + begin * self.step, self.step)
 
 
-def arrow_table(rows: Rows) -> pyarrow.Table:
+def arrow_table(rows: SampleRows) -> pyarrow.Table:
     """As a user has them who works with Arrow."""
     keys, amounts, counts, notes = _columns(rows)
     offsets = numpy.arange(rows.count + 1, dtype=numpy.int32) * NOTE_BYTES
@@ -70,7 +70,7 @@ def arrow_table(rows: Rows) -> pyarrow.Table:
     return pyarrow.table([keys, amounts, counts, note_array], schema=ARROW_SCHEMA)
 
 
-def dicts(rows: Rows, padding_bytes: int = 0) -> list[dict[str, Any]]:
+def dicts(rows: SampleRows, padding_bytes: int = 0) -> list[dict[str, Any]]:
     """As a user has them who writes rows; notes may be that much longer."""
     assert 0 <= padding_bytes < len(_NOISE) // 2
     found: list[dict[str, Any]] = arrow_table(rows).to_pylist()
@@ -82,7 +82,7 @@ def dicts(rows: Rows, padding_bytes: int = 0) -> list[dict[str, Any]]:
     return found
 
 
-def postgres_copy_data(rows: Rows) -> bytes:
+def postgres_copy_data(rows: SampleRows) -> bytes:
     """As PostgreSQL's COPY takes them quickest: in its own binary format."""
     keys, amounts, counts, notes = _columns(rows)
     records = numpy.empty(rows.count, POSTGRES_COPY_ROW)
@@ -96,7 +96,7 @@ def postgres_copy_data(rows: Rows) -> bytes:
 
 
 def _columns(
-    rows: Rows,
+    rows: SampleRows,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     keys = rows.first + numpy.arange(rows.count, dtype=numpy.int64) * rows.step
     scattered = keys.astype(numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15)

@@ -14,9 +14,9 @@ from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.recorder import Recorder, RowSession
 from dodona_loadtest.live.outcomes import ask_outcomes, check_outcomes
-from dodona_loadtest.live.party import Party, now_us
 from dodona_loadtest.live.phases import NotLive, Phases, rows_written
 from dodona_loadtest.live.resting import RESOLVE_S_MAX, wait_for_rest
+from dodona_loadtest.live.session_group import SessionGroup, now_us
 from dodona_loadtest.live.verdict import Counts, is_unsure, judge
 from dodona_loadtest.workloads import WORKLOADS, Workload
 from dodona_wire.errors import DodonaError
@@ -76,24 +76,24 @@ class Run:
         self._random = Random(order.seed)
         make = WORKLOADS[order.workload] if make is None else make
         self.workload = make(Random(self._random.random()))
-        self.party = Party(
+        self.session_group = SessionGroup(
             order.master_url,
             self.workload,
             self.report.history,
             think_ms_mean=order.think_ms_mean,
             limits=SessionLimits(retry_ms_max=order.patience_ms),
         )
-        self._db = self.party.recorder("operator", Random(self._random.random()))
+        self._db = self.session_group.recorder("operator", Random(self._random.random()))
         self._phases = Phases(self._db, self.workload)
         self._began = time.monotonic()
 
     async def begin(self) -> None:
         """Make the tables and fill them. Raises DodonaError, TablesInTheWay, NotLive."""
-        await self.party.connect()
-        await self.party.run(self._db, self._phases.set_up(SET_UP_S_MAX))
-        urls = await self.party.run(self._db, self._phases.node_urls())
+        await self.session_group.connect()
+        await self.session_group.run(self._db, self._phases.set_up(SET_UP_S_MAX))
+        urls = await self.session_group.run(self._db, self._phases.node_urls())
         if len(urls) < self.workload.cells_min and self.workload.tables:
-            await self.party.run(self._db, self._phases.remove())
+            await self.session_group.run(self._db, self._phases.remove())
             needed = f"{self.workload.name} needs {self.workload.cells_min} nodes"
             raise NotLive(f"{needed}, and its tables are on {len(urls)}")
         self._began = time.monotonic()
@@ -104,12 +104,12 @@ class Run:
         name = f"s{self.report.session_count}"
         random = Random(self._random.random())
         if rows is None:
-            return self.party.recorder(name, random)
+            return self.session_group.recorder(name, random)
         return Recorder(rows, name, self.report.history, random, now_us)
 
     async def step(self, db: Recorder) -> None:
         """One step of the workload. Raises DodonaError."""
-        await self.party.run(db, self.workload.step(db))
+        await self.session_group.run(db, self.workload.step(db))
 
     async def finish(self) -> Report:
         """Once all sessions are over: what was begun must end, all must work, and the checkers
@@ -127,12 +127,12 @@ class Run:
     async def _remove(self) -> None:
         """All is judged by now: that tables stay behind breaks no promise."""
         try:
-            await self.party.run(self._db, self._phases.remove())
+            await self.session_group.run(self._db, self._phases.remove())
         except DodonaError as error:
             self.report.notes.append(f"the tables were not removed: {error}")
 
     async def _rest_and_judge(self) -> None:
-        report, run, db, phases = self.report, self.party.run, self._db, self._phases
+        report, run, db, phases = self.report, self.session_group.run, self._db, self._phases
         await wait_for_rest(await run(db, phases.node_urls()))
         await run(db, phases.touch(TOUCH_S_MAX))
         rows = rows_written(report.history)

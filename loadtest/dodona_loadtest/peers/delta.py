@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from dodona_loadtest.harness.errors import ContenderFailed, client_library
-from dodona_loadtest.harness.sample_rows import Rows, arrow_table
+from dodona_loadtest.harness.sample_rows import SampleRows, arrow_table
 from dodona_loadtest.harness.syncing import files_in, sync_new
 from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, WorkerProcess
 
@@ -46,11 +46,11 @@ class DeltaWorker(Worker):
     async def close(self) -> None:
         pass
 
-    async def create(self, table: str, rows: Rows) -> None:
+    async def create(self, table: str, rows: SampleRows) -> None:
         """With these rows in it."""
         self._library.write_deltalake(self._path(table), arrow_table(rows))
 
-    async def merge(self, table: str, rows: Rows) -> Spent:
+    async def merge(self, table: str, rows: SampleRows) -> Spent:
         """Upsert by id. Making the data is not measured."""
         source = arrow_table(rows)
         known = files_in(Path(self._path(table)))
@@ -63,7 +63,7 @@ class DeltaWorker(Worker):
         sync_new(Path(self._path(table)), known)
         return watch.read()
 
-    async def append(self, table: str, rows: Rows) -> Spent:
+    async def append(self, table: str, rows: SampleRows) -> Spent:
         """Add rows, whatever is there already."""
         source = arrow_table(rows)
         known = files_in(Path(self._path(table)))
@@ -80,7 +80,7 @@ class DeltaWorker(Worker):
         """Rows that the table has."""
         return int(self._library.DeltaTable(self._path(table)).count())
 
-    async def scan(self, table: str, rows: Rows, range_rows: int, duration_s: float) -> float:
+    async def scan(self, table: str, rows: SampleRows, range_rows: int, duration_s: float) -> float:
         """Ranges of the table into Arrow, one after another. → rows a second."""
         random = Random(2013)
         opened = self._library.DeltaTable(self._path(table))

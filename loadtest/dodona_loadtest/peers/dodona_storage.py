@@ -20,7 +20,7 @@ from dodona_loadtest.harness.errors import ContenderFailed
 from dodona_loadtest.harness.load import AsyncOperation
 from dodona_loadtest.harness.measure import Sample, measure_operations
 from dodona_loadtest.harness.pinger import Pinger, PingKind, Waits
-from dodona_loadtest.harness.sample_rows import Rows, arrow_table, dicts
+from dodona_loadtest.harness.sample_rows import SampleRows, arrow_table, dicts
 from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, WorkerProcess
 from dodona_loadtest.peers.dodona import open_cluster
 from dodona_local.launcher import LocalCluster
@@ -125,7 +125,7 @@ class DodonaWorker(Worker):
 
     # ---- writes
 
-    async def write_bulk(self, path: str, rows: Rows) -> Spent:
+    async def write_bulk(self, path: str, rows: SampleRows) -> Spent:
         """Arrow data that is there in memory; making it is not measured."""
         table = arrow_table(rows)
         watch = Stopwatch()
@@ -136,7 +136,7 @@ class DodonaWorker(Worker):
         await self._check(path, [rows.first, rows.last])
         return spent
 
-    async def write_rows(self, path: str, rows: Rows, padding_bytes: int = 0) -> Spent:
+    async def write_rows(self, path: str, rows: SampleRows, padding_bytes: int = 0) -> Spent:
         """As dicts, in batches, a few at a time. Making the dicts is measured, too."""
         batch_rows = min(BATCH_ROWS_MAX, max(1, BATCH_BYTES_MAX // (100 + padding_bytes)))
         batches = rows.slices(batch_rows)
@@ -155,11 +155,11 @@ class DodonaWorker(Worker):
         return spent
 
     async def rewrite(
-        self, path: str, rows: Rows, rows_per_call: int, callers: int, duration_s: float
+        self, path: str, rows: SampleRows, rows_per_call: int, callers: int, duration_s: float
     ) -> Sample:
         """Write rows that are there already, at random, `rows_per_call` at a time."""
         random = Random(2013)
-        pool = dicts(Rows(min(rows.count, BATCH_ROWS_MAX), rows.first, rows.step))
+        pool = dicts(SampleRows(min(rows.count, BATCH_ROWS_MAX), rows.first, rows.step))
         insert = self._db.insert_rows
 
         async def write() -> None:
@@ -173,10 +173,10 @@ class DodonaWorker(Worker):
 
     # ---- reads
 
-    async def scan(self, path: str, rows: Rows, range_rows: int, duration_s: float) -> float:
+    async def scan(self, path: str, rows: SampleRows, range_rows: int, duration_s: float) -> float:
         """Ranges of the table into Arrow, one after another. → rows a second."""
         random = Random(2013)
-        places = Rows(max(1, rows.count - range_rows), rows.first, rows.step)
+        places = SampleRows(max(1, rows.count - range_rows), rows.first, rows.step)
         count = 0
         watch = Stopwatch()
         while (spent := watch.read()).duration_s < duration_s or not count:
@@ -188,11 +188,13 @@ class DodonaWorker(Worker):
             count += found.num_rows
         return count / spent.duration_s
 
-    async def look_up(self, path: str, rows: Rows, keys_per_call: int, duration_s: float) -> Sample:
+    async def look_up(
+        self, path: str, rows: SampleRows, keys_per_call: int, duration_s: float
+    ) -> Sample:
         """Keys of rows that are there, at random; one caller."""
         return await measure_operations([self._lookup(path, rows, keys_per_call)], duration_s)
 
-    def _lookup(self, path: str, rows: Rows, keys_per_call: int) -> AsyncOperation:
+    def _lookup(self, path: str, rows: SampleRows, keys_per_call: int) -> AsyncOperation:
         random, look_up = Random(2013), self._db.lookup_rows
 
         async def read() -> None:
@@ -209,7 +211,7 @@ class DodonaWorker(Worker):
 
     # ---- a caller every millisecond
 
-    async def start_pinging(self, kind: PingKind, path: str, rows: Rows) -> None:
+    async def start_pinging(self, kind: PingKind, path: str, rows: SampleRows) -> None:
         """Single lookups, or single commits, until `stop_pinging`."""
         operation = self._lookup(path, rows, 1) if kind == "lookup" else self._commit(path, rows)
         await operation()  # it connects, as the other contender's clients have by now
@@ -220,9 +222,9 @@ class DodonaWorker(Worker):
         """What they waited since `start_pinging`."""
         return await self._pinger.stop()
 
-    def _commit(self, path: str, rows: Rows) -> AsyncOperation:
+    def _commit(self, path: str, rows: SampleRows) -> AsyncOperation:
         random, insert = Random(2013), self._db.insert_rows
-        (row,) = dicts(Rows(1))
+        (row,) = dicts(SampleRows(1))
 
         async def commit() -> None:
             await insert(path, [{**row, "id": _random_key(random, rows)}])
@@ -283,5 +285,5 @@ async def _patiently(write: Callable[[], Awaitable[Answer]]) -> Answer:
             await asyncio.sleep(PATIENCE_PAUSE_S)
 
 
-def _random_key(random: Random, rows: Rows) -> int:
+def _random_key(random: Random, rows: SampleRows) -> int:
     return rows.first + rows.step * int(random.random() * rows.count)

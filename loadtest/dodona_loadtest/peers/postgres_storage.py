@@ -17,7 +17,12 @@ from dodona_loadtest.harness.errors import ContenderFailed, client_library
 from dodona_loadtest.harness.load import AsyncOperation
 from dodona_loadtest.harness.measure import Sample, measure_operations
 from dodona_loadtest.harness.pinger import Pinger, PingKind, Waits
-from dodona_loadtest.harness.sample_rows import NOTE_BYTES, ROW_BYTES, Rows, postgres_copy_data
+from dodona_loadtest.harness.sample_rows import (
+    NOTE_BYTES,
+    ROW_BYTES,
+    SampleRows,
+    postgres_copy_data,
+)
 from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, WorkerProcess
 from dodona_loadtest.peers.postgres import Served, connect_all, server
 
@@ -81,7 +86,7 @@ class PostgresWorker(Worker):
 
     # ---- tables
 
-    async def create(self, table: str, rows: Rows) -> None:
+    async def create(self, table: str, rows: SampleRows) -> None:
         """With these rows in it; the key comes last, which is quickest."""
         connection = await self._connection()
         await connection.execute(CREATE.format(table=table))
@@ -102,7 +107,7 @@ class PostgresWorker(Worker):
 
     # ---- writes
 
-    async def copy(self, table: str, rows: Rows) -> Spent:
+    async def copy(self, table: str, rows: SampleRows) -> Spent:
         """In one COPY; making its data is not measured."""
         data = postgres_copy_data(rows)
         watch = Stopwatch()
@@ -116,7 +121,7 @@ class PostgresWorker(Worker):
         source = io.BytesIO(data)
         await connection.copy_to_table(table, source=source, columns=COLUMNS, format="binary")
 
-    async def fill_log(self, table: str, rows: Rows, padding_bytes: int) -> int:
+    async def fill_log(self, table: str, rows: SampleRows, padding_bytes: int) -> int:
         """Write rows with longer notes. → bytes that the log grew by."""
         connection = await self._connection()
         position = "SELECT pg_current_wal_lsn() - '0/0'"
@@ -134,7 +139,7 @@ class PostgresWorker(Worker):
         )
         return int(await connection.fetchval(position) - before)
 
-    async def upsert(self, table: str, rows: Rows, callers: int, duration_s: float) -> Sample:
+    async def upsert(self, table: str, rows: SampleRows, callers: int, duration_s: float) -> Sample:
         """Write rows that are there already, at random, one at a time, each committed by itself."""
         pool = await self._pool(min(callers, CONNECTIONS_MAX))
         statements = [await c.prepare(UPSERT.format(table=table)) for c in pool]
@@ -144,10 +149,10 @@ class PostgresWorker(Worker):
 
     # ---- reads
 
-    async def scan(self, table: str, rows: Rows, range_rows: int, duration_s: float) -> float:
+    async def scan(self, table: str, rows: SampleRows, range_rows: int, duration_s: float) -> float:
         """Ranges of the table in COPY's format, one after another. → rows a second."""
         connection, random = await self._connection(), Random(2013)
-        places = Rows(max(1, rows.count - range_rows), rows.first, rows.step)
+        places = SampleRows(max(1, rows.count - range_rows), rows.first, rows.step)
         query = f"SELECT * FROM {table} WHERE id >= $1 AND id < $2"
         count = 0
         watch = Stopwatch()
@@ -164,14 +169,14 @@ class PostgresWorker(Worker):
         return count / spent.duration_s
 
     async def look_up(
-        self, table: str, rows: Rows, keys_per_call: int, duration_s: float
+        self, table: str, rows: SampleRows, keys_per_call: int, duration_s: float
     ) -> Sample:
         """Keys of rows that are there, at random; one caller."""
         lookup = await self._lookup(await self._connection(), table, rows, keys_per_call)
         return await measure_operations([lookup], duration_s)
 
     async def _lookup(
-        self, connection: Any, table: str, rows: Rows, keys_per_call: int
+        self, connection: Any, table: str, rows: SampleRows, keys_per_call: int
     ) -> AsyncOperation:
         query = f"SELECT * FROM {table} WHERE id = ANY($1::bigint[])"
         fetch = (await connection.prepare(query)).fetch
@@ -191,7 +196,7 @@ class PostgresWorker(Worker):
 
     # ---- a caller every millisecond
 
-    async def start_pinging(self, kind: PingKind, table: str, rows: Rows) -> None:
+    async def start_pinging(self, kind: PingKind, table: str, rows: SampleRows) -> None:
         """Single lookups, or single commits, until `stop_pinging`."""
         free: asyncio.Queue[AsyncOperation] = asyncio.Queue()
         random = Random(2013)
@@ -237,7 +242,7 @@ class PostgresWorker(Worker):
         raise ContenderFailed(f"it did not serve in {AWAIT_S_MAX:.0f} s")
 
 
-def _upsert(upsert: Any, random: Random, rows: Rows) -> AsyncOperation:
+def _upsert(upsert: Any, random: Random, rows: SampleRows) -> AsyncOperation:
     note = bytes(NOTE_BYTES)
 
     async def write() -> None:
@@ -246,5 +251,5 @@ def _upsert(upsert: Any, random: Random, rows: Rows) -> AsyncOperation:
     return write
 
 
-def _random_key(random: Random, rows: Rows) -> int:
+def _random_key(random: Random, rows: SampleRows) -> int:
     return rows.first + rows.step * int(random.random() * rows.count)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dodona_loadtest.harness.errors import ContenderFailed
 from dodona_loadtest.harness.rounds import rest
-from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.sample_rows import SampleRows
 from dodona_loadtest.harness.servers import cpu_seconds
 from dodona_loadtest.harness.study import (
     Bound,
@@ -34,20 +34,25 @@ ABOVE: Final = "rows above those there"
 ABOVE_PER_CORE: Final = "above those there, per core"
 
 
-def _stories(effort: Effort) -> tuple[tuple[str, str, Rows, Rows], ...]:
+def _stories(effort: Effort) -> tuple[tuple[str, str, SampleRows, SampleRows], ...]:
     """The measures, the rows that are there, and those that come: as many again."""
     count = effort.share(ROWS)
     return (
-        (AMONG, AMONG_PER_CORE, Rows(count, first=0, step=2), Rows(count, first=1, step=2)),
-        (ABOVE, ABOVE_PER_CORE, Rows(count), Rows(count, first=count)),
+        (
+            AMONG,
+            AMONG_PER_CORE,
+            SampleRows(count, first=0, step=2),
+            SampleRows(count, first=1, step=2),
+        ),
+        (ABOVE, ABOVE_PER_CORE, SampleRows(count), SampleRows(count, first=count)),
     )
 
 
 def _figures(
     effort: Effort,
     server_pids: Callable[[], tuple[int, ...]],
-    prepare: Callable[[Rows], None],
-    load: Callable[[Rows], Spent],
+    prepare: Callable[[SampleRows], None],
+    load: Callable[[SampleRows], Spent],
     finish: Callable[[], None],
 ) -> Figures:
     """Both stories of one contender."""
@@ -69,7 +74,7 @@ def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
     path = "//bench/bulk"
     with serve_worker(folder, effort.client_cores) as (cluster, worker):
 
-        def prepare(there: Rows) -> None:
+        def prepare(there: SampleRows) -> None:
             worker.call(DodonaWorker.create, path)
             worker.call(DodonaWorker.write_bulk, path, there)
 
@@ -104,7 +109,7 @@ def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
 def _library(
     open_worker: Callable[[Path, frozenset[int]], AbstractContextManager[WorkerProcess[Any]]],
     kind: type[DeltaWorker] | type[LanceWorker],
-    load: Callable[[Any, str, Rows], Awaitable[Spent]],
+    load: Callable[[Any, str, SampleRows], Awaitable[Spent]],
     version: Callable[[], str],
 ) -> Story:
     """What a library in the client's process lives through, with that way of writing."""
@@ -132,11 +137,11 @@ def _library(
     return story
 
 
-def _delta(load: Callable[[Any, str, Rows], Awaitable[Spent]]) -> Story:
+def _delta(load: Callable[[Any, str, SampleRows], Awaitable[Spent]]) -> Story:
     return _library(open_delta_worker, DeltaWorker, load, delta.version)
 
 
-def _lance(load: Callable[[Any, str, Rows], Awaitable[Spent]]) -> Story:
+def _lance(load: Callable[[Any, str, SampleRows], Awaitable[Spent]]) -> Story:
     return _library(open_lance_worker, LanceWorker, load, lance.version)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from dodona_loadtest.harness.measure import Sample
 from dodona_loadtest.harness.rounds import rotated
-from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.sample_rows import SampleRows
 from dodona_loadtest.harness.servers import cpu_seconds
 from dodona_loadtest.harness.study import (
     Bound,
@@ -54,12 +54,12 @@ def _warm_up_s(effort: Effort) -> float:
 @contextmanager
 def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
     with ExitStack() as stack:
-        entrants: list[tuple[int, Rows, LocalCluster, WorkerProcess[DodonaWorker]]] = []
+        entrants: list[tuple[int, SampleRows, LocalCluster, WorkerProcess[DodonaWorker]]] = []
         for size in SIZES:
             own_folder = folder / str(size)
             own_folder.mkdir(mode=0o755)
             cluster, worker = stack.enter_context(serve_worker(own_folder, effort.client_cores))
-            rows = Rows(effort.share(size))
+            rows = SampleRows(effort.share(size))
             worker.call(DodonaWorker.create, PATH)
             worker.call(DodonaWorker.write_bulk, PATH, rows)
             entrants.append((size, rows, cluster, worker))
@@ -84,7 +84,7 @@ def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
 
 def _rewrite(
     effort: Effort,
-    rows: Rows,
+    rows: SampleRows,
     cluster: LocalCluster,
     worker: WorkerProcess[DodonaWorker],
     rows_per_call: int,
@@ -102,12 +102,12 @@ def _rewrite(
 def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
     with serve_postgres_worker(folder, effort.client_cores) as (served, worker):
         for size in SIZES:
-            worker.call(PostgresWorker.create, f"growing_{size}", Rows(effort.share(size)))
+            worker.call(PostgresWorker.create, f"growing_{size}", SampleRows(effort.share(size)))
 
         def perform(number: int) -> Figures:
             figures: dict[str, float] = {}
             for size in rotated(SIZES, number):
-                args = (f"growing_{size}", Rows(effort.share(size)), COMMIT_CALLERS)
+                args = (f"growing_{size}", SampleRows(effort.share(size)), COMMIT_CALLERS)
                 worker.call(PostgresWorker.upsert, *args, _warm_up_s(effort))
                 before_s = cpu_seconds([served.pid])
                 sample = worker.call(PostgresWorker.upsert, *args, effort.measure_s)

@@ -9,7 +9,7 @@ from time import sleep
 from typing import Final
 
 from dodona_loadtest.harness.pinger import PingKind, Waits
-from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.sample_rows import SampleRows
 from dodona_loadtest.harness.study import (
     Bound,
     Effort,
@@ -24,7 +24,7 @@ from dodona_loadtest.peers import dodona, postgres
 from dodona_loadtest.peers.dodona_storage import DodonaWorker, serve_worker
 from dodona_loadtest.peers.postgres_storage import PostgresWorker, serve_postgres_worker
 
-PINGED: Final = Rows(10_000)
+PINGED: Final = SampleRows(10_000)
 BULK_ROWS: Final = 2_000_000
 FLUSHED_ROWS: Final = 1_000_000
 BATCHES: Final = 8
@@ -83,7 +83,7 @@ def _dodona(kind: PingKind, folder: Path, effort: Effort) -> Iterator[Performanc
 
 
 def _beside_bulk_load(loader: WorkerProcess[DodonaWorker], effort: Effort, beside: Beside) -> Waits:
-    path, rows = "//bench/loaded", Rows(effort.share(BULK_ROWS))
+    path, rows = "//bench/loaded", SampleRows(effort.share(BULK_ROWS))
     loader.call(DodonaWorker.create, path)
     waits = beside(lambda: loader.call(DodonaWorker.write_bulk, path, rows))
     loader.call(DodonaWorker.remove, path)
@@ -93,7 +93,7 @@ def _beside_bulk_load(loader: WorkerProcess[DodonaWorker], effort: Effort, besid
 def _beside_flush(loader: WorkerProcess[DodonaWorker], effort: Effort, beside: Beside) -> Waits:
     """Of rows that were written one by one, in transactions: of a table without atomicity most of
     them would be in chunks by then."""
-    path, rows = "//bench/flushed", Rows(effort.share(FLUSHED_ROWS))
+    path, rows = "//bench/flushed", SampleRows(effort.share(FLUSHED_ROWS))
     loader.call(DodonaWorker.create, path, "full")
     loader.call(DodonaWorker.write_rows, path, rows)
     waits = beside(lambda: loader.call(DodonaWorker.flush, path))
@@ -105,7 +105,7 @@ def _beside_compaction(
     loader: WorkerProcess[DodonaWorker], effort: Effort, beside: Beside
 ) -> Waits:
     """Nobody can order one: it follows upon batches over the same keys."""
-    path, rows = "//bench/compacted", Rows(effort.share(BATCH_ROWS))
+    path, rows = "//bench/compacted", SampleRows(effort.share(BATCH_ROWS))
     loader.call(DodonaWorker.create, path)
 
     def work() -> None:
@@ -134,8 +134,8 @@ def _postgres(kind: PingKind, folder: Path, effort: Effort) -> Iterator[Performa
             return pinger.call(PostgresWorker.stop_pinging)
 
         def perform(number: int) -> Figures:
-            rows = Rows(effort.share(BULK_ROWS))
-            loader.call(PostgresWorker.create, "loaded", Rows(1, first=rows.count))
+            rows = SampleRows(effort.share(BULK_ROWS))
+            loader.call(PostgresWorker.create, "loaded", SampleRows(1, first=rows.count))
             load = partial(loader.call, PostgresWorker.copy, "loaded", rows)
             flush = partial(loader.call, PostgresWorker.checkpoint)
             figures = {

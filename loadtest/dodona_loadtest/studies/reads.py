@@ -7,7 +7,7 @@ from typing import Final
 
 from dodona_loadtest.harness.durability import READS
 from dodona_loadtest.harness.measure import Sample
-from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.sample_rows import SampleRows
 from dodona_loadtest.harness.servers import private_memory_bytes
 from dodona_loadtest.harness.study import (
     Bound,
@@ -50,7 +50,10 @@ RESIDENT: Final = "//bench/resident"
 
 @contextmanager
 def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
-    scanned, resident = Rows(effort.share(SCANNED_ROWS)), Rows(effort.share(RESIDENT_ROWS))
+    scanned, resident = (
+        SampleRows(effort.share(SCANNED_ROWS)),
+        SampleRows(effort.share(RESIDENT_ROWS)),
+    )
     with serve_worker(folder, effort.client_cores) as (cluster, worker):
         for path in (SCANNED, FLUSHED):
             worker.call(DodonaWorker.create, path)
@@ -67,7 +70,7 @@ def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
         worker.call(DodonaWorker.write_bulk, SCANNED, scanned)
         worker.call(DodonaWorker.flush, SCANNED)
 
-        def scan(path: str, rows: Rows) -> float:
+        def scan(path: str, rows: SampleRows) -> float:
             half = max(1, rows.count // 2)
             return worker.call(DodonaWorker.scan, path, rows, half, effort.measure_s)
 
@@ -91,7 +94,10 @@ def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
 
 @contextmanager
 def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
-    scanned, resident = Rows(effort.share(SCANNED_ROWS)), Rows(effort.share(RESIDENT_ROWS))
+    scanned, resident = (
+        SampleRows(effort.share(SCANNED_ROWS)),
+        SampleRows(effort.share(RESIDENT_ROWS)),
+    )
     with serve_postgres_worker(folder, effort.client_cores) as (_, worker):
         worker.call(PostgresWorker.create, "scanned", scanned)
         worker.call(PostgresWorker.create, "resident", resident)
@@ -117,7 +123,7 @@ def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
 
 @contextmanager
 def _delta(folder: Path, effort: Effort) -> Iterator[Performance]:
-    scanned = Rows(effort.share(SCANNED_ROWS))
+    scanned = SampleRows(effort.share(SCANNED_ROWS))
     with open_delta_worker(folder, effort.embedded_cores) as worker:
         worker.call(DeltaWorker.create, "scanned", scanned)
 
@@ -136,7 +142,7 @@ def _latencies(name: str, sample: Sample) -> Figures:
 
 @contextmanager
 def _lance(folder: Path, effort: Effort) -> Iterator[Performance]:
-    scanned = Rows(effort.share(SCANNED_ROWS))
+    scanned = SampleRows(effort.share(SCANNED_ROWS))
     with open_lance_worker(folder, effort.embedded_cores) as worker:
         worker.call(LanceWorker.create, "scanned", scanned)
 

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from dodona_loadtest.harness.errors import ContenderFailed
-from dodona_loadtest.harness.sample_rows import ROW_BYTES, Rows
+from dodona_loadtest.harness.sample_rows import ROW_BYTES, SampleRows
 from dodona_loadtest.harness.study import (
     Bound,
     Effort,
@@ -68,7 +68,7 @@ def _restart_dodona(
     worker.call(DodonaWorker.create, PATH)
     wanted = effort.share(LOG_BYTES)
     row_count = max(1, wanted // 900)  # bounded, however little of the rows the log keeps
-    for rows in Rows(row_count).slices(max(1, effort.share(STEP_ROWS))):
+    for rows in SampleRows(row_count).slices(max(1, effort.share(STEP_ROWS))):
         worker.call(DodonaWorker.write_rows, PATH, rows, PADDING_BYTES)
         if log_bytes(cluster) >= wanted:
             break
@@ -77,7 +77,7 @@ def _restart_dodona(
     began, _ = _end(cluster, "node 0", signal.SIGKILL)
     figures[KILLED] = worker.call(DodonaWorker.await_read, PATH, rows.last) - began
     cluster.wait_until_ready("node 0")
-    more = Rows(effort.share(MORE_ROWS), first=rows.last + 1)
+    more = SampleRows(effort.share(MORE_ROWS), first=rows.last + 1)
     worker.call(DodonaWorker.write_rows, PATH, more, PADDING_BYTES)
     began, ended = _end(cluster, "node 0", signal.SIGTERM)
     figures[STOPPING] = ended - began
@@ -124,8 +124,8 @@ def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
 
 def _restart_postgres(folder: Path, effort: Effort) -> Figures:
     installation = Installation(folder)
-    rows = Rows(max(1, effort.share(LOG_BYTES) // 1_100))
-    more = Rows(effort.share(MORE_ROWS))
+    rows = SampleRows(max(1, effort.share(LOG_BYTES) // 1_100))
+    more = SampleRows(effort.share(MORE_ROWS))
     with WorkerProcess(PostgresWorker(installation.port), effort.client_cores) as worker:
         with installation.server() as process:
             written = worker.call(PostgresWorker.fill_log, "logged", rows, PADDING_BYTES)

@@ -98,12 +98,12 @@ class Trial:
         )
 
     async def _finish(self) -> Report:
-        self.run.party.end()
-        await self.run.party.wait_until_idle()
+        self.run.session_group.end()
+        await self.run.session_group.wait_until_idle()
         try:
             return await self.run.finish()
         finally:
-            await self.run.party.close()
+            await self.run.session_group.close()
 
     def _notes(self) -> list[str]:
         notes = [f"{count} {what}" for what, count in sorted(self.workload.counts.items())]

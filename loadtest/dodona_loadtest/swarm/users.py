@@ -15,7 +15,7 @@ from locust.user.task import LOCUST_STATE_STOPPING
 from dodona._core.protocol.steps import Pause, Protocol, Result
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.rest_session import RestAnswer, RestCall, RestSession
-from dodona_loadtest.live.party import now_us
+from dodona_loadtest.live.session_group import now_us
 from dodona_loadtest.swarm.listeners import register, trial_of
 from dodona_loadtest.swarm.trial import Trial
 from dodona_wire.errors import DodonaError, InvalidRequest

@@ -6,7 +6,7 @@ from dodona_loadtest.workloads.column_groups import ColumnGroups
 from dodona_loadtest.workloads.counters import Counters
 from dodona_loadtest.workloads.cycle import Cycle
 from dodona_loadtest.workloads.list_append import ListAppend
-from dodona_loadtest.workloads.loads import Loads
+from dodona_loadtest.workloads.loads import BulkLoads
 from dodona_loadtest.workloads.retention import Retention
 from dodona_loadtest.workloads.sideband import Sideband
 from dodona_loadtest.workloads.slow_transactions import SlowTransactions
@@ -21,7 +21,7 @@ _ALL: tuple[type[Workload], ...] = (
     Counters,
     Cycle,
     ListAppend,
-    Loads,
+    BulkLoads,
     Retention,
     Sideband,
     SlowTransactions,

@@ -49,7 +49,7 @@ Piece = tuple[TableShape, list[dict[str, Any]]]
 """Rows of one table."""
 
 
-class Loads(Workload):
+class BulkLoads(Workload):
     """Rows 0 to n-1, in bundles; one that was deleted has no rows."""
 
     name = "loads"

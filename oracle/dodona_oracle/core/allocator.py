@@ -28,7 +28,7 @@ import msgspec
 
 from dodona_oracle.core.clock_guard import DAY_US, HOUR_US, LAST_UNIX_US, ClockGuard
 from dodona_wire.cores.counting import ClockDifference
-from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.types import (
     MAX_TIMESTAMP,
     TIMESTAMPS_PER_REQUEST_MAX,
@@ -89,11 +89,11 @@ class Allocator:
         self,
         ceiling: Timestamp,
         settings: AllocatorSettings | None = None,
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
         self._settings = settings or AllocatorSettings()
-        self._mischief = mischief
-        self._may_misbehave = mischief is not behave
+        self._fault_at = fault_at
+        self._injects_faults = fault_at is not no_faults
         assert 0 < self._settings.renew_us < self._settings.window_us
         assert self._settings.margin_count >= TIMESTAMPS_PER_REQUEST_MAX
         assert self._settings.window_us < self._settings.lease_us < self._settings.takeover_us
@@ -147,7 +147,7 @@ class Allocator:
         self._ahead = first - physical
         if self._ahead > self._ahead_max:
             self._ahead_max = self._ahead
-        if self._may_misbehave and self._mischief(Point.LEAVE_GAP):
+        if self._injects_faults and self._fault_at(FaultPoint.LEAVE_GAP):
             first += TIMESTAMPS_PER_REQUEST_MAX
         end = first + count
         if end > MAX_TIMESTAMP:
@@ -218,7 +218,7 @@ class Allocator:
         settings = self._settings
         ahead_of_clock = self._physical(now) + _ticks(settings.window_us)
         ahead_of_counter = self._next_unused + settings.margin_count
-        if self._mischief(Point.RAISE_CEILING_LITTLE):
+        if self._fault_at(FaultPoint.RAISE_CEILING_LITTLE):
             ahead_of_clock = ahead_of_counter = self._next_unused
         # Never lowered: a clock that stepped back has no say.
         self._appended = max(self._appended + 1, ahead_of_clock, ahead_of_counter)

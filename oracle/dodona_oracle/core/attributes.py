@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dodona_oracle.core import life
+from dodona_oracle.core import mounting
 from dodona_oracle.core.paths import check_name
 from dodona_oracle.core.records import StoredLock, StoredNode, StoredTable, StoredTablet
 from dodona_wire.errors import DataCorrupted, InvalidRequest, LimitExceeded
@@ -149,8 +149,8 @@ def changed_table(table: StoredTable, settings: Mapping[str, Any]) -> StoredTabl
     """The table with some of `SETTINGS` set. Raises InvalidRequest, InvalidTabletState."""
     others = {name: value for name, value in settings.items() if name != "atomicity"}
     if "atomicity" in settings:
-        table = life.set_atomicity(table, settings["atomicity"])
-    return life.set_settings(table, others) if others else table
+        table = mounting.set_atomicity(table, settings["atomicity"])
+    return mounting.set_settings(table, others) if others else table
 
 
 def pending_settings(node: StoredNode) -> dict[str, Any]:
@@ -285,7 +285,7 @@ _table_values: Final[dict[str, Callable[[StoredTable], Any]]] = {
     "schema": _schema,
     "key_columns": _key_columns,
     "atomicity": lambda table: table.atomicity,
-    "tablet_state": life.tablet_state,
+    "tablet_state": mounting.tablet_state,
     "tablet_count": lambda table: len(table.tablets),
     "pivot_keys": _pivot_keys,
 }

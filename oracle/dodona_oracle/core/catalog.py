@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona_oracle.core import attributes, life
+from dodona_oracle.core import attributes, mounting
 from dodona_oracle.core.attribute_calls import AttributeCalls
 from dodona_oracle.core.cells import Presence
 from dodona_oracle.core.definitions import check_definition
@@ -24,7 +24,7 @@ from dodona_oracle.core.tables import Tables
 from dodona_oracle.core.tree import Tree
 from dodona_oracle.core.tree_calls import TreeCalls
 from dodona_oracle.core.tree_transactions import OpenTransaction
-from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.messages.catalog import (
     AlterTable,
     Assignment,
@@ -102,9 +102,9 @@ class Catalog:
         state: MasterState,
         append: Callable[[Record], None],
         now: Now,
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
-        self._mischief = mischief
+        self._fault_at = fault_at
         self._journal = Journal(state, append)
         self._presence = Presence()
         self._membership = Membership(state, self._journal, now)
@@ -117,13 +117,13 @@ class Catalog:
             CreateTable: self._create_table,
             GetTable: self._get_table,
             ListTables: self._list_tables,
-            MountTable: self._change_life,
-            UnmountTable: self._change_life,
-            FreezeTable: self._change_life,
-            UnfreezeTable: self._change_life,
-            RemountTable: self._change_life,
-            ReshardTable: self._change_life,
-            AlterTable: self._change_life,
+            MountTable: self._change_mounting,
+            UnmountTable: self._change_mounting,
+            FreezeTable: self._change_mounting,
+            UnfreezeTable: self._change_mounting,
+            RemountTable: self._change_mounting,
+            ReshardTable: self._change_mounting,
+            AlterTable: self._change_mounting,
             Heartbeat: self._take_heartbeat,
             RegisterProxy: self._register_proxy,
             GetCluster: self._get_cluster,
@@ -200,7 +200,7 @@ class Catalog:
             columns=request.columns,
             atomicity=request.atomicity,
             tablets=tuple(
-                StoredTablet(TabletId(0), key, life.UNMOUNTED, None, Revision(0))
+                StoredTablet(TabletId(0), key, mounting.UNMOUNTED, None, Revision(0))
                 for key in request.pivot_keys
             ),
         )
@@ -217,12 +217,12 @@ class Catalog:
         paths = (table.path for table in self._tables.by_id.values())
         return TableList(tuple(sorted(path for path in paths if path.startswith(request.prefix))))
 
-    def _change_life(self, request: TableLifeRequest, now: Now) -> Table:
+    def _change_mounting(self, request: TableLifeRequest, now: Now) -> Table:
         """Outside transactions, and not while one of them has a lock on the table."""
         view = self._tree.view(NO_TREE_TRANSACTION)
         table = self._calls.find_table(view, parse_node_path(request.path))
         self._tree.check_free(table.table, table.path)
-        return self._tables.describe(self._tables.change_life(table, request, now))
+        return self._tables.describe(self._tables.change_mounting(table, request, now))
 
     # The tree
 
@@ -328,7 +328,7 @@ class Catalog:
 
     def _named(self, request: Heartbeat) -> tuple[TabletId, ...]:
         """The tablets of which the cell is to hear if they are gone."""
-        if self._mischief(Point.DROP_EARLY):
+        if self._fault_at(FaultPoint.DROP_EARLY):
             return (*request.stored, *(each.tablet for each in request.mounted))
         return request.stored
 

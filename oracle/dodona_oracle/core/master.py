@@ -28,7 +28,7 @@ from dodona_oracle.core.records import (
 from dodona_oracle.core.tree_transactions import OpenTransaction
 from dodona_wire.cores.counting import COUNTS, ClockDifference, Histogram, Tally
 from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo, Route
-from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.errors import DiskFull, DodonaError, InvalidRequest
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import CatalogReply, CatalogRequest, Heartbeat
@@ -74,16 +74,16 @@ class MasterCore:
         now: Now,
         settings: AllocatorSettings | None = None,
         machine: str = "",
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
         """`machine` is where this process runs: a store that comes from another one may still be
         in use there. Empty: nobody else can have it."""
         self._effects: list[Effect] = []
         settings = settings or AllocatorSettings()
-        self._mischief = mischief
+        self._fault_at = fault_at
         self._disk_shortage: str | None = None
-        self._may_misbehave = mischief is not behave
-        self._allocator = Allocator(state.ceiling, settings, mischief)
+        self._injects_faults = fault_at is not no_faults
+        self._allocator = Allocator(state.ceiling, settings, fault_at)
         self._machine = machine
         self._is_alone = machine in ("", state.machine)
         self._alone_at_us = now.instant_us + (settings.takeover_us if state.machine else 0)
@@ -92,7 +92,7 @@ class MasterCore:
         self._catalog_refused_by_kind: dict[str, int] = {}
         self._request_sizes = Tally(COUNTS)
         self._raise_ceiling(self._allocator.prepare(now))
-        self._catalog = Catalog(state, self._append, now, mischief)
+        self._catalog = Catalog(state, self._append, now, fault_at)
         self._heartbeats = Heartbeats(self._catalog)
 
     @classmethod
@@ -102,10 +102,10 @@ class MasterCore:
         now: Now,
         settings: AllocatorSettings | None = None,
         machine: str = "",
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> Self:
         """A master that goes on from what a store holds. Raises DataCorrupted."""
-        return cls(state_from_items(items), now, settings, machine, mischief)
+        return cls(state_from_items(items), now, settings, machine, fault_at)
 
     def handle(self, route: Route, body: GenerateTimestamps | CatalogRequest, now: Now) -> None:
         """One request; a Failure answers whatever is wrong with it."""
@@ -206,7 +206,7 @@ class MasterCore:
         if not grant.is_durable:
             self._raise_ceiling(grant.append)
             self._effects.append(ReplyTo(route, reply))
-        elif self._may_misbehave and self._mischief(Point.ANSWER_BEHIND_APPEND):
+        elif self._injects_faults and self._fault_at(FaultPoint.ANSWER_BEHIND_APPEND):
             self._raise_ceiling(self._allocator.prepare(now))
             self._effects.append(ReplyTo(route, reply))
         else:
@@ -229,7 +229,7 @@ class MasterCore:
         self._effects.append(Append(record))
 
     def _catalog_reply(self, request: CatalogRequest, now: Now) -> CatalogReply:
-        if self._mischief(Point.MASTER_UNAVAILABLE):
+        if self._fault_at(FaultPoint.MASTER_UNAVAILABLE):
             return Failure("unavailable", "the master has no time for the catalog")
         try:
             if self._disk_shortage is not None and isinstance(request, GROWING):

@@ -12,7 +12,7 @@ import msgspec
 from dodona_wire.cores.batcher import Batcher
 from dodona_wire.cores.counting import COUNTS, DURATIONS_US, Histogram, Tally
 from dodona_wire.cores.effects import AskMaster, Effect, ReplyTo, Route
-from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
@@ -50,10 +50,10 @@ class ProxyStatistics(msgspec.Struct, frozen=True):
 class ProxyCore:
     """Takes `GenerateTimestamps`; asks by `AskMaster`; its answer is one of two inputs."""
 
-    def __init__(self, limits: ProxyLimits | None = None, mischief: Mischief = behave) -> None:
+    def __init__(self, limits: ProxyLimits | None = None, fault_at: FaultAt = no_faults) -> None:
         self._limits = limits or ProxyLimits()
-        self._mischief = mischief
-        self._may_misbehave = mischief is not behave
+        self._fault_at = fault_at
+        self._injects_faults = fault_at is not no_faults
         self._effects: list[Effect] = []
         self._batcher: Batcher[Route] = Batcher()
         self._token = 0
@@ -75,7 +75,7 @@ class ProxyCore:
         elif not 0 < body.count <= TIMESTAMPS_PER_REQUEST_MAX:
             self._effects.append(ReplyTo(route, _count_wrong))
         elif self._batcher.waiting_count >= self._limits.waiting_count_max or (
-            self._may_misbehave and self._mischief(Point.PRETEND_PROXY_FULL)
+            self._injects_faults and self._fault_at(FaultPoint.PRETEND_PROXY_FULL)
         ):
             self._effects.append(ReplyTo(route, _overloaded))
         else:
@@ -86,7 +86,7 @@ class ProxyCore:
         """The master gave what was asked for with this token, from `first` on."""
         if token != self._token or self._deadline_us is None:
             return
-        if self._mischief(Point.LOSE_RANGE):
+        if self._fault_at(FaultPoint.LOSE_RANGE):
             self._fail_unavailable("the answer was lost", now)
             return
         try:

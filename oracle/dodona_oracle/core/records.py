@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dodona_wire.described import described
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.messages.catalog import TabletSource
 from dodona_wire.messages.tree import LockMode, NodeKind
+from dodona_wire.preload import preload_decoder
 from dodona_wire.rows.schema import Column
 from dodona_wire.types import (
     NO_CLUSTER,
@@ -97,7 +97,7 @@ class StoredTablet(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sources: tuple[TabletSource, ...] = ()
 
 
-@described
+@preload_decoder
 class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One table with all its tablets: a change of any of them is one record. Tablets go by
     `settings_mounted`: the settings as they were at the last mount or remount. `revision` is that
@@ -113,7 +113,7 @@ class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
     revision: Revision = Revision(0)
 
 
-@described
+@preload_decoder
 class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A node of the tree, or what a transaction changed of one: then `attributes` are those it set,
     and `attributes_removed` those it removed. Attributes are MessagePack. A table made under a
@@ -139,7 +139,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
     children: dict[str, int]
 
 
-@described
+@preload_decoder
 class StoredLock(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A lock on a node, or on the name of one child or one attribute of it."""
 
@@ -151,7 +151,7 @@ class StoredLock(msgspec.Struct, frozen=True, array_like=True, gc=False):
     snapshot: StoredSnapshot | None = None
 
 
-@described
+@preload_decoder
 class StoredTransaction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A master transaction that has not ended."""
 

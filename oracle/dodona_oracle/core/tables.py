@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dodona_oracle.core import life
+from dodona_oracle.core import mounting
 from dodona_oracle.core.cells import Presence
 from dodona_oracle.core.journal import Journal
 from dodona_oracle.core.records import StoredTable, StoredTablet, put_table, remove_table
@@ -84,7 +84,7 @@ class Tables:
         self.table_count += change
         self.tablet_count += change * len(table.tablets)
         counts = self._need_counts
-        for tablet in life.needed(table):
+        for tablet in mounting.needed(table):
             count = counts.get(tablet, 0) + change
             assert count >= 0, "a tablet that was not counted"
             if count:
@@ -94,7 +94,9 @@ class Tables:
 
     def moving_tablet_count(self) -> int:
         """How many tablets are on their way from one state to another."""
-        return sum(map(life.is_moving, (it for each in self.by_id.values() for it in each.tablets)))
+        return sum(
+            map(mounting.is_moving, (it for each in self.by_id.values() for it in each.tablets))
+        )
 
     # Changes
 
@@ -111,10 +113,12 @@ class Tables:
         self._journal.take_revision()
         self._journal.add(remove_table(table))
 
-    def change_life(self, table: StoredTable, request: TableLifeRequest, now: Now) -> StoredTable:
+    def change_mounting(
+        self, table: StoredTable, request: TableLifeRequest, now: Now
+    ) -> StoredTable:
         """The table after what was asked of it. Raises what the functions of `life` raise."""
         if type(request) is AlterTable:
-            changed = life.alter(table, request.columns)
+            changed = mounting.alter(table, request.columns)
         elif type(request) is ReshardTable:
             changed = self._reshard(table, request)
         elif type(request) is MountTable:
@@ -127,7 +131,7 @@ class Tables:
         return changed
 
     def _mount(self, table: StoredTable, request: MountTable, now: Now) -> StoredTable:
-        return life.mount(
+        return mounting.mount(
             table,
             request.first_tablet,
             request.last_tablet,
@@ -145,7 +149,7 @@ class Tables:
         return [cells[at % len(cells)] for at in range(count)]
 
     def _reshard(self, table: StoredTable, request: ReshardTable) -> StoredTable:
-        resharded = life.reshard(
+        resharded = mounting.reshard(
             table,
             request.pivot_keys,
             request.first_tablet,
@@ -176,7 +180,7 @@ class Tables:
             table = self.by_id[table_id]
             if revision < table.revision:
                 continue
-            moved = life.take_heartbeat(table, cell, reports)
+            moved = mounting.take_heartbeat(table, cell, reports)
             if moved is not table:
                 self.store(moved)
 
@@ -188,10 +192,10 @@ class Tables:
         """What the cell is to have of all tables."""
         known = self._assignments.get(cell)
         if known is None:
-            known = life.in_order(
+            known = mounting.in_order(
                 assignment
                 for table_id in sorted(self.by_id)
-                for assignment in life.assignments(self.by_id[table_id], cell)
+                for assignment in mounting.assignments(self.by_id[table_id], cell)
             )
             self._assignments[cell] = known
         return known
@@ -242,7 +246,7 @@ class Tables:
         was = self.by_id.get(table.table)
         if was is not None:
             self._forget(was)
-            if [*life.needed(table)] != [*life.needed(was)]:
+            if [*mounting.needed(table)] != [*mounting.needed(was)]:
                 self.count(table, 1)
                 self.count(was, -1)
         self.by_id[table.table] = table
@@ -250,7 +254,7 @@ class Tables:
         self._count_places(table, 1)
         self._assignments.clear()
         for tablet in table.tablets:
-            if life.is_moving(tablet):
+            if mounting.is_moving(tablet):
                 assert tablet.cell is not None, "a tablet on its way to nowhere"
                 self._moving.setdefault(tablet.cell, {})[table.table] = None
 
@@ -276,9 +280,9 @@ def _change_range(table: StoredTable, request: TableLifeRequest) -> StoredTable:
     assert not isinstance(request, AlterTable | ReshardTable | MountTable)
     first, last = request.first_tablet, request.last_tablet
     if type(request) is FreezeTable:
-        return life.freeze(table, first, last)
+        return mounting.freeze(table, first, last)
     if type(request) is UnfreezeTable:
-        return life.unfreeze(table, first, last)
+        return mounting.unfreeze(table, first, last)
     if type(request) is RemountTable:
-        return life.remount(table, first, last)
-    return life.unmount(table, first, last)
+        return mounting.remount(table, first, last)
+    return mounting.unmount(table, first, last)

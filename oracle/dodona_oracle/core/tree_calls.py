@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dodona_oracle.core import life
+from dodona_oracle.core import mounting
 from dodona_oracle.core.attributes import changed_table, own_attributes, pending_settings
 from dodona_oracle.core.journal import Journal
 from dodona_oracle.core.nodes import ROOT, Below, View, unchanged
@@ -242,7 +242,7 @@ class TreeCalls:
     def _copied(self, table: StoredTable, first_id: int) -> StoredTable:
         """A copy of a copy that is not committed: the lock on the first source is held for both."""
         is_seen = table.table in self._tables.by_id
-        return life.copied(table, table.path, first_id, is_seen=is_seen)
+        return mounting.copied(table, table.path, first_id, is_seen=is_seen)
 
     def _carry(
         self, request: MoveNode | CopyNode, verb: str
@@ -266,7 +266,7 @@ class TreeCalls:
                 text = f"a path has at most {PATH_LENGTH_MAX} characters and {DEPTH_MAX} names"
                 raise LimitExceeded(text, path=path[:80])
             if it.node.kind == "table":
-                life.check_all_unmounted(self.table_of(view, it.node), f"{verb} table")
+                mounting.check_all_unmounted(self.table_of(view, it.node), f"{verb} table")
         return view, source, node, site, carried
 
     # Attributes

@@ -21,11 +21,11 @@ from dodona_oracle.shell.store import MasterStore
 from dodona_server.answers import Application
 from dodona_server.beside import running_beside
 from dodona_server.disk_space import DiskSpace, no_space_told
-from dodona_server.door import Door
-from dodona_server.endpoint import Endpoint, EndpointLimits
+from dodona_server.endpoint import Endpoint
 from dodona_server.flushes import RuntimeStatistics
 from dodona_server.front import Front
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
+from dodona_server.listener import Listener
 from dodona_server.logs import tell
 from dodona_server.metrics import LogReport, ServerReport
 from dodona_server.notices import Readiness, look_around
@@ -34,7 +34,7 @@ from dodona_server.recovery_book import FILE_NAME as BOOK_NAME
 from dodona_server.recovery_book import RecoveryBook
 from dodona_server.runtime import Runtime, RuntimeLimits
 from dodona_server.scheduling import take_short_turns
-from dodona_server.serving import Served, serve
+from dodona_server.serving import Served, endpoint_limits, serve
 from dodona_wire.cores.recoveries import Recovery
 from dodona_wire.errors import DataCorrupted
 
@@ -50,13 +50,13 @@ def run_master(settings: MasterSettings) -> None:
     store = MasterStore.open(settings.data_dir, settings.map_mib_max << 20)
     try:
         book = RecoveryBook.open(store.path)
-        with Door(settings.host, settings.port) as door:
+        with Listener(settings.host, settings.port) as listener:
             with no_space_told(settings.data_dir):
                 core = recover(store, settings, book)
             count = core.statistics().catalog.table_count
             text = f"recovered {settings.data_dir}"
             tell(_logger, logging.INFO, "recovered", text, tables=count)
-            serve(create_master(core, store, settings, book), settings, door)
+            serve(create_master(core, store, settings, book), settings, listener)
     finally:
         store.close()
 
@@ -138,7 +138,7 @@ def create_master(
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         runtime.start()
-        async with running_beside(look_around(Readiness(life).look, look_at_disk)):
+        async with running_beside(look_around(Readiness(lifecycle).look, look_at_disk)):
             yield
         await close_in_time(_close(runtime, book))
 
@@ -147,20 +147,17 @@ def create_master(
         await runtime.finish()
 
     admission = settings.admission
-    life = Life(
+    lifecycle = Lifecycle(
         lambda: core.why_not_ready(read_clock()) or runtime.why_late(),
         lambda: runtime.failure,
         finish,
     )
-    limits = EndpointLimits(
-        connection_count_max=settings.connection_count_max,
-        unread_bytes_max=settings.unread_mib_max << 20,
-    )
+    limits = endpoint_limits(settings)
     endpoint = Endpoint(runtime, limits=limits, admission=admission, takes_announcements=True)
 
     def report() -> MasterReport:
         return MasterReport(
-            ServerReport.of(life),
+            ServerReport.of(lifecycle),
             core.statistics(),
             core.attendance(read_clock()),
             runtime.statistics(),
@@ -171,6 +168,6 @@ def create_master(
     def make_pages() -> Application:
         from dodona_oracle.shell.master_pages import create_pages
 
-        return create_pages(core, runtime, book, life, admission, report)
+        return create_pages(core, runtime, book, lifecycle, admission, report)
 
-    return Served(Front(life, lifespan, make_pages), endpoint, life)
+    return Served(Front(lifecycle, lifespan, make_pages), endpoint, lifecycle)

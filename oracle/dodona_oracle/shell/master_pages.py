@@ -12,7 +12,7 @@ from dodona_oracle.shell.metrics import MASTER_METRICS
 from dodona_oracle.shell.rest import add_operations
 from dodona_oracle.shell.transactions_page import add_transactions_page
 from dodona_server.exposition import Metrics
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
 from dodona_server.pages import add_metrics, create_application
 from dodona_server.recoveries_page import add_recoveries_page
 from dodona_server.recovery_book import RecoveryBook
@@ -25,12 +25,12 @@ def create_pages(
     core: MasterCore,
     runtime: Runtime,
     book: RecoveryBook,
-    life: Life,
+    lifecycle: Lifecycle,
     admission: Admission,
     report: Callable[[], object],
 ) -> FastAPI:
     """All of them. `report` is what the metrics are made of."""
-    pages = create_application("Dodona master", None, life, admission)
+    pages = create_application("Dodona master", None, lifecycle, admission)
     add_operations(pages, runtime)
     add_statistics_page(
         pages, lambda: {"master": core.statistics(), "runtime": runtime.statistics()}

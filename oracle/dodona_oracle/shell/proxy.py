@@ -12,23 +12,23 @@ from dodona_oracle.core.proxy import ProxyCore, ProxyLimits, ProxyStatistics
 from dodona_oracle.shell.settings import ProxySettings
 from dodona_oracle.shell.transport import MasterLink, Registration
 from dodona_server.answers import Application
-from dodona_server.door import Door
-from dodona_server.endpoint import Endpoint, EndpointLimits
+from dodona_server.endpoint import Endpoint
 from dodona_server.flushes import RuntimeStatistics
 from dodona_server.front import Front
-from dodona_server.life import Life, wait_until
+from dodona_server.lifecycle import Lifecycle, wait_until
+from dodona_server.listener import Listener
 from dodona_server.metrics import ServerReport
 from dodona_server.runtime import Runtime
 from dodona_server.scheduling import take_short_turns
-from dodona_server.serving import Served, serve
+from dodona_server.serving import Served, endpoint_limits, serve
 from dodona_wire.cores.effects import AskMaster
 
 
 def run_proxy(settings: ProxySettings) -> None:
     """Serve until a signal comes. Raises SystemExit."""
     take_short_turns()  # each request takes microseconds, and somebody waits for it
-    with Door(settings.host, settings.port) as door:
-        serve(create_proxy(settings), settings, door)
+    with Listener(settings.host, settings.port) as listener:
+        serve(create_proxy(settings), settings, listener)
 
 
 class ProxyReport(NamedTuple):
@@ -89,16 +89,13 @@ def create_proxy(settings: ProxySettings) -> Served:
     proxy = _Proxy(settings)
     admission = settings.admission
     runtime = proxy.runtime
-    life = Life(lambda: proxy.registration.reason, lambda: runtime.failure, proxy.finish)
-    limits = EndpointLimits(
-        connection_count_max=settings.connection_count_max,
-        unread_bytes_max=settings.unread_mib_max << 20,
-    )
+    lifecycle = Lifecycle(lambda: proxy.registration.reason, lambda: runtime.failure, proxy.finish)
+    limits = endpoint_limits(settings)
     endpoint = Endpoint(runtime, limits=limits, admission=admission)
 
     def report() -> ProxyReport:
         return ProxyReport(
-            ServerReport.of(life),
+            ServerReport.of(lifecycle),
             proxy.core.statistics(),
             runtime.statistics(),
             endpoint.connection_count,
@@ -107,6 +104,8 @@ def create_proxy(settings: ProxySettings) -> Served:
     def make_pages() -> Application:
         from dodona_oracle.shell.proxy_pages import create_pages
 
-        return create_pages(proxy.core, runtime, life, admission, report)
+        return create_pages(proxy.core, runtime, lifecycle, admission, report)
 
-    return Served(Front(life, proxy.lifespan, make_pages, is_asked_often=False), endpoint, life)
+    return Served(
+        Front(lifecycle, proxy.lifespan, make_pages, is_asked_often=False), endpoint, lifecycle
+    )

@@ -104,7 +104,7 @@ class CommitCounts:
         return {COMMITTED: self.participated, REFUSED: self.participations_refused}
 
 
-class Misfit(msgspec.Struct, frozen=True):
+class ProtocolViolation(msgspec.Struct, frozen=True):
     """A decision that can't be: about which transaction, and from which cell."""
 
     transaction: TransactionId
@@ -112,9 +112,9 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
-    """What a cell counts, since its start; `alive`, `waiting`, `readers`, `rows` and the tablets
-    that are served, or stored without being served, are of now. `misfits` are decisions of other
-    cells that can't be: some client lied, or something is broken."""
+    """The counts of a cell since its start. `alive`, `waiting`, `readers`, `rows`, and the tablets
+    that are served or only stored are current values. `protocol_violations` counts decisions of
+    other cells that can't be right: a client lied, or a part is broken."""
 
     tablets: int
     tablets_stored: int
@@ -147,8 +147,8 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     participations: Counts
     """Transactions of other coordinators, by outcome here."""
     conflicts_by_kind: Counts
-    misfits: int
-    last_misfit: Misfit | None
+    protocol_violations: int
+    last_protocol_violation: ProtocolViolation | None
     refused_by_kind: Counts
     non_atomic_rows: int
     stores_by_state: Counts

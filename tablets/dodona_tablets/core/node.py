@@ -33,7 +33,7 @@ from dodona_tablets.core.upkeep.flushing import Flushing, FlushToken
 from dodona_tablets.core.upkeep.truncation import Truncation
 from dodona_wire.cores.counting import ClockWatch
 from dodona_wire.cores.effects import AskTimestamps, Effect, Route
-from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.errors import InvalidRequest, Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Assignment
@@ -98,9 +98,9 @@ class NodeCore:
         cell: CellId,
         address: str,
         limits: CellLimits | None = None,
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
-        self.cell = Cell(cell, limits or CellLimits(), mischief)
+        self.cell = Cell(cell, limits or CellLimits(), fault_at)
         self._participant = Participant(self.cell)
         self._coordinator = Coordinator(self.cell, self._participant)
         self._timeouts = Timeouts(self.cell, self._participant, self._coordinator)
@@ -193,7 +193,7 @@ class NodeCore:
         for tablet in self.cell.tablets.values():
             tablet.fence = NULL_TIMESTAMP
         for alive in self.cell.transactions.values():
-            alive.nag_at_us = now.instant_us
+            alive.retry_at_us = now.instant_us
         self.recovered.begin()
         self.cell.effects.append(AskTimestamps(CELL_FENCE))
         self._tick_at_us = now.instant_us
@@ -266,12 +266,12 @@ class NodeCore:
     def handle_cell_message(self, body: CellMessage, now: Now) -> None:
         """A message from another participant. While starting it is dropped: it will be repeated."""
         self.cell.now = now
-        if not self.is_serving or self.cell.mischief(Point.LOSE_CELL_MESSAGE):
+        if not self.is_serving or self.cell.fault_at(FaultPoint.LOSE_CELL_MESSAGE):
             return
         self._hurry()
         self.cell.heard.cells[body.source] = now.instant_us
         self._dispatch_cell_message(body)
-        if self.cell.mischief(Point.REPEAT_CELL_MESSAGE):
+        if self.cell.fault_at(FaultPoint.REPEAT_CELL_MESSAGE):
             self._dispatch_cell_message(body)
         self._let_woken_retry()
 
@@ -283,7 +283,7 @@ class NodeCore:
             cell.latest = timestamp
         if type(token) is int:
             self._participant.handle_timestamp(token, timestamp)  # type: ignore[arg-type]
-            if cell.may_misbehave:
+            if cell.injects_faults:
                 self._timeouts.maybe_ask_at_once(token)  # type: ignore[arg-type]
         elif isinstance(token, FenceToken):
             self._mounting.handle_fence(token, timestamp)
@@ -326,7 +326,7 @@ class NodeCore:
         if not assignment.is_short:
             self._hurry()
         is_fenced = self.cell.fence != NULL_TIMESTAMP
-        if is_fenced and not self.cell.mischief(Point.LOSE_ASSIGNMENT):
+        if is_fenced and not self.cell.fault_at(FaultPoint.LOSE_ASSIGNMENT):
             self._mounting.handle_assignment(assignment)
 
     def note_log(self, size_bytes: int, fill_ratio: float, now: Now) -> None:
@@ -467,7 +467,7 @@ class NodeCore:
 
     def _begin_serving(self, fence: Timestamp) -> None:
         """Rule 9. A fence that was asked for twice only rises: later is as good."""
-        if self.cell.fence != NULL_TIMESTAMP or self.cell.mischief(Point.LOSE_CELL_FENCE):
+        if self.cell.fence != NULL_TIMESTAMP or self.cell.fault_at(FaultPoint.LOSE_CELL_FENCE):
             return
         self.cell.fence = fence
         self.cell.loads.begin_leases(self.cell.now.instant_us)

@@ -77,10 +77,10 @@ COMMITS: Final = (
         "cell.outcomes_remembered",
     ),
     Metric(
-        "misfits",
+        "protocol_violations",
         "counter",
         "Decisions of other cells that can't be: a client lied, or something is broken",
-        "cell.misfits",
+        "cell.protocol_violations",
     ),
     Metric(
         "non_atomic_rows",

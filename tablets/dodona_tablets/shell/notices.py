@@ -12,7 +12,7 @@ from dodona_tablets.core.cell.cell import Cell
 _logger: Final = logging.getLogger("dodona.node")
 
 
-class Misfits:
+class ProtocolViolations:
     """Decisions of other cells that this cell did not obey."""
 
     def __init__(self, cell: Cell) -> None:
@@ -21,7 +21,7 @@ class Misfits:
 
     def look(self) -> None:
         """Say which was the last one, if there were more."""
-        count, last = self._cell.misfit_count, self._cell.last_misfit
+        count, last = self._cell.protocol_violation_count, self._cell.last_protocol_violation
         if count == self._told_count:
             return
         assert last is not None

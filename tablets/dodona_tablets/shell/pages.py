@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from dodona_server.exposition import Metrics
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
 from dodona_server.pages import add_metrics, create_application
 from dodona_server.recoveries_page import add_recoveries_page
 from dodona_server.recovery_book import RecoveryBook
@@ -29,7 +29,7 @@ def create_pages(
     runtime: Runtime,
     log: CellLog,
     book: RecoveryBook,
-    life: Life,
+    lifecycle: Lifecycle,
     admission: Admission,
     report: Callable[[], object],
 ) -> FastAPI:
@@ -43,7 +43,7 @@ def create_pages(
             "log_fill_ratio": log.fill_ratio(),
         }
 
-    pages = create_application("Dodona tablet node", None, life, admission)
+    pages = create_application("Dodona tablet node", None, lifecycle, admission)
     add_statistics_page(pages, collect)
     add_outcome_page(pages, runtime)
     add_doubt_page(pages, core)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from dodona_server.disk_space import DiskSpace
-from dodona_server.life import wait_until
+from dodona_server.lifecycle import wait_until
 from dodona_server.logs import tell
 from dodona_server.process import read_clock
 from dodona_server.recovery_book import RecoveryBook

@@ -14,17 +14,17 @@ from typing import Any, Final, NamedTuple
 from dodona_server.answers import Application
 from dodona_server.beside import running_beside
 from dodona_server.disk_space import DiskSpace, no_space_told
-from dodona_server.door import Door
-from dodona_server.endpoint import Endpoint, EndpointLimits
+from dodona_server.endpoint import Endpoint
 from dodona_server.flushes import RuntimeStatistics
 from dodona_server.front import Front
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
+from dodona_server.listener import Listener
 from dodona_server.metrics import LogReport, ServerReport
 from dodona_server.notices import Readiness, look_around
 from dodona_server.process import close_in_time
 from dodona_server.recovery_book import RecoveryBook
 from dodona_server.runtime import Runtime
-from dodona_server.serving import Served, serve
+from dodona_server.serving import Served, endpoint_limits, serve
 from dodona_server.tracing import server_spans, server_tracing
 from dodona_tablets.core.counts import NodeStatistics
 from dodona_tablets.core.node import NodeCore
@@ -32,7 +32,7 @@ from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
-from dodona_tablets.shell.notices import Misfits
+from dodona_tablets.shell.notices import ProtocolViolations
 from dodona_tablets.shell.recovery import drain, finish, keep_posted, recover
 from dodona_tablets.shell.recovery_notes import RecoveryNotes
 from dodona_tablets.shell.settings import NodeSettings
@@ -50,10 +50,10 @@ def run_node(settings: NodeSettings) -> None:
     log = CellLog.open(settings.data_dir, settings.log_bytes_max)
     try:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        with Door(settings.host, settings.port) as door:
+        with Listener(settings.host, settings.port) as listener:
             with no_space_told(settings.data_dir):
                 served = create_app(settings, log)
-            serve(served, settings, door)
+            serve(served, settings, listener)
     finally:
         log.close()
 
@@ -106,7 +106,9 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
         links.open(runtime)
         runtime.start()
         notes.start()
-        async with running_beside(look_around(Readiness(life).look, Misfits(core.cell).look)):
+        async with running_beside(
+            look_around(Readiness(lifecycle).look, ProtocolViolations(core.cell).look)
+        ):
             yield
         await drain(core, runtime)
         await close_in_time(_close(runtime, notes, jobs))
@@ -114,19 +116,14 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
         if spans is not None:
             await spans.close()
 
-    life = _life(core, runtime, links)
-    endpoint_limits = EndpointLimits(
-        connection_count_max=settings.connection_count_max,
-        unread_bytes_max=settings.unread_mib_max << 20,
-    )
+    lifecycle = _lifecycle(core, runtime, links)
+    limits = endpoint_limits(settings)
     cell = CellId(settings.cell)
-    endpoint = Endpoint(
-        runtime, cell=cell, limits=endpoint_limits, admission=admission, tracing=tracing
-    )
+    endpoint = Endpoint(runtime, cell=cell, limits=limits, admission=admission, tracing=tracing)
 
     def report() -> NodeReport:
         return NodeReport(
-            ServerReport.of(life, str(settings.cell)),
+            ServerReport.of(lifecycle, str(settings.cell)),
             core.statistics(),
             runtime.statistics(),
             LogReport(log.size_bytes(), log.fill_ratio(), log.written_bytes),
@@ -136,9 +133,9 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
     def make_pages() -> Application:
         from dodona_tablets.shell.pages import create_pages
 
-        return create_pages(core, runtime, log, book, life, admission, report)
+        return create_pages(core, runtime, log, book, lifecycle, admission, report)
 
-    return Served(Front(life, lifespan, make_pages, is_asked_often=False), endpoint, life)
+    return Served(Front(lifecycle, lifespan, make_pages, is_asked_often=False), endpoint, lifecycle)
 
 
 async def _close(runtime: Runtime, notes: RecoveryNotes, jobs: Jobs) -> None:
@@ -147,7 +144,7 @@ async def _close(runtime: Runtime, notes: RecoveryNotes, jobs: Jobs) -> None:
     await asyncio.to_thread(jobs.close)
 
 
-def _life(core: NodeCore, runtime: Runtime, links: Links) -> Life:
+def _lifecycle(core: NodeCore, runtime: Runtime, links: Links) -> Lifecycle:
     def why_not_ready() -> str | None:
         """A cell serves once its log is replayed, the oracle has answered for its fence, and the
         master knows it as one of its cluster; and as long as its disk answers."""
@@ -156,11 +153,11 @@ def _life(core: NodeCore, runtime: Runtime, links: Links) -> Life:
             return f"waiting for {core.waits_for}{reason}"
         return runtime.why_late()
 
-    return Life(
+    return Lifecycle(
         why_not_ready,
         lambda: runtime.failure,
         partial(finish, core, runtime),
-        runtime.standing_us,
+        runtime.stalled_us,
     )
 
 

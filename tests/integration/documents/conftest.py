@@ -9,8 +9,8 @@ import pytest
 
 import dodona
 from documents import curl
+from documents.page_runs import GATEWAY_PORT, MASTER_PORT
 from documents.running import addresses_of
-from documents.ways import GATEWAY_PORT, MASTER_PORT
 from dodona_local.launcher import LocalCluster
 
 

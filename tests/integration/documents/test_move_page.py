@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
+from documents.page_runs import THEIRS, run_plans
 from documents.running import PageRun
-from documents.ways import THEIRS, ways
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -28,12 +28,12 @@ ANYTHING: Final = [None, {"a": [1, None, {"b": "ö"}]}, ["x", 1.5, True], "text"
 def test_a_table_is_copied_whatever_its_keys_are(
     key: str, addresses: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (way,) = [it for it in ways() if it.page == PAGE]
+    (plan,) = [it for it in run_plans() if it.page == PAGE]
     with PageRun(addresses) as page:
         monkeypatch.delenv("YT_TOKEN", raising=False)
         monkeypatch.setenv("YT_PROXY", "")  # the page's beginning changes it
         page.execute(THEIRS)
-        page.run([it for it in way.blocks if it.heading == COPYING])
+        page.run([it for it in plan.blocks if it.heading == COPYING])
         names = page.names
         try:
             rows = rows_with(key)

@@ -9,20 +9,20 @@ from typing import Final
 
 import pytest
 
+from documents.page_runs import RunPlan, run_plans
 from documents.running import Job
-from documents.ways import Way, ways
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 PAGE_S_MAX: Final = 240
-HERE: Final = [it for it in ways() if it.place == "cluster"]
+HERE: Final = [it for it in run_plans() if it.place == "cluster"]
 REST: Final = [it for it in HERE if "REST" in it.name or "rest" in it.name]
 
 
-def run_apart(way: Way, folder: Path, addresses: dict[str, str], programs: list[Path]) -> None:
+def run_apart(plan: RunPlan, folder: Path, addresses: dict[str, str], programs: list[Path]) -> None:
     """In a process of its own, whose warnings are errors."""
-    lines = [it.line for it in way.blocks]
-    job = Job(way.page, lines, addresses, way.before, list(way.skipped))
+    lines = [it.line for it in plan.blocks]
+    job = Job(plan.page, lines, addresses, plan.before, list(plan.skipped))
     known = {it: os.environ[it] for it in ("PYTHONPATH", "LANG", "JAVA_HOME") if it in os.environ}
     path = [*map(str, programs), str(Path(sys.executable).parent), os.environ["PATH"]]
     master = addresses["127.0.0.1:8500"]
@@ -44,17 +44,17 @@ def run_apart(way: Way, folder: Path, addresses: dict[str, str], programs: list[
     assert ended.returncode == 0, ended.stderr[-6000:]
 
 
-@pytest.mark.parametrize("way", HERE, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", HERE, ids=lambda plan: plan.name)
 def test_a_page_does_what_it_says(
-    way: Way, folder: Path, addresses: dict[str, str], programs: Path, stand_in_curl: Path
+    plan: RunPlan, folder: Path, addresses: dict[str, str], programs: Path, stand_in_curl: Path
 ) -> None:
     is_lacking = shutil.which("curl") is None
-    run_apart(way, folder, addresses, [stand_in_curl, programs] if is_lacking else [programs])
+    run_apart(plan, folder, addresses, [stand_in_curl, programs] if is_lacking else [programs])
 
 
-@pytest.mark.parametrize("way", REST, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", REST, ids=lambda plan: plan.name)
 def test_a_page_about_rest_does_so_with_a_stand_in_for_curl(
-    way: Way, folder: Path, addresses: dict[str, str], programs: Path, stand_in_curl: Path
+    plan: RunPlan, folder: Path, addresses: dict[str, str], programs: Path, stand_in_curl: Path
 ) -> None:
     """Which not every machine has."""
-    run_apart(way, folder, addresses, [stand_in_curl, programs])
+    run_apart(plan, folder, addresses, [stand_in_curl, programs])

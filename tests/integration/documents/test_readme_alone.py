@@ -9,20 +9,20 @@ from typing import Final
 
 import pytest
 
+from documents.page_runs import RunPlan, run_plans
 from documents.running import Job
-from documents.ways import Way, ways
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
 PAGE_S_MAX: Final = 500
-ALONE: Final = [it for it in ways() if it.place == "alone"]
+ALONE: Final = [it for it in run_plans() if it.place == "alone"]
 
 
 @pytest.mark.part("the README")
-@pytest.mark.parametrize("way", ALONE, ids=lambda way: way.name)
-def test_a_page_runs_from_top_to_bottom(way: Way, folder: Path, stand_in_curl: Path) -> None:
+@pytest.mark.parametrize("way", ALONE, ids=lambda plan: plan.name)
+def test_a_page_runs_from_top_to_bottom(plan: RunPlan, folder: Path, stand_in_curl: Path) -> None:
     """Its Python in one process, its commands in one shell. `python3` is another one there."""
-    job = Job(way.page, [it.line for it in way.blocks], skipped=list(way.skipped))
+    job = Job(plan.page, [it.line for it in plan.blocks], skipped=list(plan.skipped))
     other = folder / "elsewhere"
     other.mkdir()
     (other / "python3").write_text("#!/bin/sh\necho 'this python3 has no Dodona' >&2; exit 1\n")

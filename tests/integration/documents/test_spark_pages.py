@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from documents.page_runs import RunPlan, run_plans
 from documents.running import PageRun
-from documents.ways import Way, ways
 from dodona_local.launcher import LocalCluster
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    "way", [it for it in ways() if it.place == "spark"], ids=lambda it: it.name
+    "way", [it for it in run_plans() if it.place == "spark"], ids=lambda it: it.name
 )
 def test_a_page_does_what_it_says(
-    way: Way,
+    plan: RunPlan,
     spark: "SparkSession",
     addresses: dict[str, str],
     pages_cluster: LocalCluster,
@@ -38,7 +38,7 @@ def test_a_page_does_what_it_says(
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("DODONA_URL", pages_cluster.master_url)
     with PageRun(addresses, {"spark": spark, "checkpoints": str(tmp_path)}) as page:
-        if way.before:
-            page.execute(way.before)
-        page.run(way.blocks)
+        if plan.before:
+            page.execute(plan.before)
+        page.run(plan.blocks)
         page.names["db"].close()

@@ -26,7 +26,7 @@ from dodona_tablets.shell.log import CellLog
 from dodona_wire.cores.effects import Effect, ReplyAtOnce, ReplyTo
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 from unit.client import test_transaction
-from unit.oracle import test_folder, test_runtime_life
+from unit.oracle import test_folder, test_runtime_lifecycle
 from unit.tablets import (
     test_compaction,
     test_full_log,
@@ -124,7 +124,9 @@ def answer_after_a_failed_flush(patch: pytest.MonkeyPatch) -> None:
 
 
 def check_failed_flush(_: Path) -> None:
-    asyncio.run(test_runtime_life.test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told())
+    asyncio.run(
+        test_runtime_lifecycle.test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told()
+    )
 
 
 def leave_names_to_chance(patch: pytest.MonkeyPatch) -> None:

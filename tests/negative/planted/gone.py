@@ -24,7 +24,7 @@ def forget_the_sources(patch: pytest.MonkeyPatch) -> None:
     def planted(table: StoredTable) -> Iterator[TabletId]:
         return (tablet.tablet for tablet in table.tablets)
 
-    patch.setattr("dodona_oracle.core.life.needed", planted)
+    patch.setattr("dodona_oracle.core.mounting.needed", planted)
 
 
 def drop_in_memory(patch: pytest.MonkeyPatch) -> None:

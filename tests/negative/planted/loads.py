@@ -21,15 +21,15 @@ from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.chunks.jobs import Built
 from dodona_tablets.core.rows.chunks.sealing import sealed
 from dodona_tablets.core.rows.chunks.view import ChunkView
-from dodona_tablets.core.tablet.loads import Load, Loads
+from dodona_tablets.core.tablet.loads import CellLoads, Load
 from dodona_tablets.core.tablet.publishing import Publishing
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.messages.data import CloseLoad, LoadHeld, SealLoad
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 
 LOADS = Where("loads", seconds=15, changes=BUSY)
-PATIENT = BUSY | {"patience_ms": 2_000, "mischief_rate": 0.0}
-FLUSHED = Where("loads", seconds=15, changes=BUSY | {"mischief_rate": 1.0})
+PATIENT = BUSY | {"patience_ms": 2_000, "fault_point_rate": 0.0}
+FLUSHED = Where("loads", seconds=15, changes=BUSY | {"fault_point_rate": 1.0})
 CRASHES = Where("loads", seconds=30, changes=PATIENT | {"cell_count": 4}, crash_count=30)
 
 
@@ -170,8 +170,8 @@ def name_all_calls_alike(patch: pytest.MonkeyPatch) -> None:
     make: Any = Stager.__init__
 
     def planted(self: Stager, *given: Any) -> None:
-        path, load, kind, task, _, mischief = given
-        make(self, path, load, kind, task, Timestamp(0), mischief)
+        path, load, kind, task, _, fault_at = given
+        make(self, path, load, kind, task, Timestamp(0), fault_at)
 
     patch.setattr(Stager, "__init__", planted)
 
@@ -184,7 +184,7 @@ def stay_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Loads, "may_open", lambda *_: True)
+    patch.setattr(CellLoads, "may_open", lambda *_: True)
 
 
 def take_rows_of_any_load(patch: pytest.MonkeyPatch) -> None:

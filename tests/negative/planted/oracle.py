@@ -20,7 +20,7 @@ from dodona_oracle.core.proxy import ProxyCore
 from dodona_oracle.core.records import Item, MasterState, state_from_items
 from dodona_wire.cores.batcher import Batcher
 from dodona_wire.cores.effects import Effect, ReplyAtOnce, ReplyTo, Route
-from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from negative.bug import BUSY, CheckedBug, Plant, PlantedBug, Where
 from unit.oracle import test_allocator, test_master, test_store
@@ -123,11 +123,11 @@ def resume_what_was_known_before(patch: pytest.MonkeyPatch) -> None:
             now: Now,
             settings: AllocatorSettings | None = None,
             machine: str = "",
-            mischief: Mischief = behave,
+            fault_at: FaultAt = no_faults,
         ) -> Self:
             state = state_from_items(items)
             ceiling = known.setdefault(machine, state.ceiling)
-            return cls(replace(state, ceiling=ceiling), now, settings, machine, mischief)
+            return cls(replace(state, ceiling=ceiling), now, settings, machine, fault_at)
 
     patch.setattr("simulator.servers.MasterCore", Resumes)
 

@@ -42,7 +42,7 @@ LATE = {"repeat_rate": 0.3, "slow_us_max": 20_000_000, "slow_rate": 0.0}
 
 def never_recover(patch: pytest.MonkeyPatch) -> None:
     def planted(self: Coordinator, alive: Transaction) -> None:
-        alive.nag_at_us = LONG_US
+        alive.retry_at_us = LONG_US
 
     patch.setattr(Coordinator, "recover", planted)
 
@@ -107,7 +107,7 @@ def ask_only_once(patch: pytest.MonkeyPatch) -> None:
 
     def planted(self: Participant, alive: Transaction) -> None:
         ask(self, alive)
-        alive.nag_at_us = LONG_US
+        alive.retry_at_us = LONG_US
 
     patch.setattr(Participant, "ask_coordinator", planted)
 

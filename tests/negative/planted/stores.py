@@ -17,7 +17,7 @@ from dodona_wire.cores import effects
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 from unit.tablets import test_readers
 
-MOVING: Final[dict[str, Any]] = {"mischief_rate": 1.0}
+MOVING: Final[dict[str, Any]] = {"fault_point_rate": 1.0}
 """Stores are rotated and compacted, and the log is cut, between any two steps."""
 SHORT: Final[dict[str, Any]] = MOVING | {"transaction_life_s_max": 3}
 """Besides, nothing is kept for long."""

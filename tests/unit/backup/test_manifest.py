@@ -13,7 +13,7 @@ from dodona.schema import Column
 from dodona.types import LoadId, Timestamp
 from dodona_local.backup.manifest import (
     Manifest,
-    Part,
+    RowFile,
     SavedDirectory,
     SavedTable,
     SavedVersion,
@@ -26,11 +26,11 @@ from dodona_local.backup.manifest import (
 CONTENT = b"rows" * 1000
 
 
-def part(name: str = "tables/00000/00000-00.arrow", content: bytes = CONTENT) -> Part:
-    return Part(name, 7, len(content), hashlib.sha256(content).hexdigest())
+def part(name: str = "tables/00000/00000-00.arrow", content: bytes = CONTENT) -> RowFile:
+    return RowFile(name, 7, len(content), hashlib.sha256(content).hexdigest())
 
 
-def table(path: str, *parts: Part) -> SavedTable:
+def table(path: str, *parts: RowFile) -> SavedTable:
     columns = (Column("k", "int64", "ascending"), Column("v", "any", lock="x"))
     return SavedTable(
         path,

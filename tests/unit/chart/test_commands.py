@@ -22,7 +22,7 @@ from dodona_gateway.shell.service import gateway_number  # noqa: E402
 from dodona_gateway.shell.settings import GatewaySettings  # noqa: E402
 from dodona_local.cli import application  # noqa: E402
 from dodona_oracle.__main__ import ROLES as ORACLE_ROLES  # noqa: E402
-from dodona_server.life import HEALTH, READINESS, STARTUP  # noqa: E402
+from dodona_server.lifecycle import HEALTH, READINESS, STARTUP  # noqa: E402
 from dodona_server.serving import GRACE_SECONDS  # noqa: E402
 from dodona_server.settings import ProcessSettings, parse_settings  # noqa: E402
 from dodona_tablets.shell.settings import NodeSettings  # noqa: E402

@@ -292,7 +292,7 @@ def test_whoever_heard_of_a_commit_sees_it_or_a_later_one(
     number: int, row: dict[str, Any] | None, is_blind: bool
 ) -> None:
     workload = Sideband(Random(1))
-    workload._commits = {"early": 40, "told": 50, "late": 60}
+    workload._commits = {"early": 40, "reported": 50, "late": 60}
     heard = Message("s", number, 5, "told", 50, 1)
     assert (workload.blindness(row, heard) is not None) is is_blind
 

@@ -35,11 +35,11 @@ from dodona_wire.messages.data import (
     Committed,
     DataReply,
     Decide,
+    FoundRows,
     Lookup,
     LookupVersions,
     Prepare,
     Prepared,
-    Rows,
     RowVersion,
     Scan,
     ScanPage,
@@ -164,7 +164,7 @@ class FakeCluster:
                 self.apply([body])
                 return Written(len(body.writes), body.stamp)
             case Lookup():
-                return Rows(tuple([self.rows.get((body.tablet, it)) for it in body.keys]))
+                return FoundRows(tuple([self.rows.get((body.tablet, it)) for it in body.keys]))
             case LookupVersions():
                 return VersionedRows(tuple([self._history(body.tablet, it) for it in body.keys]))
             case Scan():

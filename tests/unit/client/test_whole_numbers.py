@@ -25,7 +25,7 @@ from dodona_local.files.parts import Want
 from dodona_local.inserting import Bringing, How, bring
 from dodona_local.progress import Progress
 from dodona_wire.rows.arrow import arrow_type
-from dodona_wire.rows.spelling import read_value, value_of_text
+from dodona_wire.rows.text_format import read_value, value_of_text
 
 FIRST: Final = (1 << 53) + 1
 HELD: Final = [0, -7, 1 << 53, (1 << 53) + 2, -(1 << 53) - 4, 1 << 63, 3 << 61]

@@ -15,7 +15,7 @@ from dodona_gateway.core.json_values import (
     converters,
     shown_attributes,
 )
-from dodona_wire.rows.spelling import DEPTH_MAX, may_be_marked, spell_any, unmarked
+from dodona_wire.rows.text_format import DEPTH_MAX, format_any, may_be_marked, unmarked
 
 COLUMNS = [Column("n", "int64"), Column("s", "string"), Column("d", "double"), Column("a", "any")]
 CONVERT = converters(COLUMNS)
@@ -116,11 +116,11 @@ def test_depth_is_bounded(is_map: bool) -> None:
 
 def test_names_of_a_user_s_own_are_escaped_and_nothing_else_is() -> None:
     for own in ({"$base64": 1}, {"$dict": {"$double": None}}):
-        assert spell_any(own) == {"$dict": spelled(own)}
-        assert unmarked(spell_any(own), "a") == own
+        assert format_any(own) == {"$dict": spelled(own)}
+        assert unmarked(format_any(own), "a") == own
     for plain in ({"$x": 1}, {"$base64": "", "b": 1}, {"a$": "$x"}):
-        assert spell_any(plain) == plain == unmarked(plain, "a")
+        assert format_any(plain) == plain == unmarked(plain, "a")
 
 
 def spelled(own: dict[str, Any]) -> dict[str, Any]:
-    return {name: spell_any(value) for name, value in own.items()}
+    return {name: format_any(value) for name, value in own.items()}

@@ -24,7 +24,7 @@ from dodona_gateway.core.yt_json import JsonRowReader, loads_json
 from dodona_gateway.core.ytsaurus.parameters import decode_parameters
 from dodona_wire.rows.json_text import decode_json, repeated_name
 from dodona_wire.rows.packed_names import repeated_in_packed
-from dodona_wire.rows.spelling import value_of_text
+from dodona_wire.rows.text_format import value_of_text
 from pyspark_dodona.option_values import key_range
 
 # ---- the check itself

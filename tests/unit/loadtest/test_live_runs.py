@@ -15,8 +15,8 @@ import pytest
 from dodona._core.writing.outcomes import Outcome
 from dodona.errors import Unavailable
 from dodona.types import Timestamp
-from dodona_loadtest.chaos.blows import ROLES, draw_blows, role_of
 from dodona_loadtest.chaos.campaign import CampaignPlan, Summary, markdown
+from dodona_loadtest.chaos.faults import ROLES, draw_faults, role_of
 from dodona_loadtest.chaos.links import CLIENT, KINDS, Link, draw_trouble
 from dodona_loadtest.chaos.round import RoundPlan, RoundResult
 from dodona_loadtest.checkers.violation import Violation
@@ -81,7 +81,7 @@ def test_tables_that_stay_behind_are_a_note(monkeypatch: pytest.MonkeyPatch) -> 
             pass
 
         monkeypatch.setattr(run, "_rest_and_judge", judge_nothing)
-        monkeypatch.setattr(run.party, "run", run_protocol)
+        monkeypatch.setattr(run.session_group, "run", run_protocol)
         return await run.finish()
 
     report = asyncio.run(finish())
@@ -276,21 +276,25 @@ def test_a_seed_draws_the_same_blows_and_troubles_again() -> None:
     def drawn(seed: int) -> list[object]:
         random = Random(seed)
         links = [Link(CLIENT, "node 0"), Link("node 0", "node 1"), Link("node 1", "node 0")]
-        blows = islice(draw_blows(seed, NAMES, 100.0), 50)
-        return [*blows, *(draw_trouble(random, links, 100.0) for _ in range(50))]
+        faults = islice(draw_faults(seed, NAMES, 100.0), 50)
+        return [*faults, *(draw_trouble(random, links, 100.0) for _ in range(50))]
 
     assert drawn(1) == drawn(1)
     assert drawn(1) != drawn(2)
 
 
 def test_every_role_is_hit_alone_and_with_another_and_paused() -> None:
-    blows = list(islice(draw_blows(1, NAMES, 100.0), 500))
-    kills = [blow for blow in blows if not blow.pause_ms]
-    assert {name for blow in kills for name in blow.targets if len(blow.targets) == 1} == {*NAMES}
-    pairs = [blow.targets for blow in kills if len(blow.targets) == 2]
+    faults = list(islice(draw_faults(1, NAMES, 100.0), 500))
+    kills = [fault for fault in faults if not fault.pause_ms]
+    assert {name for fault in kills for name in fault.targets if len(fault.targets) == 1} == {
+        *NAMES
+    }
+    pairs = [fault.targets for fault in kills if len(fault.targets) == 2]
     assert len({frozenset(map(role_of, pair)) for pair in pairs}) > len(ROLES)
     assert all(first != second for first, second in pairs)
-    assert {role_of(name) for blow in blows if blow.pause_ms for name in blow.targets} == {*ROLES}
+    assert {role_of(name) for fault in faults if fault.pause_ms for name in fault.targets} == {
+        *ROLES
+    }
 
 
 def test_troubles_of_all_kinds_befall_links_alone_and_together() -> None:

@@ -13,7 +13,7 @@ from dodona_loadtest.harness.client_process import ClientProcess, Order
 from dodona_loadtest.harness.errors import ContenderMissing
 from dodona_loadtest.harness.pinning import choose_pinning
 from dodona_loadtest.harness.row import Running
-from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.sample_rows import SampleRows
 from dodona_loadtest.harness.study import Effort, Figures, Study
 from dodona_loadtest.harness.syncing import files_in, sync_new
 from dodona_loadtest.harness.worker_process import WorkerProcess
@@ -22,7 +22,7 @@ from dodona_loadtest.peers.lance import LanceWorker, open_lance_worker, version
 from dodona_loadtest.studies import reads, restart
 
 CORES = choose_pinning("none").client
-THERE, NEW = Rows(300, first=0, step=2), Rows(200, first=1, step=2)
+THERE, NEW = SampleRows(300, first=0, step=2), SampleRows(200, first=1, step=2)
 
 
 @pytest.mark.integration
@@ -50,7 +50,7 @@ def test_lance_takes_rows_in_and_gives_them_back(tmp_path: Path) -> None:
         assert worker.call(LanceWorker.merge, "t", NEW).duration_s > 0
         assert worker.call(LanceWorker.merge, "t", NEW).duration_s > 0
         assert worker.call(LanceWorker.count, "t") == 500
-        assert worker.call(LanceWorker.scan, "t", Rows(400), 100, 0.0) > 0
+        assert worker.call(LanceWorker.scan, "t", SampleRows(400), 100, 0.0) > 0
         assert worker.call(LanceWorker.append, "t", NEW).duration_s > 0
         assert worker.call(LanceWorker.count, "t") == 700
         worker.call(LanceWorker.remove, "t")

@@ -15,7 +15,7 @@ import pytest
 from dodona_loadtest import bench, profile
 from dodona_loadtest.harness.client_process import Order
 from dodona_loadtest.harness.measure import Sample
-from dodona_loadtest.harness.onlookers import Manner, Onlooker, Watch, descendants
+from dodona_loadtest.harness.profilers import Manner, Profiler, Watch, descendants
 from dodona_loadtest.harness.row import Contender, Row, Running
 from dodona_loadtest.harness.servers import command_of
 from dodona_loadtest.harness.stacks import (
@@ -101,7 +101,7 @@ def test_who_did_nothing_has_no_graph(tmp_path: Path) -> None:
     with program([sys.executable, "-c", "input()"], stdin=PIPE, stdout=PIPE) as idle:
         wait_until(lambda: "R" not in Path(f"/proc/{idle.pid}/stat").read_text().split()[2])
         for form in FORMS:
-            seen = Onlooker(idle.pid, Manner(50), form, tmp_path, 1).read()
+            seen = Profiler(idle.pid, Manner(50), form, tmp_path, 1).read()
             assert profile_lines(read_stacks(seen), 1.0, 50) == ["It did nothing that was seen."]
     sample = Sample(1, 0, 1.0, 1.0, 1.0, 1.0)
     asked = Look(ROWS[0], 1, 1.0, Manner(50))
@@ -170,9 +170,9 @@ def test_processes_of_before_are_not_looked_at(tmp_path: Path) -> None:
     with idle_process():
         strangers = descendants()
         with idle_process(), Watch(Manner(20), "raw", tmp_path, strangers) as watch:
-            onlookers = vars(watch)["_onlookers"]
-            wait_until(lambda: len(onlookers) == 2)  # this process, and its child
-        assert onlookers.keys().isdisjoint(strangers)
+            profilers = vars(watch)["_onlookers"]
+            wait_until(lambda: len(profilers) == 2)  # this process, and its child
+        assert profilers.keys().isdisjoint(strangers)
 
 
 @contextmanager
@@ -249,7 +249,7 @@ def test_one_command_looks_at_every_row_and_study() -> None:
 def test_what_cannot_be_looked_at_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("dodona_loadtest.harness.onlookers.shutil.which", lambda name: None)
+    monkeypatch.setattr("dodona_loadtest.harness.profilers.shutil.which", lambda name: None)
     assert get_executable()  # which starts the client: noted before this test hides it
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert profile.main(["--study", "yson", "--scale", "0.01"]) == 1

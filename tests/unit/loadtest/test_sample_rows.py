@@ -8,13 +8,13 @@ import pytest
 from dodona_loadtest.harness.sample_rows import (
     NOTE_BYTES,
     ROW_BYTES,
-    Rows,
+    SampleRows,
     arrow_table,
     dicts,
     postgres_copy_data,
 )
 
-ROWS = Rows(1_000, first=7, step=3)
+ROWS = SampleRows(1_000, first=7, step=3)
 
 
 def test_keys_rise_by_their_step() -> None:
@@ -30,7 +30,7 @@ def test_slices_are_all_of_the_rows_in_order() -> None:
 
 
 def test_what_a_row_holds_follows_from_its_key() -> None:
-    by_key = {row["id"]: row for row in dicts(Rows(4_000))}
+    by_key = {row["id"]: row for row in dicts(SampleRows(4_000))}
     assert all(by_key[row["id"]] == row for row in dicts(ROWS))
 
 
@@ -57,7 +57,7 @@ def test_copy_data_hold_the_same_rows() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_few_rows_are_rows_too(count: int) -> None:
-    rows = Rows(count, first=5)
+    rows = SampleRows(count, first=5)
     assert _rows_of_copy_data(postgres_copy_data(rows)) == dicts(rows)
     assert [row["id"] for row in dicts(rows)] == [5, 6][:count]
 

@@ -20,7 +20,7 @@ from dodona_loadtest.harness.pinning import choose_pinning
 from dodona_loadtest.harness.recorded import RecordedStudy, record
 from dodona_loadtest.harness.report import Report
 from dodona_loadtest.harness.rounds import Plan
-from dodona_loadtest.harness.sample_rows import Rows
+from dodona_loadtest.harness.sample_rows import SampleRows
 from dodona_loadtest.harness.section import summary_of
 from dodona_loadtest.harness.servers import ServerProcess, private_memory_bytes
 from dodona_loadtest.harness.study import (
@@ -242,7 +242,7 @@ def test_the_rows_there_rest_before_others_are_loaded(monkeypatch: pytest.Monkey
     lived: list[str] = []
     monkeypatch.setattr(bulk, "rest", lambda: lived.append("rest"))
 
-    def load(new: Rows) -> Spent:
+    def load(new: SampleRows) -> Spent:
         lived.append("load")
         return Spent(1.0, 1.0)
 
@@ -394,11 +394,11 @@ def test_delta_merges_appends_and_reads(tmp_path: Path) -> None:
     async def live() -> list[int]:
         worker = DeltaWorker(tmp_path)
         await worker.open()
-        await worker.create("table", Rows(100, step=2))
-        await worker.merge("table", Rows(100, first=100, step=2))  # half of them are new
+        await worker.create("table", SampleRows(100, step=2))
+        await worker.merge("table", SampleRows(100, first=100, step=2))  # half of them are new
         counts = [await worker.count("table")]
-        assert await worker.scan("table", Rows(150, step=2), 50, 0.0) > 0
-        await worker.append("table", Rows(10, first=1_000))
+        assert await worker.scan("table", SampleRows(150, step=2), 50, 0.0) > 0
+        await worker.append("table", SampleRows(10, first=1_000))
         counts.append(await worker.count("table"))
         await worker.remove("table")
         return counts

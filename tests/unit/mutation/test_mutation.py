@@ -83,10 +83,10 @@ class Given(Struct, frozen=True):
     waits: int = 60 * SECOND
 def take(count=5):
     assert count < 9
-    if self._may_misbehave and self._mischief(A):
+    if self._injects_faults and self._fault_at(A):
         count += 3
-    if count > 7 and self._mischief(B):
-        return Given(waits=4, mischief=True)
+    if count > 7 and self._fault_at(B):
+        return Given(waits=4, fault_at=True)
 """
 
 
@@ -99,11 +99,11 @@ def take(count=5):
         ("NumberReplacer", "60", True),
         ("ReplaceBinaryOperator_Mul_Add", "* SECOND", False),
         ("ReplaceComparisonOperator_Lt_LtE", "< 9", True),
-        ("ReplaceAndWithOr", "and self._mischief(A)", True),
+        ("ReplaceAndWithOr", "and self._fault_at(A)", True),
         ("NumberReplacer", "3\n", True),
         ("NumberReplacer", "7", False),
-        ("ReplaceAndWithOr", "and self._mischief(B)", False),
-        ("AddNot", "self._mischief(B)", True),
+        ("ReplaceAndWithOr", "and self._fault_at(B)", False),
+        ("AddNot", "self._fault_at(B)", True),
         ("NumberReplacer", "4,", False),
         ("NumberReplacer", "4", False),
         ("ReplaceTrueWithFalse", "True)\n", False),

@@ -10,7 +10,7 @@ import pytest
 
 from dodona_server.answers import status_answer
 from dodona_server.front import MAKING, Front
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
 from suite.waiting import WAIT_S_MAX
 
 Message = dict[str, Any]
@@ -49,7 +49,7 @@ def test_health_is_told_while_the_pages_are_being_made_and_requests_for_pages_wa
         return pages
 
     reasons = ["waiting for the oracle"]
-    front = Front(Life(lambda: reasons[0] if reasons else None), no_lifespan, make)
+    front = Front(Lifecycle(lambda: reasons[0] if reasons else None), no_lifespan, make)
 
     async def ask() -> None:
         waiting = [asyncio.create_task(get(front, f"/v1/{name}")) for name in "ab"]
@@ -76,7 +76,7 @@ def test_pages_that_can_not_be_made_are_told_and_health_is_still_answered() -> N
     def fail() -> Any:
         raise ImportError("secret insides")
 
-    front = Front(Life(), no_lifespan, fail)
+    front = Front(Lifecycle(), no_lifespan, fail)
 
     async def ask() -> None:
         for _ in range(2):
@@ -117,14 +117,14 @@ def test_a_lifespan_is_entered_before_the_first_request_and_left_after_the_last(
         yield
         happened.append("left")
 
-    life = Life()
-    front = Front(life, lifespan, lambda: pages)
+    lifecycle = Lifecycle()
+    front = Front(lifecycle, lifespan, lambda: pages)
     reasons: list[str | None] = []
 
     async def ask() -> None:
-        reasons.append(life.why_not_ready())
+        reasons.append(lifecycle.why_not_ready())
         await get(front, "/v1/tables")
-        reasons.append(life.why_not_ready())
+        reasons.append(lifecycle.why_not_ready())
 
     assert asyncio.run(live(front, ask)) == ["startup.complete", "shutdown.complete"]
     assert happened == ["entered", "left"]
@@ -138,4 +138,4 @@ def test_a_start_that_fails_ends_the_server() -> None:
         yield
 
     with pytest.raises(OSError, match="no"):
-        asyncio.run(live(Front(Life(), lifespan, lambda: pages)))
+        asyncio.run(live(Front(Lifecycle(), lifespan, lambda: pages)))

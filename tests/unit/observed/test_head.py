@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from dodona_server.door import Door
 from dodona_server.exposition import Metrics
 from dodona_server.front import Front
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
+from dodona_server.listener import Listener
 from dodona_server.pages import add_metrics, create_application
 from unit.observed.test_front import get, no_lifespan
 from unit.oracle.test_application import no_lifespan as no_pages_lifespan
@@ -28,10 +28,10 @@ def headers(answer: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("path", [*PROBES, "/metrics", "/v1/statistics"])
 def test_at_the_door(path: str) -> None:
-    with Door(HOST, 0) as door:
+    with Listener(HOST, 0) as listener:
         answers = []
         for method in ("GET", "HEAD"):
-            line = http.client.HTTPConnection(HOST, door.port, timeout=60)
+            line = http.client.HTTPConnection(HOST, listener.port, timeout=60)
             line.request(method, path)
             answers.append(line.getresponse())
             assert bool(answers[-1].read()) == (method == "GET")
@@ -41,8 +41,8 @@ def test_at_the_door(path: str) -> None:
 
 
 def test_nothing_follows_the_headers_at_the_door() -> None:
-    with Door(HOST, 0) as door:
-        line = http.client.HTTPConnection(HOST, door.port, timeout=60)
+    with Listener(HOST, 0) as listener:
+        line = http.client.HTTPConnection(HOST, listener.port, timeout=60)
         line.connect()
         line.sock.sendall(b"HEAD /healthz HTTP/1.1\r\n\r\n")
         raw = b"".join(iter(lambda: line.sock.recv(1 << 16), b""))
@@ -57,7 +57,7 @@ def test_before_there_are_pages(path: str) -> None:
     def never() -> Any:
         raise AssertionError("health waits for no pages")
 
-    front = Front(Life(), no_lifespan, never)
+    front = Front(Lifecycle(), no_lifespan, never)
     whole, head = [asyncio.run(get(front, path, method)) for method in ("GET", "HEAD")]
     assert head == whole  # the server of HTTP leaves the body out
     assert head[0] in (200, 503)
@@ -66,7 +66,7 @@ def test_before_there_are_pages(path: str) -> None:
 def test_of_all_pages() -> None:
     not_ready: list[str] = ["waiting"]
     application = create_application(
-        "test", no_pages_lifespan, Life(lambda: not_ready[0] if not_ready else None)
+        "test", no_pages_lifespan, Lifecycle(lambda: not_ready[0] if not_ready else None)
     )
     add_metrics(application, Metrics("proxy", (), lambda: ()))
     pages = TestClient(application)

@@ -16,7 +16,7 @@ from dodona.types import CellId, Now, TabletId, TransactionId, TreeTransactionId
 from dodona_gateway.core.traffic import Traffic, route_of
 from dodona_oracle.core.master import MasterCore
 from dodona_server.exposition import Metrics
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
 from dodona_server.metrics import Metric, full_name
 from dodona_server.pages import add_metrics, create_application
 from dodona_wire.cores.counting import Tally
@@ -129,7 +129,7 @@ def caller(key: str | None, metrics_key: str | None) -> TestClient:
     application = create_application(
         "test",
         no_lifespan,
-        Life(),
+        Lifecycle(),
         Admission(
             None if key is None else ClusterKey(key),
             None if metrics_key is None else MetricsKey(metrics_key),

@@ -11,7 +11,7 @@ from dodona_oracle.shell.master import create_master
 from dodona_oracle.shell.settings import MasterSettings
 from dodona_oracle.shell.store import MasterStore
 from dodona_server import notices
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
 from dodona_server.notices import Readiness, look_around
 from dodona_server.process import read_clock
 from dodona_server.recovery_book import RecoveryBook
@@ -25,8 +25,8 @@ class Watched:
         caplog.set_level(logging.INFO)
         self._log = caplog
         self.reason: str | None = None
-        self.life = Life(lambda: self.reason)
-        self._readiness = Readiness(self.life)
+        self.lifecycle = Lifecycle(lambda: self.reason)
+        self._readiness = Readiness(self.lifecycle)
 
     def look(self, reason: str | None) -> list[tuple[str, str | None]]:
         """→ which events were told by one more look, with their reasons."""
@@ -51,7 +51,7 @@ def test_each_change_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_that_it_is_about_to_stop_is_told_by_others(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched(caplog)
-    watched.life.is_draining = True
+    watched.lifecycle.is_draining = True
     assert watched.look("x") == watched.look(None) == []
 
 
@@ -77,10 +77,10 @@ def test_a_master_that_refuses_every_timestamp_is_not_ready(tmp_path: Path) -> N
         first.handle("route", GenerateTimestamps(1), read_clock())
         store.append([it.record for it in first.take_effects() if hasattr(it, "record")])
         core = MasterCore.recover(store.items(), read_clock(), machine="second")
-        life = create_master(core, store, settings, RecoveryBook.open(store.path)).life
-        assert "taken over" in str(life.why_not_ready())
+        lifecycle = create_master(core, store, settings, RecoveryBook.open(store.path)).lifecycle
+        assert "taken over" in str(lifecycle.why_not_ready())
         again = MasterCore.recover(store.items(), read_clock(), machine="first")
-        life = create_master(again, store, settings, RecoveryBook.open(store.path)).life
-        assert life.why_not_ready() is None
+        lifecycle = create_master(again, store, settings, RecoveryBook.open(store.path)).lifecycle
+        assert lifecycle.why_not_ready() is None
     finally:
         store.close()

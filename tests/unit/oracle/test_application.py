@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.records import Record
 from dodona_oracle.shell.rest import add_operations
-from dodona_server.life import Life
+from dodona_server.lifecycle import Lifecycle
 from dodona_server.pages import create_application
 from dodona_server.process import read_clock
 from dodona_server.runtime import Runtime
@@ -64,7 +64,7 @@ async def no_lifespan(application: FastAPI) -> AsyncIterator[None]:
 async def rest() -> AsyncIterator[Rest]:
     runtime = Runtime(MasterCore.recover([], read_clock()), MemoryLog())
     runtime.start()
-    application = create_application("test", no_lifespan, Life(lambda: client.not_ready))
+    application = create_application("test", no_lifespan, Lifecycle(lambda: client.not_ready))
     add_operations(application, runtime)
 
     @application.get("/broken")

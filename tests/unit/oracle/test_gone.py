@@ -16,7 +16,7 @@ from dodona.types import (
     TreeTransactionId,
 )
 from dodona_oracle.core.catalog import Catalog
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.messages.catalog import (
     GetTable,
     Heartbeat,
@@ -298,12 +298,14 @@ def test_an_assignment_that_still_has_a_tablet_is_older_than_any_that_says_it_is
     assert before.beat(0).revision < answer.revision
 
 
-# Mischief
+# Fault points
 
 
 def test_a_cell_may_hear_early_that_what_it_serves_is_gone(tree: Tree) -> None:
     (tablet,) = tablets(tree)
-    tree.catalog = Catalog(tree.state(), tree.append, tree.now(), lambda it: it is Point.DROP_EARLY)
+    tree.catalog = Catalog(
+        tree.state(), tree.append, tree.now(), lambda it: it is FaultPoint.DROP_EARLY
+    )
     tree.beat(0)
     tree.ask(MountTable(PATH))
     (wanted,) = tree.beat(0).tablets

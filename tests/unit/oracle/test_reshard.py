@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from dodona.errors import InvalidTabletState, LimitExceeded, SchemaViolation, Unavailable
 from dodona.schema import Column
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, Revision, TableSettings, TabletId
-from dodona_oracle.core import definitions, life
+from dodona_oracle.core import definitions, mounting
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from dodona_wire.messages.catalog import TabletSource
 from unit.oracle.realm import COLUMNS, pivot
@@ -36,7 +36,7 @@ def source(number: int, lower: Key = KEY_MIN, upper: Key = KEY_MAX) -> TabletSou
 def test_new_tablets_take_over_from_all_that_they_overlap() -> None:
     before = table(4)
     pivots = (pivot(10), pivot(15), pivot(25))
-    after = life.reshard(before, pivots, 1, 2, 100)
+    after = mounting.reshard(before, pivots, 1, 2, 100)
     assert [it.tablet for it in after.tablets] == [10, 100, 101, 102, 13]
     assert [it.pivot_key for it in after.tablets] == [KEY_MIN, *pivots, pivot(30)]
     assert [it.sources for it in after.tablets] == [
@@ -53,13 +53,13 @@ def test_new_tablets_take_over_from_all_that_they_overlap() -> None:
 
 
 def test_a_tablet_that_never_had_a_cell_has_no_rows_to_take_over() -> None:
-    after = life.reshard(table(2, cell=None), (KEY_MIN,), None, None, 100)
+    after = mounting.reshard(table(2, cell=None), (KEY_MIN,), None, None, 100)
     assert [(it.tablet, it.sources) for it in after.tablets] == [(100, ())]
 
 
 def test_resharding_again_before_a_mount_keeps_the_first_sources() -> None:
-    once = life.reshard(table(3), (KEY_MIN, pivot(15)), None, None, 100)
-    twice = life.reshard(once, (KEY_MIN,), None, None, 200)
+    once = mounting.reshard(table(3), (KEY_MIN, pivot(15)), None, None, 100)
+    twice = mounting.reshard(once, (KEY_MIN,), None, None, 200)
     (tablet,) = twice.tablets
     assert tablet.sources == (
         source(0, upper=pivot(10)),
@@ -71,10 +71,10 @@ def test_resharding_again_before_a_mount_keeps_the_first_sources() -> None:
 
 def test_rows_that_one_of_them_took_over_are_taken_from_it_only() -> None:
     """The others' old source has them too, as they were before."""
-    once = life.reshard(table(1), (KEY_MIN, pivot(5), pivot(7)), None, None, 100)
+    once = mounting.reshard(table(1), (KEY_MIN, pivot(5), pivot(7)), None, None, 100)
     had = replace(once.tablets[1], cell=CellId(4), sources=())
     once = replace(once, tablets=(once.tablets[0], had, once.tablets[2]))
-    (tablet,) = life.reshard(once, (KEY_MIN,), None, None, 200).tablets
+    (tablet,) = mounting.reshard(once, (KEY_MIN,), None, None, 200).tablets
     assert tablet.sources == (
         source(0, upper=pivot(5)),
         TabletSource(TabletId(101), CellId(4), pivot(5), pivot(7)),
@@ -83,8 +83,8 @@ def test_rows_that_one_of_them_took_over_are_taken_from_it_only() -> None:
 
 
 def test_resharded_tablets_are_placed_anew_and_taken_over_once() -> None:
-    once = life.reshard(table(2), (KEY_MIN, pivot(5)), None, None, 100)
-    mounted = life.mount(
+    once = mounting.reshard(table(2), (KEY_MIN, pivot(5)), None, None, 100)
+    mounted = mounting.mount(
         once,
         None,
         None,
@@ -93,7 +93,7 @@ def test_resharded_tablets_are_placed_anew_and_taken_over_once() -> None:
         place=lambda count: [CellId(7)] * count,
     )
     assert [it.cell for it in mounted.tablets] == [7, 7]
-    first, second = life.assignments(mounted, CellId(7))
+    first, second = mounting.assignments(mounted, CellId(7))
     assert first.sources == (source(0, upper=pivot(5)),)
     assert second.sources == (source(0, pivot(5), pivot(10)), source(1, pivot(10)))
     assert first.upper == second.lower == pivot(5)
@@ -112,12 +112,12 @@ def test_resharded_tablets_are_placed_anew_and_taken_over_once() -> None:
 )
 def test_pivot_keys_that_do_not_fit_are_refused(pivots: tuple[bytes, ...], reason: str) -> None:
     with pytest.raises(SchemaViolation, match=reason):
-        life.reshard(table(4), pivots, 1, 2, 100)  # type: ignore[arg-type]
+        mounting.reshard(table(4), pivots, 1, 2, 100)  # type: ignore[arg-type]
 
 
 def test_the_first_tablet_begins_below_every_key() -> None:
     with pytest.raises(SchemaViolation, match="First pivot key must be empty"):
-        life.reshard(table(2), (pivot(1),), None, None, 100)
+        mounting.reshard(table(2), (pivot(1),), None, None, 100)
 
 
 @pytest.mark.parametrize("state", ["mounted", "frozen", "mounting", "unmounting", "freezing"])
@@ -126,16 +126,16 @@ def test_only_unmounted_tablets_are_resharded(state: str) -> None:
     it = replace(it, tablets=(it.tablets[0], replace(it.tablets[1], state=state), it.tablets[2]))
     text = "Cannot reshard table since tablet 11 is not unmounted"
     with pytest.raises(InvalidTabletState, match=text):
-        life.reshard(it, (KEY_MIN,), None, None, 100)
-    after = life.reshard(it, (pivot(20), pivot(25)), 2, 2, 100)  # the others may be mounted
+        mounting.reshard(it, (KEY_MIN,), None, None, 100)
+    after = mounting.reshard(it, (pivot(20), pivot(25)), 2, 2, 100)  # the others may be mounted
     assert [tablet.tablet for tablet in after.tablets] == [10, 11, 100, 101]
 
 
 def test_a_table_has_so_many_tablets_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(definitions, "TABLETS_PER_TABLE_MAX", 4)
-    life.reshard(table(3), (pivot(20), pivot(21)), 2, 2, 100)
+    mounting.reshard(table(3), (pivot(20), pivot(21)), 2, 2, 100)
     with pytest.raises(LimitExceeded, match="at most 4 tablets"):
-        life.reshard(table(3), (pivot(20), pivot(21), pivot(22)), 2, 2, 100)
+        mounting.reshard(table(3), (pivot(20), pivot(21), pivot(22)), 2, 2, 100)
 
 
 # Copies
@@ -153,17 +153,17 @@ def test_thousands_of_tablets_are_divided_anew_in_no_time() -> None:
     once = replace(table(1), tablets=tablets)
     between = (KEY_MIN, *(pivot(at, "m") for at in range(1, count)))
     started_s = time.process_time()
-    once = life.reshard(once, between, None, None, 100_000)
+    once = mounting.reshard(once, between, None, None, 100_000)
     assert sum(len(it.sources) for it in once.tablets) == 2 * count - 1
-    merged = life.reshard(once, (KEY_MIN,), None, None, 200_000)
-    again = life.reshard(merged, tuple(it.pivot_key for it in tablets), None, None, 300_000)
+    merged = mounting.reshard(once, (KEY_MIN,), None, None, 200_000)
+    again = mounting.reshard(merged, tuple(it.pivot_key for it in tablets), None, None, 300_000)
     assert [it.sources[0].tablet for it in again.tablets] == [it.tablet for it in tablets]
     assert time.process_time() - started_s < 1.5
 
 
 def test_a_copy_lives_where_its_source_does_and_takes_over_its_rows() -> None:
     original = table(2)
-    copy = life.copied(original, "//copy", 50)
+    copy = mounting.copied(original, "//copy", 50)
     assert (copy.table, copy.path, copy.columns) == (50, "//copy", COLUMNS)
     assert copy.settings == original.settings
     assert [it.tablet for it in copy.tablets] == [51, 52]
@@ -179,23 +179,23 @@ def test_a_copy_lives_where_its_source_does_and_takes_over_its_rows() -> None:
 
 
 def test_a_copy_of_a_table_that_never_was_mounted_is_empty() -> None:
-    copy = life.copied(table(2, cell=None), "//copy", 50)
+    copy = mounting.copied(table(2, cell=None), "//copy", 50)
     assert [(it.cell, it.sources) for it in copy.tablets] == [(None, ()), (None, ())]
 
 
 def test_a_copy_of_resharded_tablets_takes_over_from_the_old_ones_when_it_is_mounted() -> None:
-    resharded = life.reshard(table(2), (KEY_MIN,), None, None, 100)
-    (tablet,) = life.copied(resharded, "//copy", 50).tablets
+    resharded = mounting.reshard(table(2), (KEY_MIN,), None, None, 100)
+    (tablet,) = mounting.copied(resharded, "//copy", 50).tablets
     assert tablet.cell is None
     assert tablet.sources == (source(0, upper=pivot(10)), source(1, lower=pivot(10)))
 
 
 def test_what_still_waits_for_its_rows_can_not_be_passed_on() -> None:
-    copy = life.copied(table(1), "//copy", 50)
+    copy = mounting.copied(table(1), "//copy", 50)
     with pytest.raises(Unavailable, match="still being copied"):
-        life.copied(copy, "//other", 60)
+        mounting.copied(copy, "//other", 60)
     with pytest.raises(Unavailable, match="still being copied"):
-        life.reshard(copy, (KEY_MIN,), None, None, 60)
+        mounting.reshard(copy, (KEY_MIN,), None, None, 60)
 
 
 # Schemas
@@ -212,7 +212,7 @@ KEY, TEXT, _, SUM = BASE
 
 def altered(*columns: Column) -> tuple[Column, ...]:
     it = replace(table(1), columns=BASE)
-    after = life.alter(it, columns)
+    after = mounting.alter(it, columns)
     assert after.tablets is it.tablets
     return after.columns
 
@@ -236,7 +236,7 @@ def test_a_schema_may_change_so(columns: tuple[Column, ...]) -> None:
 
 def test_the_same_schema_changes_nothing() -> None:
     it = table(1)
-    assert life.alter(it, COLUMNS) is it
+    assert mounting.alter(it, COLUMNS) is it
 
 
 @pytest.mark.parametrize(

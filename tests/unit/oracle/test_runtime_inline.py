@@ -27,7 +27,7 @@ class Disk:
         self.lasts_us = BRIEF_US
         self.is_inline: list[bool] = []
         self.answered_before: list[int] = []
-        self.standing_us: list[int] = []
+        self.stalled_us: list[int] = []
         self.reason: OSError | None = None
         self.runtime: Runtime
         self._listener = listener
@@ -39,7 +39,7 @@ class Disk:
         self.is_inline.append(threading.current_thread() is threading.main_thread())
         self.answered_before.append(len(self._listener.got))
         self.instant_us += self.lasts_us
-        self.standing_us.append(self.runtime.standing_us())
+        self.stalled_us.append(self.runtime.stalled_us())
         if self.reason is not None:
             raise self.reason
 
@@ -75,10 +75,10 @@ async def test_a_short_flush_that_is_waited_for_is_made_at_once() -> None:
     await bench.write(INLINE_RECORDS_MAX)
     assert bench.disk.is_inline == [True, True]
     assert bench.disk.answered_before == [0, 1]
-    assert bench.disk.standing_us == [BRIEF_US, BRIEF_US]
+    assert bench.disk.stalled_us == [BRIEF_US, BRIEF_US]
     assert bench.runtime.statistics().flush_duration_us_max == BRIEF_US
     bench.disk.instant_us += 1
-    assert bench.runtime.standing_us() == 0
+    assert bench.runtime.stalled_us() == 0
     await bench.runtime.close()
 
 
@@ -86,7 +86,7 @@ async def test_without_a_limit_the_thread_makes_them() -> None:
     bench = Bench(limit_us=0)
     await bench.write()
     assert bench.disk.is_inline == [False]
-    assert bench.disk.standing_us == [0]
+    assert bench.disk.stalled_us == [0]
     await bench.runtime.close()
 
 

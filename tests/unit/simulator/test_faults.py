@@ -151,7 +151,7 @@ class Bench:
             "network": NetworkOptions(),
             "clocks": ClockOptions(),
             "client_skew_us_max": 0,
-            "mischief_rate": 0.0,
+            "fault_point_rate": 0.0,
             "faults": faults,
         }
         self.world = World(1)

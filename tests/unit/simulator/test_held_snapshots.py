@@ -19,7 +19,7 @@ from dodona_loadtest.histories.recorder import Recorder
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.cell.readers import Readers
 from dodona_tablets.core.node import NodeCore
-from dodona_wire.cores.mischief import Mischief
+from dodona_wire.cores.fault_points import FaultAt
 from simulator.driver import Task
 from simulator.faults import Options
 from simulator.simulation import SECOND_US, Simulation
@@ -30,7 +30,7 @@ SEEDS = 4
 PLANTED_SEEDS_MAX = 20
 
 
-def quick_core(cell: CellId, address: str, limits: CellLimits, mischief: Mischief) -> NodeCore:
+def quick_core(cell: CellId, address: str, limits: CellLimits, fault_at: FaultAt) -> NodeCore:
     """Transactions live for three seconds, and nothing is kept for longer than it must be."""
     quick = replace(
         limits,
@@ -41,7 +41,7 @@ def quick_core(cell: CellId, address: str, limits: CellLimits, mischief: Mischie
         reader_lease_ms_max=LEASE_MS,
         reader_renewal_ms_max=LEASE_MS,
     )
-    return NodeCore(cell, address, quick, mischief)
+    return NodeCore(cell, address, quick, fault_at)
 
 
 def alter(options: Options) -> Options:
@@ -71,7 +71,7 @@ class Readings:
         it._set_up()
         it._run_until_done(self._keep_little(), 30 * SECOND_US, "the set-up")
         it.cluster.schedule_faults()
-        it.mischief.storm()
+        it.fault_injector.storm()
         for index in range(4):
             client, db = it._recorder(index)
             Task(client, it._use(db))

@@ -17,7 +17,7 @@ from dodona._core.protocol.steps import Calls, Pause, Protocol, Result, Step
 from dodona._core.session import Session
 from dodona._core.writing.senders import StagedBatch
 from dodona.errors import CommitOutcomeUnknown, DodonaError, LoadEnded, Unavailable
-from dodona_loadtest.workloads.loads import Loads
+from dodona_loadtest.workloads.loads import BulkLoads
 from dodona_tablets.core.node import NodeCore
 from dodona_wire.messages.data import LookupVersions, OpenLoad
 from simulator.driver import Task
@@ -243,7 +243,7 @@ def test_the_workload_has_what_it_is_to_show() -> None:
     for seed in range(SEEDS_MAX):
         run = Simulation(seed, 20, "loads", NodeCore)
         assert run.run().violations == []
-        assert isinstance(run.workload, Loads)
+        assert isinstance(run.workload, BulkLoads)
         counts.update(run.workload.counts)
         for t in [it for it in run.history.transactions if it.load and it.status == "ok"]:
             for kind in ("erased", t.presence, "blind" if t.is_blind else "not blind"):

@@ -9,7 +9,7 @@ from dodona.types import CellId
 from dodona_loadtest.checkers.violation import Promise, Violation
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.node import NodeCore
-from dodona_wire.cores.mischief import Mischief
+from dodona_wire.cores.fault_points import FaultAt
 from simulator.faults import Fault
 from simulator.servers import CoreFactory
 from simulator.shrinking import RUNS_MAX, Shrunk, in_words, minimize, shrink
@@ -124,11 +124,11 @@ def wears_out() -> CoreFactory:
     does to the order of things. For one run."""
     start_counts: Counter[CellId] = Counter()
 
-    def make_core(cell: CellId, address: str, limits: CellLimits, mischief: Mischief) -> NodeCore:
+    def make_core(cell: CellId, address: str, limits: CellLimits, fault_at: FaultAt) -> NodeCore:
         start_counts[cell] += 1
         if start_counts[cell] == 4:
             raise WornOut(f"cell {cell}")
-        return NodeCore(cell, address, limits, mischief)
+        return NodeCore(cell, address, limits, fault_at)
 
     return make_core
 

@@ -74,7 +74,7 @@ def test_runs_add_up() -> None:
     assert summary.scheduled_faults == {"crash cell": 9, "cut link": 6}
     assert summary.other_faults == {"crash with disk kept": 3, "datagram slow": 21}
     assert summary.messages == {"Prepare": 15}
-    assert summary.mischief == {"LOSE_ANSWER": 3}
+    assert summary.fault_points == {"LOSE_ANSWER": 3}
     assert summary.workloads == {"bank": 3}
     assert summary.acknowledgements == {"decided": 3}
     assert (summary.again_count, summary.again_elsewhere_count) == (2, 1)
@@ -98,7 +98,7 @@ def test_points_that_were_never_hit_are_named(monkeypatch: pytest.MonkeyPatch) -
     summary = Summary(60)
     summary.add(result(1), 0.5)
     assert summary.points_never_hit == ["ASK_TWICE"]
-    assert not goals_met(result(1))["points of mischief hit"]
+    assert not goals_met(result(1))["fault points hit"]
     assert "| ASK_TWICE | 0 |" in report.markdown(summary, "command")
 
 

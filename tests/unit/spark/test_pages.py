@@ -16,7 +16,7 @@ from pyspark_dodona.columns import check_types
 from pyspark_dodona.pages import ahead, gathered, read_part
 from pyspark_dodona.ranges import Range
 from pyspark_dodona.reader import schema_of
-from pyspark_dodona.snapshot import Snapshot
+from pyspark_dodona.snapshot import TableSnapshot
 from suite.waiting import WAIT_S_MAX
 
 
@@ -89,7 +89,7 @@ def test_versions_of_a_snapshot_that_was_lost_are_an_error(monkeypatch: pytest.M
     """Tablets give what is left, and don't say what went."""
     columns = (Column("k", "int64", "ascending"), Column("v", "int64"))
     shown = "http://here", "//t", Timestamp(9), ReaderId(8), 60_000, columns, columns
-    snapshot = Snapshot(*shown, None, (), Range(), 10, versioned=True)
+    snapshot = TableSnapshot(*shown, None, (), Range(), 10, versioned=True)
     page = pa.table(
         {
             "k": [1],

@@ -459,6 +459,6 @@ def test_versions_are_read_as_a_frame_too(db: dodona.Client) -> None:
     ]
 
 
-def _rows(pinned: snapshot.Snapshot, schema: Any, filters: Sequence[Any] = ()) -> list[Any]:
+def _rows(pinned: snapshot.TableSnapshot, schema: Any, filters: Sequence[Any] = ()) -> list[Any]:
     batches = pages.read_part(pinned, schema, filters, pinned.keys)
     return [row for batch in batches for row in batch.to_pylist()]

@@ -41,7 +41,7 @@ from dodona_wire.cores.effects import (
     SendToCell,
     TruncateLog,
 )
-from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.messages.catalog import Assignment, TabletAssignment
 from dodona_wire.messages.data import (
     CommitOne,
@@ -78,7 +78,7 @@ class Bench:
         *,
         schema: TableSchema | None = None,
         settings: TableSettings = TableSettings(),  # noqa: B008 - frozen
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
         self.tables = [
             msgspec.structs.replace(
@@ -91,7 +91,7 @@ class Bench:
         self.clock_us = 1_000_000
         self.oracle = 1_000_000 * SECOND
         self.limits = limits
-        self.mischief = mischief
+        self.fault_at = fault_at
         self.nodes: dict[CellId, NodeCore] = {}
         self.logs: defaultdict[CellId, list[Record]] = defaultdict(list)
         """What a restart finds."""
@@ -118,7 +118,7 @@ class Bench:
 
     def start(self, cell: CellId) -> None:
         """A fresh process over the same log: what a restart does."""
-        node = self.nodes[cell] = NodeCore(cell, f"address-{cell}", self.limits, self.mischief)
+        node = self.nodes[cell] = NodeCore(cell, f"address-{cell}", self.limits, self.fault_at)
         for record in self.logs[cell]:
             node.foresee(record)
         for record in self.logs[cell]:

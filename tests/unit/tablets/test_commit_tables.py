@@ -20,7 +20,7 @@ TABLES: Final[dict[str, tuple[Any, Any]]] = {
 }
 WORDS: Final = {
     "ignored": {"_ignore"},
-    "misfit": {"_misfit", "_answer_misfit"},
+    "violation": {"_violation", "_answer_violation"},
     "undecided": {"_peek_undecided"},
 }
 """What an entry of the document says in one word, and who may do it in the code."""

@@ -8,7 +8,7 @@ from dodona.types import KEY_MAX, KEY_MIN, CellId, Revision, TabletId, Timestamp
 from dodona_tablets.core.mounting import importing, mounting
 from dodona_tablets.core.mounting.mounting import FenceToken
 from dodona_tablets.core.records import Record, TabletsDropped
-from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Assignment, TabletAssignment
 from dodona_wire.messages.cells import AskRows, TellRows
@@ -316,27 +316,27 @@ def test_a_page_for_one_that_is_gone_is_nobodys() -> None:
     assert not bench.in_flight
 
 
-# Mischief
+# Fault points
 
 
-def only(wanted_point: Point) -> Mischief:
+def only(wanted_point: FaultPoint) -> FaultAt:
     return lambda point: point is wanted_point
 
 
 def test_what_is_kept_nevertheless_is_named_again() -> None:
     bench = Bench()
     unmount(bench, HERE)
-    bench.nodes[HERE].cell.mischief = only(Point.KEEP_DROPPED)
+    bench.nodes[HERE].cell.fault_at = only(FaultPoint.KEEP_DROPPED)
     drop(bench, ATOMIC)
     bench.pass_time(0.5)
     assert told(bench) == (ATOMIC,)
-    bench.nodes[HERE].cell.mischief = behave
+    bench.nodes[HERE].cell.fault_at = no_faults
     drop(bench, ATOMIC)
     assert kept(bench) == {NON_ATOMIC}
 
 
 def test_one_named_at_a_time_is_enough() -> None:
-    bench = Bench(mischief=only(Point.TELL_ONE_STORED))
+    bench = Bench(fault_at=only(FaultPoint.TELL_ONE_STORED))
     full(bench, 21, 22, 23)
     both: list[TabletAssignment] = [assignment(ATOMIC, "full"), OTHER]
     for _ in range(4):

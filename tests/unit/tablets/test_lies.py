@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from dodona.schema import TableSchema
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.counts import Misfit
-from dodona_tablets.shell.notices import Misfits
+from dodona_tablets.core.counts import ProtocolViolation
+from dodona_tablets.shell.notices import ProtocolViolations
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import (
     Aborted,
@@ -42,8 +42,8 @@ def prepare(bench: Bench, start: TransactionId, cell: int, *participants: int) -
     return route
 
 
-def misfits(bench: Bench) -> list[int]:
-    return [node.statistics().misfits for node in bench.nodes.values()]
+def protocol_violations(bench: Bench) -> list[int]:
+    return [node.statistics().protocol_violations for node in bench.nodes.values()]
 
 
 def go_on(bench: Bench) -> None:
@@ -93,8 +93,8 @@ def test_an_abort_by_a_cell_that_does_not_coordinate_is_not_obeyed(is_prepared: 
         bench.answer_oracle()
     bench.ask(Decide(start, (ZERO, ONE), None), 0)
     bench.settle()
-    assert misfits(bench) == [0, 1, 0]
-    assert bench.nodes[ONE].statistics().last_misfit == Misfit(start, ZERO)
+    assert protocol_violations(bench) == [0, 1, 0]
+    assert bench.nodes[ONE].statistics().last_protocol_violation == ProtocolViolation(start, ZERO)
     if is_prepared:
         assert bench.answer(bench.decide(start, at, cell=1)) == Committed(start, at)
     bench.settle()
@@ -110,9 +110,9 @@ def test_a_commit_against_a_refusal_is_not_obeyed(caplog: pytest.LogCaptureFixtu
     assert isinstance(vote, Prepared)
     bench.decide(start, vote.timestamp)
     bench.settle()
-    assert misfits(bench) == [0, 1]
+    assert protocol_violations(bench) == [0, 1]
     for node in bench.nodes.values():
-        look = Misfits(node.cell).look
+        look = ProtocolViolations(node.cell).look
         look()
         look()
     (told,) = caplog.records

@@ -24,12 +24,12 @@ from dodona_wire.messages.data import (
     ArrowPage,
     CommitOne,
     Committed,
+    FoundRows,
     Lookup,
     LookupVersions,
     Prepare,
     Prepared,
     RowLock,
-    Rows,
     Scan,
     ScanArrow,
     ScanPage,
@@ -68,7 +68,7 @@ SEES_ROWS = ("lookup", "lookup of nothing", "scan", "columns")
 def count_of(reply: Any) -> int:
     """Of rows, or of versions, in an answer."""
     match reply:
-        case Rows(rows):
+        case FoundRows(rows):
             return sum(it is not None for it in rows)
         case VersionedRows(rows):
             return sum(map(len, rows))

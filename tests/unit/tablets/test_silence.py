@@ -87,13 +87,13 @@ def test_what_a_client_proves_is_obeyed_at_once_by_every_participant(cell: int) 
     assert locked_count(bench) == 0
 
 
-def test_a_proof_that_comes_everywhere_is_no_misfit() -> None:
+def test_a_proof_that_comes_everywhere_is_no_violation() -> None:
     bench = Bench(3)
     start = prepared(bench, 0, 1)
     routes = [bench.ask(Decide(start, CELLS, None, is_proved=True), cell) for cell in (2, 1, 0)]
     bench.settle()
     assert [bench.answer(route) for route in routes] == [Aborted(start)] * 3
-    assert all(node.cell.misfit_count == 0 for node in bench.nodes.values())
+    assert all(node.cell.protocol_violation_count == 0 for node in bench.nodes.values())
     assert locked_count(bench) == 0
 
 

@@ -119,7 +119,7 @@ class CatalogSession(TreeSession):
     ) -> Protocol[None]:
         """Raises TableNotFound, InvalidTabletState, Unavailable."""
         request = RemountTable(path, first_tablet_index, last_tablet_index)
-        yield from self._alter_life(request, self._context.polling(timeout_ms))
+        yield from self._change_mounting(request, self._context.polling(timeout_ms))
 
     def reshard_table(
         self,
@@ -139,7 +139,7 @@ class CatalogSession(TreeSession):
             )
         table = yield from self._get(path)  # its schema may have changed since it was last used
         pivots = pivots_of(TableSchema(table.columns), pivot_keys, tablet_count)
-        yield from self._alter_life(ReshardTable(path, pivots, first, last), None)
+        yield from self._change_mounting(ReshardTable(path, pivots, first, last), None)
 
     def alter_table(
         self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
@@ -147,11 +147,11 @@ class CatalogSession(TreeSession):
         """Raises TableNotFound, InvalidTabletState, SchemaViolation."""
         check_path(path)
         parsed = TableSchema.parse(schema)
-        yield from self._alter_life(AlterTable(path, parsed.columns), None)
+        yield from self._change_mounting(AlterTable(path, parsed.columns), None)
 
     def begin_change(self, request: TableLifeRequest) -> Protocol[None]:
         """Ask for it, and wait for no tablet. Raises TableNotFound, InvalidTabletState."""
-        yield from self._alter_life(request, self._context.patience())
+        yield from self._change_mounting(request, self._context.patience())
 
     def list_tables(self, prefix: str = "//") -> Protocol[list[str]]:
         """Paths that begin with `prefix`, in order."""
@@ -169,7 +169,9 @@ class CatalogSession(TreeSession):
 
     # ---- waiting
 
-    def _alter_life(self, request: TableLifeRequest, patience: Patience | None) -> Protocol[None]:
+    def _change_mounting(
+        self, request: TableLifeRequest, patience: Patience | None
+    ) -> Protocol[None]:
         """Ask for it: again while the master is away if there is `patience` for that, that is if a
         repetition changes nothing more."""
         check_path(request.path)
@@ -192,7 +194,7 @@ class CatalogSession(TreeSession):
         """Ask for it, and wait until the tablets concerned are in that state."""
         context, path = self._context, request.path
         patience = context.polling(timeout_ms)
-        yield from self._alter_life(request, patience)
+        yield from self._change_mounting(request, patience)
         first = request.first_tablet or 0
         end = None if request.last_tablet is None else request.last_tablet + 1
         began_us = context.instant_us()

@@ -11,7 +11,7 @@ from dodona._core.loads.ticket import LoadTicket
 from dodona._core.protocol.context import Context, error_of, expect, wait_or_raise
 from dodona._core.protocol.retry import Patience
 from dodona._core.protocol.steps import Calls, Protocol
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import LoadEnded, Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Cluster, GetCluster
@@ -64,7 +64,7 @@ def renew_everywhere(context: Context, load: LoadId) -> Protocol[None]:
 
 def close_everywhere(context: Context, load: LoadId) -> Protocol[None]:
     """In the cells that can be reached; in the others its lease ends by itself."""
-    if context.mischief(Point.LEAVE_LOAD_OPEN):
+    if context.fault_at(FaultPoint.LEAVE_LOAD_OPEN):
         return
     try:
         yield from _ask_cells(context, lambda _: CloseLoad(load), None)

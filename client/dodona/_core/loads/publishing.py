@@ -27,7 +27,7 @@ from dodona._core.protocol.routing import TableRoute, is_soon_served
 from dodona._core.protocol.steps import Calls, Post, Protocol
 from dodona._core.writing.senders import StagedBatch
 from dodona._core.writing.transaction import TransactionBuffer
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
     CommitOutcomeUnknown,
     ConcurrentAppend,
@@ -184,7 +184,7 @@ class Publisher:
                 raise self._concurrent(error) from error
             raise
         assert timestamp is not None
-        if self._context.mischief(Point.LOSE_PUBLISHED):
+        if self._context.fault_at(FaultPoint.LOSE_PUBLISHED):
             raise CommitOutcomeUnknown("the answer was lost", transaction=transaction.id)
         return Published(timestamp, counts["row_count"], counts["deleted_count"])
 
@@ -287,10 +287,10 @@ class Publisher:
         for start in range(0, len(questions), at_once):
             some = questions[start : start + at_once]
             replies = yield Calls(tuple(some))
-            if self._context.mischief(Point.SEAL_TWICE):
+            if self._context.fault_at(FaultPoint.SEAL_TWICE):
                 yield Post(tuple(some))
             for (_, request), reply in zip(some, replies, strict=True):
-                if self._context.mischief(Point.LOSE_SEALED):
+                if self._context.fault_at(FaultPoint.LOSE_SEALED):
                     raise Unavailable("the answer was lost")
                 if isinstance(reply, Failure):
                     raise _refusal(reply)

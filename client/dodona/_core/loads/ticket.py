@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from dodona_wire.described import described
 from dodona_wire.errors import InvalidRequest
+from dodona_wire.preload import preload_decoder
 from dodona_wire.rows.schema import Column
 from dodona_wire.types import (
     MAX_TIMESTAMP,
@@ -50,7 +50,7 @@ class LoadTable(msgspec.Struct, frozen=True):
     """Its attributes when the load began; None in tickets of before."""
 
 
-@described
+@preload_decoder
 class LoadTicket(msgspec.Struct, frozen=True):
     """One load."""
 

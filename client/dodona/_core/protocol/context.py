@@ -20,7 +20,7 @@ from dodona._core.protocol.routing import (
     is_soon_served,
 )
 from dodona._core.protocol.steps import MASTER, ORACLE, Calls, Pause, Protocol
-from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,
@@ -83,10 +83,10 @@ class Context:
         dice: Dice,
         limits: SessionLimits,
         acknowledgement: Acknowledgement,
-        mischief: Mischief,
+        fault_at: FaultAt,
     ) -> None:
-        self.mischief = mischief
-        self.may_misbehave = mischief is not behave
+        self.fault_at = fault_at
+        self.injects_faults = fault_at is not no_faults
         self.acknowledgement = acknowledgement
         self.routing = routing
         self.instant_us = instant_us
@@ -190,7 +190,7 @@ class Context:
     def route(self, path: str, patience: Patience | None = None) -> Protocol[TableRoute]:
         """The table's route, known or asked for. Raises TableNotFound, Unavailable."""
         waiting_since_us = None
-        if self.may_misbehave and self.mischief(Point.FORGET_ROUTE_OF_READ):
+        if self.injects_faults and self.fault_at(FaultPoint.FORGET_ROUTE_OF_READ):
             self.routing.forget(path)
         while True:
             known = self.routing.find(path)

@@ -46,7 +46,7 @@ class Job(Protocol):
         ...
 
 
-Part = tuple[TableRoute, Tablet, Job]
+TabletPart = tuple[TableRoute, Tablet, Job]
 
 
 def may_read_again(failure: Failure) -> bool:
@@ -63,7 +63,7 @@ def fan_out(
 ) -> Steps[None]:
     """Do a job for each table, made for the schema of this route. Raises the first error that
     can't be waited out: bulk data waits longer for a cell that is full."""
-    parts: list[Part] = []
+    parts: list[TabletPart] = []
     for route, job in jobs:
         fresh = yield from _fresh(context, route, job, None, is_bulk=is_bulk)
         parts += _divide(fresh, job)
@@ -102,14 +102,14 @@ def _fresh(
     return current
 
 
-def _divide(route: TableRoute, job: Job) -> list[Part]:
+def _divide(route: TableRoute, job: Job) -> list[TabletPart]:
     return [(route, tablet, part) for tablet, part in job.divide(route)]
 
 
 def _divide_again(
-    context: Context, parts: list[Part], patience: Patience, *, is_bulk: bool
-) -> Steps[list[Part]]:
-    fresh: list[Part] = []
+    context: Context, parts: list[TabletPart], patience: Patience, *, is_bulk: bool
+) -> Steps[list[TabletPart]]:
+    fresh: list[TabletPart] = []
     for route, tablet, job in parts:
         if not route.is_stale:
             fresh.append((route, tablet, job))
@@ -120,15 +120,15 @@ def _divide_again(
 
 
 def _do_wave(
-    context: Context, wave: list[Part]
-) -> Steps[tuple[list[Part], list[TableRoute], DodonaError | None]]:
+    context: Context, wave: list[TabletPart]
+) -> Steps[tuple[list[TabletPart], list[TableRoute], DodonaError | None]]:
     """→ what is left of the wave, the routes that seem stale, and the error that says so."""
     for route, tablet, job in wave:
         if not is_served(tablet, is_write=job.is_write):
             return wave, [route], not_mounted(route, tablet, is_write=job.is_write)
     requests: list[tuple[Any, DataRequest]] = [(it.cell, job.request(it)) for _, it, job in wave]
     replies = yield Calls(tuple(requests))
-    undone: list[Part] = []
+    undone: list[TabletPart] = []
     stale: dict[str, TableRoute] = {}
     error: DodonaError | None = None
     final: DodonaError | None = None

@@ -23,7 +23,7 @@ from dodona_wire.messages.data import ArrowPage, ScanPage
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.rows.sizes import write_bytes
-from dodona_wire.rows.spelling import spell_packed_as_text
+from dodona_wire.rows.text_format import format_packed_as_text
 from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
 Bound = Sequence[Any] | None
@@ -228,5 +228,5 @@ def json_texts(column: Any) -> Any:
     """MessagePack as JSON, spelled as everywhere: no two values look the same."""
     import pyarrow
 
-    texts = [None if it is None else spell_packed_as_text(it) for it in column.to_pylist()]
+    texts = [None if it is None else format_packed_as_text(it) for it in column.to_pylist()]
     return pyarrow.array(texts, pyarrow.string())

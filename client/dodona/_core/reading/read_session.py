@@ -50,7 +50,7 @@ class ReadSession:
         given, context = repeatable(keys), self._context
         rows = None
         if columns is None and at.own is None:
-            rows = yield from reading.lookup_at_once(context, path, given, at)
+            rows = yield from reading.lookup_on_fast_path(context, path, given, at)
         if rows is None:
             lookup = partial(reading.lookup, context, path, given, columns, at)
             rows = yield from context.unless_stale(path, lookup)

@@ -18,12 +18,11 @@ from dodona._core.reading.own_writes import overlay_found, overlay_range
 from dodona._core.reading.rows import Rows
 from dodona._core.writing.buffer import TableBuffer
 from dodona._core.writing.transaction import check_schema
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
-from dodona_wire.messages.data import ArrowPage, Lookup, Scan, ScanArrow, ScanPage
-from dodona_wire.messages.data import Rows as FoundRows
+from dodona_wire.messages.data import ArrowPage, FoundRows, Lookup, Scan, ScanArrow, ScanPage
 from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, concatenate, table_of
 from dodona_wire.rows.row_code import no_row
@@ -153,7 +152,7 @@ def lookup(
     return projection.dicts(encoded, found)
 
 
-def lookup_at_once(
+def lookup_on_fast_path(
     context: Context, path: str, keys: Iterable[Mapping[str, Any]], at: ReadAt
 ) -> Protocol[list[dict[str, Any] | None] | None]:
     """The short way for what nearly all lookups are: all columns of plain keys in one tablet whose
@@ -162,7 +161,7 @@ def lookup_at_once(
     route = context.routing.find(path)
     if route is None or type(keys) is not list:
         return None
-    if context.may_misbehave and context.mischief(Point.LOOK_UP_THE_LONG_WAY):
+    if context.injects_faults and context.fault_at(FaultPoint.LOOK_UP_THE_LONG_WAY):
         return None
     schema = route.schema
     encoded = [*map(schema.code.key_of, keys)]

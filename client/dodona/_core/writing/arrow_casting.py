@@ -12,7 +12,7 @@ import msgspec
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.schema import Column
-from dodona_wire.rows.spelling import json_of, reader_of
+from dodona_wire.rows.text_format import json_of, reader_of
 from dodona_wire.rows.values import double_of
 
 DEPTH_MAX: Final = 8

@@ -109,7 +109,7 @@ def stage_arrow(
     for name, number in (("partition", partition), ("attempt", attempt)):
         check_number(number, name, 0, INTEGER_MAX >> 1)
     call = yield from context.generate_timestamp()
-    stager = Stager(path, load, kind, (partition, attempt), call, context.mischief)
+    stager = Stager(path, load, kind, (partition, attempt), call, context.fault_at)
     yield from send_parts(context, path, "full", data, kind, lambda: stager, is_exact=True)
     return stager.staged
 

@@ -24,7 +24,7 @@ from dodona._core.protocol.steps import Calls, Post, Protocol
 from dodona._core.writing.buffer import TableBuffer
 from dodona._core.writing.parts import modifications_of, publications_of
 from dodona._core.writing.transaction import TransactionBuffer, check_schema
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DiskFull,
@@ -156,7 +156,7 @@ def routes_of(
     changed."""
     routes = []
     for path, buffer in transaction.tables.items():
-        if context.may_misbehave and context.mischief(Point.FORGET_ROUTE_OF_COMMIT):
+        if context.injects_faults and context.fault_at(FaultPoint.FORGET_ROUTE_OF_COMMIT):
             context.routing.forget(path)
         route = context.routing.find(path)
         if route is None:
@@ -198,7 +198,7 @@ def _group(context: Context, transaction: TransactionBuffer, routes: list[TableR
             groups.setdefault(tablet.cell, []).append(part)
     if len(groups) == 1:
         return groups
-    is_last_first = context.mischief(Point.PREFER_LAST_COORDINATOR)
+    is_last_first = context.fault_at(FaultPoint.PREFER_LAST_COORDINATOR)
     return {cell: groups[cell] for cell in sorted(groups, reverse=is_last_first)}
 
 
@@ -209,7 +209,7 @@ def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> 
     if cell_count > 1:
         transaction.id = TransactionId((yield from context.generate_timestamp()))
     elif transaction.id is None:
-        if context.may_misbehave and context.mischief(Point.DROP_RESERVE):
+        if context.injects_faults and context.fault_at(FaultPoint.DROP_RESERVE):
             context.drop_reserve()
         transaction.id = context.take_reserved_id() or (yield from context.reserve_ids())
 
@@ -232,10 +232,10 @@ def _judge(
     context: Context, cell: CellId, request: CommitOne, reply: Reply
 ) -> Protocol[Timestamp | DodonaError]:
     """What the cell's answer means; it is asked again where that says nothing."""
-    if context.may_misbehave:
-        if type(reply) is Committed and context.mischief(Point.REPEAT_COMMIT):
+    if context.injects_faults:
+        if type(reply) is Committed and context.fault_at(FaultPoint.REPEAT_COMMIT):
             yield Post(((cell, request),))
-        if context.mischief(Point.LOSE_COMMIT_ANSWER):
+        if context.fault_at(FaultPoint.LOSE_COMMIT_ANSWER):
             reply = LOST
     if type(reply) is Committed:
         return reply.timestamp
@@ -270,7 +270,7 @@ def _commit_many(
     prepared = [reply.timestamp for reply in replies if type(reply) is Prepared]
     if len(prepared) == len(cells):
         decision = Decide(transaction, cells, max(prepared))  # rule 2
-        if context.mischief(Point.REPEAT_DECISION):
+        if context.fault_at(FaultPoint.REPEAT_DECISION):
             yield Post(((coordinator, decision),))
         if context.acknowledgement == "prepared":  # rule 18
             yield Post(((coordinator, decision),))
@@ -298,13 +298,13 @@ def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Pr
     """The answers of all participants, or up to the first refusal."""
     cells = tuple(groups)
     prepares = tuple([(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells])
-    if context.mischief(Point.PREPARE_IN_TURN):
+    if context.fault_at(FaultPoint.PREPARE_IN_TURN):
         replies: list[Reply] = []
         for prepare in prepares:
             replies += yield Calls((prepare,))
     else:
         replies = yield Calls(prepares, is_over_at_refusal=True)
-    if context.mischief(Point.LOSE_PREPARED):
+    if context.fault_at(FaultPoint.LOSE_PREPARED):
         replies = [*replies[:-1], LOST]
     return replies
 
@@ -380,7 +380,7 @@ def ask_until_answered(
     patience = context.patience()
     while True:
         (reply,) = yield Calls(((cell, question),))
-        if context.mischief(Point.LOSE_SETTLEMENT):
+        if context.fault_at(FaultPoint.LOSE_SETTLEMENT):
             reply = LOST
         if type(reply) is not Failure or reply.kind not in ASK_AGAIN_KINDS:
             return reply

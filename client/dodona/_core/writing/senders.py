@@ -11,7 +11,7 @@ import msgspec
 from dodona._core.protocol.context import expect, was_never_sent
 from dodona._core.protocol.fan_out import may_read_again, may_write_again
 from dodona._core.writing.writing import Account
-from dodona_wire.cores.mischief import Mischief, Point, behave
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import DataRequest, StageArrow, Staged, WriteArrow, Written
@@ -94,10 +94,10 @@ class Stager:
         kind: BatchKind,
         task: tuple[int, int],
         call: Timestamp,
-        mischief: Mischief = behave,
+        fault_at: FaultAt = no_faults,
     ) -> None:
         """`task` are the partition and the attempt."""
-        self._mischief = mischief
+        self._fault_at = fault_at
         self._path = path
         self._load = load
         self._kind: BatchKind = kind
@@ -115,7 +115,7 @@ class Stager:
 
     def accept(self, tablet: TabletId, reply: Reply) -> bool:
         done = expect(reply, Staged)
-        if self._mischief(Point.LOSE_STAGED):
+        if self._fault_at(FaultPoint.LOSE_STAGED):
             return False
         if done.row_count:
             self.staged.append(StagedBatch(self._path, tablet, done.chunk, done.row_count))

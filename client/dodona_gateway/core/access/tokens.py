@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from dodona_gateway.core.access.grants import Grant
-from dodona_wire.described import described
 from dodona_wire.errors import InvalidRequest, LimitExceeded, Unauthenticated
+from dodona_wire.preload import preload_decoder
 
 ID_BYTES: Final = 8
 SECRET_BYTES: Final = 32
@@ -65,7 +65,7 @@ class PresentedToken(NamedTuple):
     secret: Secret
 
 
-@described
+@preload_decoder
 class Token(msgspec.Struct, frozen=True):
     """What is kept of a token. Times are in Unix microseconds."""
 

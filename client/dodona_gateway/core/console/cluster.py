@@ -7,13 +7,13 @@ their sums, without a name.
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from dodona_gateway.core.console.told import (
-    ClusterTold,
+from dodona_gateway.core.console.server_pages import (
     Doubt,
     DoubtPage,
+    ReportedCluster,
+    ReportedTablets,
     Server,
     TabletCounts,
-    TabletsTold,
 )
 from dodona_wire.types import CellId
 
@@ -58,7 +58,7 @@ class CellMap(NamedTuple):
 
     server: Server
     shares: tuple[TableShare, ...]
-    told_us: int | None
+    reported_us: int | None
     """When it told its tablets, in Unix time; None if it has not."""
     is_old: bool = False
     """Whether that is not of now."""
@@ -92,12 +92,12 @@ class Stuck(NamedTuple):
 
 
 def map_cells(
-    told: ClusterTold, tablets: Mapping[CellId, TabletsTold], may_read: MayRead
+    reported: ReportedCluster, tablets: Mapping[CellId, ReportedTablets], may_read: MayRead
 ) -> tuple[CellMap, ...]:
     """All cells, in order."""
-    cells = sorted(told.of("cell"), key=lambda it: it.cell or 0)
+    cells = sorted(reported.of("cell"), key=lambda it: it.cell or 0)
     room = room_for(len(cells))
-    return tuple([_map_cell(it, told.at_us, tablets, may_read, room) for it in cells])
+    return tuple([_map_cell(it, reported.at_us, tablets, may_read, room) for it in cells])
 
 
 def room_for(cell_count: int) -> Room:
@@ -110,14 +110,14 @@ def room_for(cell_count: int) -> Room:
 def _map_cell(
     server: Server,
     now_us: int,
-    tablets: Mapping[CellId, TabletsTold],
+    tablets: Mapping[CellId, ReportedTablets],
     may_read: MayRead,
     room: Room,
 ) -> CellMap:
-    told = None if server.cell is None else tablets.get(server.cell)
-    if told is None:
+    reported = None if server.cell is None else tablets.get(server.cell)
+    if reported is None:
         return CellMap(server, (), None)
-    listed = told.page.tablets
+    listed = reported.page.tablets
     by_table: dict[str, list[TabletCounts]] = {}
     for it in listed:
         by_table.setdefault(it.table, []).append(it)
@@ -129,11 +129,11 @@ def _map_cell(
     return CellMap(
         server,
         tuple(shares),
-        told.told_us,
-        is_old=server.state == "silent" or now_us - told.told_us > OLD_US,
+        reported.reported_us,
+        is_old=server.state == "silent" or now_us - reported.reported_us > OLD_US,
         hidden_count=max(0, len(readable) - room.tables),
         listed_count=len(listed),
-        tablet_count=told.page.count,
+        tablet_count=reported.page.count,
     )
 
 
@@ -149,9 +149,11 @@ def _share(path: str, tablets: list[TabletCounts], room: Room) -> TableShare:
     )
 
 
-def unheard_cells(told: ClusterTold, doubts: Mapping[CellId, DoubtPage]) -> tuple[Server, ...]:
+def unheard_cells(
+    reported: ReportedCluster, doubts: Mapping[CellId, DoubtPage]
+) -> tuple[Server, ...]:
     """Those that did not say what they have in doubt, whatever else they say."""
-    return tuple([it for it in told.of("cell") if it.cell not in doubts])
+    return tuple([it for it in reported.of("cell") if it.cell not in doubts])
 
 
 def is_cut(doubts: Mapping[CellId, DoubtPage]) -> bool:
@@ -159,16 +161,18 @@ def is_cut(doubts: Mapping[CellId, DoubtPage]) -> bool:
     return any(it.count > len(it.transactions) for it in doubts.values())
 
 
-def stuck(told: ClusterTold, doubts: Mapping[CellId, DoubtPage]) -> Stuck:
+def stuck(reported: ReportedCluster, doubts: Mapping[CellId, DoubtPage]) -> Stuck:
     """What the map says of transactions in doubt."""
-    count = sum(it.age_ms > STUCK_MS for it in merge_doubts(told, doubts))
-    heard_count = len(told.of("cell")) - len(unheard_cells(told, doubts))
+    count = sum(it.age_ms > STUCK_MS for it in merge_doubts(reported, doubts))
+    heard_count = len(reported.of("cell")) - len(unheard_cells(reported, doubts))
     return Stuck(count, is_cut(doubts), heard_count)
 
 
-def merge_doubts(told: ClusterTold, doubts: Mapping[CellId, DoubtPage]) -> list[MergedDoubt]:
+def merge_doubts(
+    reported: ReportedCluster, doubts: Mapping[CellId, DoubtPage]
+) -> list[MergedDoubt]:
     """One line for each transaction, the oldest first."""
-    silent = [it.cell for it in told.of("cell") if it.state == "silent" and it.cell is not None]
+    silent = [it.cell for it in reported.of("cell") if it.state == "silent" and it.cell is not None]
     found: dict[int, list[tuple[CellId, Doubt]]] = {}
     for cell in sorted(doubts):
         for it in doubts[cell].transactions:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from dodona_gateway.core.console.told import Totals
+from dodona_gateway.core.console.server_pages import Totals
 
 SAMPLES_MAX: Final = 600
 

@@ -11,18 +11,18 @@ import msgspec
 
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.rows.schema import TableSchema
-from dodona_wire.rows.spelling import SPELLERS, json_of, read_value, value_of_text
+from dodona_wire.rows.text_format import FORMATTERS, json_of, read_value, value_of_text
 
 LENGTH_MAX: Final = 64 << 10
 
 
-def spell_bound(schema: TableSchema, values: Sequence[Any]) -> str:
+def format_bound(schema: TableSchema, values: Sequence[Any]) -> str:
     """The leading values of a key as text."""
-    spelled = [
-        value if value is None else SPELLERS.get(column.type, _same)(value)
+    formatted = [
+        value if value is None else FORMATTERS.get(column.type, _same)(value)
         for column, value in zip(schema.key_columns, values, strict=False)
     ]
-    return msgspec.json.encode(spelled).decode()
+    return msgspec.json.encode(formatted).decode()
 
 
 def read_bound(schema: TableSchema, text: str, what: str) -> list[Any] | None:

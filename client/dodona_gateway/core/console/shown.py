@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dodona_wire.rows.spelling import spell_any
+from dodona_wire.rows.text_format import format_any
 
 TEXT_LENGTH_MAX: Final = 160
 """Characters of a value that are shown."""
@@ -39,7 +39,7 @@ def show_value(value: Any) -> Shown:
         return _show_bytes(value)
     if isinstance(value, str):
         return _cut(value, "text", "characters")
-    return _cut(msgspec.json.encode(spell_any(value)).decode(), "any", "characters")
+    return _cut(msgspec.json.encode(format_any(value)).decode(), "any", "characters")
 
 
 def _show_bytes(value: bytes) -> Shown:

@@ -1,8 +1,8 @@
 """Values of type any: JSON text to SQL. Pure.
 
 Owns: what is taken out of them. JSON does not tell int64 from uint64; what is asked for decides. A
-string is text or bytes, and a double may be no number: `dodona_wire.rows.spelling` says how these
-look.
+string is text or bytes, and a double may be no number: `dodona_wire.rows.text_format` says how
+these look.
 `int64(x)` and the like convert, and refuse what they can't; `get_int64(x, "/a/0")` refuses another
 type, and `try_get_int64` gives null for it.
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 from dodona_gateway.core.query.calls import Argument, Function
 from dodona_gateway.core.query.values import SQL_TYPES, Kind, text_of, text_sql
-from dodona_wire.rows.spelling import BASE64, DOUBLE
+from dodona_wire.rows.text_format import BASE64, DOUBLE
 
 _TYPES: Final = {
     Kind.INT64: "'BIGINT', 'UBIGINT'",

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from dodona_gateway.core.yson import spelling
-from dodona_gateway.core.yson.spelling import SHORT_VARINTS, varint
+from dodona_gateway.core.yson import scalar_format
+from dodona_gateway.core.yson.scalar_format import SHORT_VARINTS, varint
 from dodona_gateway.core.yson.values import (
     INT64_MAX,
     INT64_MIN,
@@ -45,20 +45,20 @@ _TAKEN: Final[dict[ColumnType, tuple[type, ...]]] = {
 class ColumnWriter:
     """Spells the values of one column, each behind `lead` and the column's name."""
 
-    __slots__ = ("_null", "_prefix", "_spell", "_usual", "name", "type")
+    __slots__ = ("_format_value", "_null", "_prefix", "_usual", "name", "type")
 
     def __init__(self, name: str, type: ColumnType, lead: bytes, is_binary: bool) -> None:
-        if type not in _SPELLERS:
+        if type not in _FORMATTERS:
             raise InvalidRequest("no such column type", column=name, type=type)
         self.name = name
         self.type: ColumnType = type
         self._usual = _USUAL.get(type)
-        string = spelling.binary_string if is_binary else spelling.text_string
+        string = scalar_format.binary_string if is_binary else scalar_format.text_string
         self._prefix = lead + string(raw_string(name)) + b"="
         self._null = self._prefix + b"#"
-        self._spell = _SPELLERS[type][0 if is_binary else 1]
+        self._format_value = _FORMATTERS[type][0 if is_binary else 1]
 
-    def spell(self, values: Values) -> list[bytes]:
+    def format_value(self, values: Values) -> list[bytes]:
         """One piece for each. Raises InvalidRequest if one is not of the column's type."""
         kinds = set(map(type, values))
         has_null = type(None) in kinds
@@ -67,12 +67,14 @@ class ColumnWriter:
             values = [value if value is None else self.normal(value) for value in values]
         try:
             if not has_null:
-                return self._spell(self._prefix, values)
-            spelt = iter(self._spell(self._prefix, [it for it in values if it is not None]))
+                return self._format_value(self._prefix, values)
+            formatted = iter(
+                self._format_value(self._prefix, [it for it in values if it is not None])
+            )
         except InvalidRequest as error:
             error.attributes.setdefault("column", self.name)
             raise
-        return [self._null if value is None else next(spelt) for value in values]
+        return [self._null if value is None else next(formatted) for value in values]
 
     def typed(self, value: Any, is_versioned: bool = False) -> Any:
         """A value such that `dumps` makes of it what `spell` would. In a versioned row it may be a
@@ -167,7 +169,7 @@ def _text_uint64s(prefix: bytes, values: Values) -> list[bytes]:
 
 
 def _text_doubles(prefix: bytes, values: Values) -> list[bytes]:
-    return [prefix + spelling.text_double(it) for it in values]
+    return [prefix + scalar_format.text_double(it) for it in values]
 
 
 def _text_booleans(prefix: bytes, values: Values) -> list[bytes]:
@@ -176,19 +178,19 @@ def _text_booleans(prefix: bytes, values: Values) -> list[bytes]:
 
 
 def _text_strings(prefix: bytes, values: Values) -> list[bytes]:
-    return [prefix + spelling.text_string(it) for it in values]
+    return [prefix + scalar_format.text_string(it) for it in values]
 
 
 def _text_texts(prefix: bytes, values: Values) -> list[bytes]:
-    return [prefix + spelling.text_string(raw_string(it)) for it in values]
+    return [prefix + scalar_format.text_string(raw_string(it)) for it in values]
 
 
 def _text_anys(prefix: bytes, values: Values) -> list[bytes]:
     return [prefix + dumps(it, "text") for it in values]
 
 
-_Speller = Callable[[bytes, Values], list[bytes]]
-_SPELLERS: Final[dict[ColumnType, tuple[_Speller, _Speller]]] = {
+_Formatter = Callable[[bytes, Values], list[bytes]]
+_FORMATTERS: Final[dict[ColumnType, tuple[_Formatter, _Formatter]]] = {
     "int64": (_binary_int64s, _text_int64s),
     "uint64": (_binary_uint64s, _text_uint64s),
     "double": (_binary_doubles, _text_doubles),

@@ -63,11 +63,13 @@ class RowWriter:
         try:
             by_column = list(zip(*values, strict=True))
         except ValueError:
-            raise self._misfit(next(it for it in values if len(it) != len(values[0]))) from None
+            raise self._mismatch(next(it for it in values if len(it) != len(values[0]))) from None
         if len(by_column) != len(self._columns):
-            raise self._misfit(values[0])
-        spelt = [column.spell(its) for column, its in zip(self._columns, by_column, strict=True)]
-        return b"".join(chain.from_iterable(zip(*spelt, repeat(self._end))))
+            raise self._mismatch(values[0])
+        formatted = [
+            column.format_value(its) for column, its in zip(self._columns, by_column, strict=True)
+        ]
+        return b"".join(chain.from_iterable(zip(*formatted, repeat(self._end))))
 
     def _plain(self, rows: list[Any]) -> Sequence[Sequence[Any]] | None:
         """The rows' values, if each row has all columns and nothing else."""
@@ -92,7 +94,7 @@ class RowWriter:
     def _typed(self, row: Any, is_versioned: bool) -> dict[str, Any]:
         if not isinstance(row, Mapping):
             if len(row) != len(self.names):
-                raise self._misfit(row)
+                raise self._mismatch(row)
             row = dict(zip(self.names, row, strict=True))
         typed = {
             name: column.typed(row[name], is_versioned)
@@ -104,7 +106,7 @@ class RowWriter:
             raise InvalidRequest("a row has an unknown column", column=unknown)
         return typed
 
-    def _misfit(self, row: Sequence[Any]) -> InvalidRequest:
+    def _mismatch(self, row: Sequence[Any]) -> InvalidRequest:
         return InvalidRequest(
             f"a row has {len(row)} values, and there are {len(self.names)} columns"
         )

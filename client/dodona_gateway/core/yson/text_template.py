@@ -13,7 +13,7 @@ from typing import Any, Final
 from dodona_gateway.core.yson import tokens
 from dodona_gateway.core.yson.limits import Malformed
 from dodona_gateway.core.yson.reader import text_of
-from dodona_gateway.core.yson.spelling import text_string
+from dodona_gateway.core.yson.scalar_format import text_string
 from dodona_gateway.core.yson.values import INT64_MAX, INT64_MIN, UINT64_MAX, Strings, Uint64
 
 # Possessive, so that a row that does not match is given up in time that is linear in its length.
@@ -111,9 +111,9 @@ def _pattern(names: Sequence[str]) -> bytes:
 
 def _key(raw: bytes) -> bytes:
     """As writers spell it, as it is between quotes, or bare, as people do."""
-    spelt = {text_string(raw): None}
+    forms = {text_string(raw): None}
     if _is_plain(raw):
-        spelt[b'"' + raw + b'"'] = None
+        forms[b'"' + raw + b'"'] = None
     if _is_word(raw):
-        spelt[raw] = None
-    return b"(?:" + b"|".join(map(re.escape, spelt)) + b")"
+        forms[raw] = None
+    return b"(?:" + b"|".join(map(re.escape, forms)) + b")"

@@ -89,25 +89,25 @@ def number(data: bytes, at: int, is_last: bool) -> tuple[int | float, int, bool]
     end = _end(data, _number(data, at), at, is_last)
     if end - at > NUMBER_BYTES_MAX:
         raise Malformed(f"a number of more than {NUMBER_BYTES_MAX} bytes", at)
-    spelling = data[at:end]
+    text = data[at:end]
     try:
-        if spelling.endswith(b"u"):
-            return _checked(int(spelling[:-1]), spelling, at), end, True
-        if _of_double(spelling):
-            return float(spelling), end, False
-        return _checked(int(spelling), spelling, at), end, False
+        if text.endswith(b"u"):
+            return _checked(int(text[:-1]), text, at), end, True
+        if _of_double(text):
+            return float(text), end, False
+        return _checked(int(text), text, at), end, False
     except ValueError:
-        raise Malformed(f"{_shown(spelling)} is no number", at) from None
+        raise Malformed(f"{_shown(text)} is no number", at) from None
 
 
-def _checked(value: int, spelling: bytes, at: int) -> int:
-    is_unsigned = spelling.endswith(b"u")
-    if is_unsigned and spelling.startswith(b"-"):
-        raise Malformed(f"{_shown(spelling)} is no number: unsigned, but with a minus", at)
+def _checked(value: int, text: bytes, at: int) -> int:
+    is_unsigned = text.endswith(b"u")
+    if is_unsigned and text.startswith(b"-"):
+        raise Malformed(f"{_shown(text)} is no number: unsigned, but with a minus", at)
     lowest, highest = (0, UINT64_MAX) if is_unsigned else (INT64_MIN, INT64_MAX)
     if not lowest <= value <= highest:
         kind = "a uint64" if is_unsigned else "an int64 (a uint64 ends with u)"
-        raise Malformed(f"{_shown(spelling)} is too large for {kind}", at)
+        raise Malformed(f"{_shown(text)} is too large for {kind}", at)
     return value
 
 
@@ -194,7 +194,7 @@ def _utf8(point: int) -> bytes:
     return chr(point).encode("utf-8", "surrogatepass")
 
 
-def _shown(spelling: bytes) -> str:
+def _shown(raw: bytes) -> str:
     """For an error's text."""
-    text = spelling[:40].decode("latin-1")
-    return ascii(text) + ("..." if len(spelling) > 40 else "")
+    text = raw[:40].decode("latin-1")
+    return ascii(text) + ("..." if len(raw) > 40 else "")

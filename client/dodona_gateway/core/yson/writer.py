@@ -8,7 +8,7 @@ limit bounds, so that a list inside of itself is an error as well. Imports no cl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dodona_gateway.core.yson import spelling
+from dodona_gateway.core.yson import scalar_format
 from dodona_gateway.core.yson.limits import DEPTH_MAX
 from dodona_gateway.core.yson.values import Attributed, Format, Kind, Uint64
 from dodona_wire.errors import InvalidRequest, LimitExceeded
@@ -49,12 +49,12 @@ class _Writer:
         self._equals = b" = " if self._is_pretty else b"="
         self._attributes_end = b"> " if self._is_pretty else b">"
         self._scalars = _BINARY if is_binary else _TEXT
-        self._string = spelling.binary_string if is_binary else spelling.text_string
+        self._string = scalar_format.binary_string if is_binary else scalar_format.text_string
 
     def value(self, value: Any, level: int) -> None:
-        spell = self._scalars.get(type(value))
-        if spell is not None:
-            self.add(spell(value))
+        format_value = self._scalars.get(type(value))
+        if format_value is not None:
+            self.add(format_value(value))
         elif isinstance(value, dict):
             self._map(value, level)
         elif isinstance(value, list | tuple):
@@ -135,22 +135,22 @@ def raw_string(value: str | bytes) -> bytes:
         raise InvalidRequest(f"text that is not Unicode: {error}") from None
 
 
-_Spell = Callable[[Any], bytes]
-_BINARY: Final[dict[type, _Spell]] = {
+_Format = Callable[[Any], bytes]
+_BINARY: Final[dict[type, _Format]] = {
     type(None): lambda _: b"#",
     bool: lambda value: b"\x05" if value else b"\x04",
-    int: spelling.binary_integer,
-    Uint64: spelling.binary_uint64,
-    float: spelling.binary_double,
-    bytes: spelling.binary_string,
-    str: lambda value: spelling.binary_string(raw_string(value)),
+    int: scalar_format.binary_integer,
+    Uint64: scalar_format.binary_uint64,
+    float: scalar_format.binary_double,
+    bytes: scalar_format.binary_string,
+    str: lambda value: scalar_format.binary_string(raw_string(value)),
 }
-_TEXT: Final[dict[type, _Spell]] = {
+_TEXT: Final[dict[type, _Format]] = {
     type(None): lambda _: b"#",
     bool: lambda value: b"%true" if value else b"%false",
-    int: spelling.text_integer,
-    Uint64: spelling.text_uint64,
-    float: spelling.text_double,
-    bytes: spelling.text_string,
-    str: lambda value: spelling.text_string(raw_string(value)),
+    int: scalar_format.text_integer,
+    Uint64: scalar_format.text_uint64,
+    float: scalar_format.text_double,
+    bytes: scalar_format.text_string,
+    str: lambda value: scalar_format.text_string(raw_string(value)),
 }

@@ -236,9 +236,9 @@ def _retyped(value: Any, type: Any) -> Any:
         raise InvalidRequest(text, type=type, value=shown(value)) from None
 
 
-def _is_plain(spelt: str) -> bool:
+def _is_plain(text: str) -> bool:
     """Python takes more for a number than others do."""
-    return spelt.isascii() and spelt == spelt.strip() and "_" not in spelt
+    return text.isascii() and text == text.strip() and "_" not in text
 
 
 def _as_string(value: Any) -> str:

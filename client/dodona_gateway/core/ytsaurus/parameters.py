@@ -99,7 +99,7 @@ class Parameters:
         if value is None:
             raise InvalidRequest(f"Missing required parameter {name!r}", parameter=name)
         if not isinstance(value, str):
-            raise _misfit(name, "text", value)
+            raise _mismatch(name, "text", value)
         return value
 
     def optional_text(self, name: str) -> str | None:
@@ -114,7 +114,7 @@ class Parameters:
         if value in ("true", "false"):
             return bool(value == "true")
         if type(value) is not bool:
-            raise _misfit(name, "a boolean", value)
+            raise _mismatch(name, "a boolean", value)
         return value
 
     def number(self, name: str) -> int | None:
@@ -125,7 +125,7 @@ class Parameters:
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 21:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise _misfit(name, "a number", value)
+            raise _mismatch(name, "a number", value)
         return int(value)
 
     def items(self, name: str) -> list[Any] | None:
@@ -134,7 +134,7 @@ class Parameters:
         if value is None:
             return None
         if not isinstance(value, list):
-            raise _misfit(name, "a list", value)
+            raise _mismatch(name, "a list", value)
         return value
 
     def texts(self, name: str) -> list[str] | None:
@@ -145,7 +145,7 @@ class Parameters:
         found = [plain(it) for it in items]
         for it in found:
             if not isinstance(it, str):
-                raise _misfit(name, "a list of texts", it)
+                raise _mismatch(name, "a list of texts", it)
         return found
 
     def map(self, name: str) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class Parameters:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise _misfit(name, "a map", value)
+            raise _mismatch(name, "a map", value)
         return value
 
     def path(self, name: str = "path") -> YtPath:
@@ -210,6 +210,6 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, Attributed) else value
 
 
-def _misfit(name: str, wanted: str, value: Any) -> InvalidRequest:
+def _mismatch(name: str, wanted: str, value: Any) -> InvalidRequest:
     kind = type(value).__name__
     return InvalidRequest(f"parameter {name!r} is {wanted}, not {kind}", parameter=name)

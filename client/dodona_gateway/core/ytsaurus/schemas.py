@@ -215,9 +215,9 @@ def object_id(number: int, kind: int) -> str:
 def yt_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """All attributes of a node, as the catalog has them, in YTsaurus's words."""
     kind = str(attributes.get("type"))
-    spelling = _SHOWN_OF_TABLE if kind == "table" else _SHOWN
+    shown_by_name = _SHOWN_OF_TABLE if kind == "table" else _SHOWN
     shown = {
-        name: spelling[name](value, kind) if name in spelling else value
+        name: shown_by_name[name](value, kind) if name in shown_by_name else value
         for name, value in attributes.items()
     }
     shown.setdefault("key", str(attributes.get("path", "")).rpartition("/")[2])

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 import httpx
 import msgspec
 
-from dodona_wire.described import described
 from dodona_wire.errors import Unavailable
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
+from dodona_wire.preload import preload_decoder
 
 TIMEOUT_S: Final = 2.0
 AT_A_TIME_MAX: Final = 16
@@ -30,7 +30,7 @@ class Readiness(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-@described
+@preload_decoder
 class _Status(msgspec.Struct, frozen=True):
     detail: str = ""
     status: Any = None

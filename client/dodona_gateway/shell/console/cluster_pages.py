@@ -26,8 +26,8 @@ from dodona_gateway.core.console.cluster import (
     stuck,
     unheard_cells,
 )
-from dodona_gateway.core.console.told import ClusterTold, DoubtPage, TabletsTold
-from dodona_gateway.shell.console.observing import LoadsTold, Observer
+from dodona_gateway.core.console.server_pages import DoubtPage, ReportedCluster, ReportedTablets
+from dodona_gateway.shell.console.observing import Observer, ReportedLoads
 from dodona_gateway.shell.console.rendering import page
 from dodona_gateway.shell.console.visits import Visit
 from dodona_server.process import read_clock
@@ -57,28 +57,28 @@ async def show_cluster_part(visit: Visit) -> Response:
 
 async def _cluster(visit: Visit) -> dict[str, Any]:
     observer = watch(visit)
-    told, tablets, doubts = await asyncio.gather(
+    reported, tablets, doubts = await asyncio.gather(
         observer.cluster.get(), observer.tablets.get(), observer.doubts.get()
     )
-    cells = () if told is None else await _cells(visit, told, tablets or {})
+    cells = () if reported is None else await _cells(visit, reported, tablets or {})
     return {
-        "told": told,
+        "reported": reported,
         "problem": observer.cluster.problem,
         "charts": _charts(observer),
         "cells": cells,
         "rates": {name: observer.history.last(name) for name, _, _ in CHARTS},
-        "sums": _sums(told),
-        "stuck": _stuck(told, doubts),
+        "sums": _sums(reported),
+        "stuck": _stuck(reported, doubts),
         "gateway": visit.service.settings.address,
         "held_count": visit.service.transactions.open_count,
     }
 
 
 async def _cells(
-    visit: Visit, told: ClusterTold, tablets: Mapping[CellId, TabletsTold]
+    visit: Visit, reported: ReportedCluster, tablets: Mapping[CellId, ReportedTablets]
 ) -> tuple[CellMap, ...]:
     """In a thread if there are many tablets, so that others are answered meanwhile."""
-    make = partial(map_cells, told, tablets, _may_read(visit))
+    make = partial(map_cells, reported, tablets, _may_read(visit))
     if sum(len(it.page.tablets) for it in tablets.values()) <= AT_ONCE_MAX:
         return make()
     return await asyncio.to_thread(make)
@@ -92,9 +92,9 @@ def _charts(observer: Observer) -> list[Chart]:
     ]
 
 
-def _sums(told: ClusterTold | None) -> dict[str, int]:
+def _sums(reported: ReportedCluster | None) -> dict[str, int]:
     """Over all cells that tell, and of how many that is."""
-    counts = [it.counts for it in (told.of("cell") if told is not None else ())]
+    counts = [it.counts for it in (reported.of("cell") if reported is not None else ())]
     known = [it for it in counts if it is not None]
     return {
         "cells": len(counts),
@@ -105,8 +105,10 @@ def _sums(told: ClusterTold | None) -> dict[str, int]:
     }
 
 
-def _stuck(told: ClusterTold | None, doubts: Mapping[CellId, DoubtPage] | None) -> Stuck | None:
-    return None if told is None or doubts is None else stuck(told, doubts)
+def _stuck(
+    reported: ReportedCluster | None, doubts: Mapping[CellId, DoubtPage] | None
+) -> Stuck | None:
+    return None if reported is None or doubts is None else stuck(reported, doubts)
 
 
 async def show_transactions(visit: Visit) -> Response:
@@ -119,7 +121,7 @@ async def show_transactions_part(visit: Visit) -> Response:
 
 async def _transactions(visit: Visit) -> dict[str, Any]:
     observer = watch(visit)
-    told, doubts, opened, loads = await asyncio.gather(
+    reported, doubts, opened, loads = await asyncio.gather(
         observer.cluster.get(),
         observer.doubts.get(),
         observer.transactions.get(),
@@ -129,9 +131,9 @@ async def _transactions(visit: Visit) -> dict[str, Any]:
     owner = None if is_admin else visit.principal.owner
     held = visit.service.transactions.held(owner)
     return {
-        "told": told,
+        "reported": reported,
         "problem": observer.cluster.problem,
-        **_doubts(told, doubts),
+        **_doubts(reported, doubts),
         "is_admin": is_admin,
         "held": held[:HELD_MAX],
         "held_count": len(held),
@@ -143,13 +145,15 @@ async def _transactions(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _doubts(told: ClusterTold | None, doubts: Mapping[CellId, DoubtPage] | None) -> dict[str, Any]:
+def _doubts(
+    reported: ReportedCluster | None, doubts: Mapping[CellId, DoubtPage] | None
+) -> dict[str, Any]:
     """None if no cell is known that could have any."""
-    if told is None or doubts is None or (told.problem and not told.of("cell")):
+    if reported is None or doubts is None or (reported.problem and not reported.of("cell")):
         return {"doubts": None, "doubt_count": 0, "is_at_least": False, "unwell": (), "unheard": ()}
-    merged = merge_doubts(told, doubts)
-    unheard = unheard_cells(told, doubts)
-    unwell = [it for it in told.of("cell") if it.state != "ready" or it in unheard]
+    merged = merge_doubts(reported, doubts)
+    unheard = unheard_cells(reported, doubts)
+    unwell = [it for it in reported.of("cell") if it.state != "ready" or it in unheard]
     return {
         "doubts": merged[:DOUBTS_MAX],
         "doubt_count": len(merged),
@@ -169,11 +173,11 @@ async def show_recoveries_part(visit: Visit) -> Response:
 
 async def _recoveries(visit: Visit) -> dict[str, Any]:
     observer = watch(visit)
-    told, starts, loads = await asyncio.gather(
+    reported, starts, loads = await asyncio.gather(
         observer.cluster.get(), observer.starts.get(), observer.loads.get()
     )
     return {
-        "told": told,
+        "reported": reported,
         "problem": observer.cluster.problem,
         "starts": None if starts is None else starts[:STARTS_MAX],
         "start_count": len(starts or ()),
@@ -183,14 +187,14 @@ async def _recoveries(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _loads_seen(visit: Visit, told: LoadsTold | None) -> LoadsTold | None:
+def _loads_seen(visit: Visit, reported: ReportedLoads | None) -> ReportedLoads | None:
     """Those into tables that may all be read."""
-    if told is None:
+    if reported is None:
         return None
     may_read = _may_read(visit)
-    loads = [it for it in told.loads if all(may_read(path) for path in it.tables)]
-    recoveries = [it for it in told.recoveries if all(may_read(path) for path in it.tables)]
-    return LoadsTold(tuple(loads), tuple(recoveries), told.is_cut)
+    loads = [it for it in reported.loads if all(may_read(path) for path in it.tables)]
+    recoveries = [it for it in reported.recoveries if all(may_read(path) for path in it.tables)]
+    return ReportedLoads(tuple(loads), tuple(recoveries), reported.is_cut)
 
 
 def allowed(principal: Principal, path: str) -> bool:

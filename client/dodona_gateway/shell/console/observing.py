@@ -13,18 +13,18 @@ from typing import Any, Final, NamedTuple
 
 from dodona._core.loads.records import LOADS, RECOVERIES, LoadRecord, LoadRecovery
 from dodona_gateway.core.console.history import History
-from dodona_gateway.core.console.told import (
+from dodona_gateway.core.console.server_pages import (
     CellPlace,
     ClusterPage,
-    ClusterTold,
     DoubtPage,
     OpenTransaction,
+    ReportedCluster,
+    ReportedTablets,
     Server,
     ServerKind,
     StartOf,
     StatisticsPage,
     TabletsPage,
-    TabletsTold,
     TransactionsPage,
     totals_of,
 )
@@ -47,7 +47,7 @@ LOAD_BYTES_MAX: Final = 1 << 20
 LOAD_AGES_S: Final = (10, 60, 600, 3_600, 86_400, 30 * 86_400)
 
 
-class LoadsTold(NamedTuple):
+class ReportedLoads(NamedTuple):
     """The bulk loads of late, newest first. `is_cut`: there are more."""
 
     loads: tuple[LoadRecord, ...]
@@ -98,7 +98,7 @@ class Observer:
 
     # ---- servers
 
-    async def _look(self) -> ClusterTold:
+    async def _look(self) -> ReportedCluster:
         """A master that is silent is waited for once, whatever it is asked."""
         master, problem = await asyncio.gather(
             self._server("master", self._master_url), self._learn_servers()
@@ -109,9 +109,9 @@ class Observer:
             *[self._cell(it) for it in known.cells],
         )
         now = read_clock()
-        told = ClusterTold(now.unix_us, (master, *servers), problem)
-        self.history.add(now.instant_us, totals_of(told))
-        return told
+        reported = ReportedCluster(now.unix_us, (master, *servers), problem)
+        self.history.add(now.instant_us, totals_of(reported))
+        return reported
 
     async def _learn_servers(self) -> str:
         """Why the master did not say which there are, or nothing."""
@@ -140,20 +140,20 @@ class Observer:
 
     async def _cells(self) -> list[tuple[CellId, str]]:
         """Those that answered when last asked: others would be waited for."""
-        told = await self.cluster.get()
-        if told is None:
+        reported = await self.cluster.get()
+        if reported is None:
             raise Unavailable("the cluster was not reached yet")
-        cells = [it for it in told.of("cell") if it.state != "silent"]
+        cells = [it for it in reported.of("cell") if it.state != "silent"]
         return [(it.cell, it.address) for it in cells if it.cell is not None]
 
-    async def _look_at_tablets(self) -> dict[CellId, TabletsTold]:
+    async def _look_at_tablets(self) -> dict[CellId, ReportedTablets]:
         """Those that do not answer any more, as they told them last."""
         pages = await self._asker.pages(await self._cells(), "/v1/tablets", TabletsPage)
         now_us = read_clock().unix_us
-        told = {cell: TabletsTold(now_us, page) for cell, page in pages.items()}
+        reported = {cell: ReportedTablets(now_us, page) for cell, page in pages.items()}
         known = [it.cell for it in self._known.cells]
         before = self.tablets.value or {}
-        return {**{cell: before[cell] for cell in known if cell in before}, **told}
+        return {**{cell: before[cell] for cell in known if cell in before}, **reported}
 
     async def _look_at_doubts(self) -> dict[CellId, DoubtPage]:
         """Of those cells that say it: what others had in doubt is nothing to go by."""
@@ -161,8 +161,8 @@ class Observer:
 
     async def _look_at_starts(self) -> list[StartOf]:
         """The newest first; those of servers that do not answer, as they told them last."""
-        told = await self.cluster.get()
-        servers = [] if told is None else [it for it in told.servers if it.kind != "proxy"]
+        reported = await self.cluster.get()
+        servers = [] if reported is None else [it for it in reported.servers if it.kind != "proxy"]
         asked = [(it.address, it.address) for it in servers if it.state != "silent"]
         self._books |= await self._asker.pages(asked, "/v1/recoveries", RecoveryPage)
         addresses = [it.address for it in servers]
@@ -182,11 +182,11 @@ class Observer:
 
     # ---- loads
 
-    async def _look_at_loads(self) -> LoadsTold:
+    async def _look_at_loads(self) -> ReportedLoads:
         now = await self._service.client.generate_timestamp()
         loads, is_cut = await self._newest(LOADS, now)
         recoveries, _ = await self._newest(RECOVERIES, now)
-        return LoadsTold(
+        return ReportedLoads(
             tuple([LoadRecord(**it) for it in loads]),
             tuple([LoadRecovery(**it) for it in recoveries]),
             is_cut,

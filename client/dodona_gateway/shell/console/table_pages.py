@@ -13,8 +13,8 @@ from fastapi import Response
 
 from dodona._core.catalog.tables import TableInfo
 from dodona_gateway.core.console.cluster import OLD_US
-from dodona_gateway.core.console.keys import read_bound, spell_bound
-from dodona_gateway.core.console.told import TabletCounts, TabletsTold
+from dodona_gateway.core.console.keys import format_bound, read_bound
+from dodona_gateway.core.console.server_pages import ReportedTablets, TabletCounts
 from dodona_gateway.core.console.tree import ENTRIES_MAX, crumbs_of, entries_of
 from dodona_gateway.shell.console.cluster_pages import allowed
 from dodona_gateway.shell.console.patience import in_time
@@ -65,10 +65,10 @@ async def show_table(visit: Visit) -> Response:
     visit.principal.check("read", path)
     client, observer = visit.service.client, visit.observer
     observer.note_look()
-    table, attributes, told = await asyncio.gather(
+    table, attributes, reported = await asyncio.gather(
         in_time(client.get_table(path)), in_time(client.get(f"{path}/@")), observer.tablets.get()
     )
-    counts = _counts_by_tablet(told or {})
+    counts = _counts_by_tablet(reported or {})
     known = [counts.get(it.tablet) for it in table.tablets]
     return page(
         "table.html",
@@ -79,22 +79,22 @@ async def show_table(visit: Visit) -> Response:
         tablets=_tablets(table, counts)[:TABLETS_MAX],
         attributes=attributes,
         sums=_sums([it for it in known if it is not None]),
-        is_all_told=None not in known,
-        oldest_us=_oldest_us(table, told or {}),
+        is_complete=None not in known,
+        oldest_us=_oldest_us(table, reported or {}),
     )
 
 
 def _counts_by_tablet(
-    pages: Mapping[CellId, TabletsTold],
+    pages: Mapping[CellId, ReportedTablets],
 ) -> dict[TabletId, TabletCounts]:
     """A tablet has one cell; one that is about to be dropped in another is told by none."""
-    return {it.tablet: it for told in pages.values() for it in told.page.tablets}
+    return {it.tablet: it for reported in pages.values() for it in reported.page.tablets}
 
 
-def _oldest_us(table: TableInfo, pages: Mapping[CellId, TabletsTold]) -> int | None:
+def _oldest_us(table: TableInfo, pages: Mapping[CellId, ReportedTablets]) -> int | None:
     """When the first of the table's cells told something last, unless that is of now."""
     cells = {it.cell for it in table.tablets}
-    oldest_us = min([it.told_us for cell, it in pages.items() if cell in cells], default=None)
+    oldest_us = min([it.reported_us for cell, it in pages.items() if cell in cells], default=None)
     is_old = oldest_us is not None and read_clock().unix_us - oldest_us > OLD_US
     return oldest_us if is_old else None
 
@@ -104,7 +104,8 @@ def _tablets(
 ) -> list[tuple[Any, str, TabletCounts | None]]:
     """Each with its pivot key as text, and what its cell tells of it."""
     return [
-        (it, spell_bound(table.schema, it.pivot_key), counts.get(it.tablet)) for it in table.tablets
+        (it, format_bound(table.schema, it.pivot_key), counts.get(it.tablet))
+        for it in table.tablets
     ]
 
 
@@ -158,7 +159,7 @@ async def _rows(visit: Visit, path: str, schema: TableSchema, as_of: AsOf) -> di
     (rows, behind), read_at = await in_time(service.run(read))
     return {
         "rows": [list(it.values()) for it in rows],
-        "following": None if behind is None else spell_bound(schema, behind),
+        "following": None if behind is None else format_bound(schema, behind),
         "at": None if read_at == SYNC_LAST_COMMITTED else read_at,
         "took_ms": (perf_counter() - began_s) * 1000,
     }

@@ -11,7 +11,7 @@ from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import TableView, view_table
 from dodona_gateway.shell.routes import Call, route
 from dodona_wire.messages.attribute_names import warnings_about
-from dodona_wire.rows.spelling import spell_any
+from dodona_wire.rows.text_format import format_any
 
 
 async def generate_timestamps(call: Call, asked: requests.GenerateTimestamps) -> answers.Timestamps:
@@ -128,7 +128,7 @@ async def _view(call: Call, path: str) -> TableView:
     view = view_table(await call.service.client.get_table(path))
     if call.form == "json":
         for tablet in view.tablets:
-            tablet.pivot_key[:] = [spell_any(it) for it in tablet.pivot_key]
+            tablet.pivot_key[:] = [format_any(it) for it in tablet.pivot_key]
     return view
 
 

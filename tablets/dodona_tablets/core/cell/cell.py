@@ -12,18 +12,18 @@ import msgspec
 
 from dodona_tablets.core.cell.outcomes import Outcomes
 from dodona_tablets.core.cell.readers import Readers
-from dodona_tablets.core.counts import CommitCounts, Misfit
+from dodona_tablets.core.counts import CommitCounts, ProtocolViolation
 from dodona_tablets.core.records import Record
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
-from dodona_tablets.core.tablet.loads import Loads
+from dodona_tablets.core.tablet.loads import CellLoads
 from dodona_tablets.core.tablet.locks import release
-from dodona_tablets.core.tablet.publishing import Published, Rows
+from dodona_tablets.core.tablet.publishing import PublicationRows, Published
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.counting import ClockWatch
 from dodona_wire.cores.effects import Append, Effect, RemoveChunks, ReplyTo
-from dodona_wire.cores.mischief import Mischief, behave
+from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.errors import DodonaError, TabletMoved
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import Publication, TabletModifications
@@ -118,13 +118,13 @@ class Cell:
     has_retained_more = False
     """Whether the retained timestamp of a tablet has risen, and the master has yet to hear."""
 
-    def __init__(self, cell: CellId, limits: CellLimits, mischief: Mischief = behave) -> None:
+    def __init__(self, cell: CellId, limits: CellLimits, fault_at: FaultAt = no_faults) -> None:
         self.id = cell
         self.limits = limits
         self.cluster = NO_CLUSTER
         """The one that the log belongs to; an empty log belongs to none."""
-        self.mischief = mischief
-        self.may_misbehave = mischief is not behave
+        self.fault_at = fault_at
+        self.injects_faults = fault_at is not no_faults
         self.tablets: dict[TabletId, Tablet] = {}
         self.dropped_revision = Revision(0)
         """Of the newest assignment by which tablets were dropped: an older one may have them."""
@@ -135,7 +135,7 @@ class Cell:
             limits.reader_tablets_max,
             limits.reader_renewal_ms_max,
         )
-        self.loads = Loads()
+        self.loads = CellLoads()
         self.batches: dict[int, int] = {}
         """Of bulk data, on their way into the chunk of this number: how many bytes each has. Loads
         that are being sealed are among them, and have none."""
@@ -171,9 +171,9 @@ class Cell:
         self.woken: list[Any] = []
         self.client_clock = ClockWatch()
         """How far clients' clocks are ahead of the oracle's time, as a difference of timestamps."""
-        self.misfit_count = 0
+        self.protocol_violation_count = 0
         """Decisions of other cells that can't be: see `participant`."""
-        self.last_misfit: Misfit | None = None
+        self.last_protocol_violation: ProtocolViolation | None = None
         self.reset_counts()
 
     def reset_counts(self) -> None:
@@ -202,10 +202,10 @@ class Cell:
         effects, self.effects = self.effects, []
         return effects
 
-    def note_misfit(self, transaction: TransactionId, source: CellId) -> None:
+    def note_protocol_violation(self, transaction: TransactionId, source: CellId) -> None:
         """That cell has decided what can't be."""
-        self.misfit_count += 1
-        self.last_misfit = Misfit(transaction, source)
+        self.protocol_violation_count += 1
+        self.last_protocol_violation = ProtocolViolation(transaction, source)
 
     def state_of(self, transaction: TransactionId) -> State:
         """Alive or finished; NONE covers "never heard of" and "forgotten"."""
@@ -318,14 +318,14 @@ class Cell:
             self._publish(tablet, part.publication, commit_timestamp)
         tablet.apply(part.writes, commit_timestamp, part.special)
 
-    def rows_of(self, tablet: Tablet, publication: Publication) -> Rows:
+    def rows_of(self, tablet: Tablet, publication: Publication) -> PublicationRows:
         """What a publication is about. Raises KeyError if it is not staged here, all of it."""
         load = self.loads.open[publication.load]
         staged = [load.staged[number] for number in publication.chunks]
         if any(it.tablet != tablet.assignment.tablet for it in staged):
             raise KeyError(publication.load)
         chunks = [it.chunk for it in staged]
-        return Rows(tablet.schema, chunks, publication.erased, self.chunks)
+        return PublicationRows(tablet.schema, chunks, publication.erased, self.chunks)
 
     def _publish(self, tablet: Tablet, publication: Publication, at: Timestamp) -> None:
         """Staged chunks become the tablet's, at the commit timestamp."""
@@ -339,7 +339,7 @@ class Cell:
         load.seals.pop(tablet.assignment.tablet, None)
         if self.fence != NULL_TIMESTAMP:  # in replay there is nobody who could meet it
             chunks = {it.info.number: self.chunks[it.info.number] for it in attached}
-            rows = Rows(tablet.schema, attached, (), chunks)
+            rows = PublicationRows(tablet.schema, attached, (), chunks)
             tablet.published.append(Published(at, rows))
             tablet.publication_count += 1
 

@@ -12,7 +12,7 @@ from typing import Final
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.flushing import is_full
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
     DiskFull,
     DodonaError,
@@ -38,7 +38,7 @@ def check_transaction(
     if cell.id not in participants or not (is_alone or are_distinct(participants)):
         raise InvalidRequest("this cell is not a participant", cell=cell.id)
     is_full = len(cell.transactions) >= cell.limits.transactions_alive_max
-    if is_full or (cell.may_misbehave and cell.mischief(Point.PRETEND_OVERLOADED)):
+    if is_full or (cell.injects_faults and cell.fault_at(FaultPoint.PRETEND_OVERLOADED)):
         raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
     check_log(cell)
     if has_outlived(cell, transaction):

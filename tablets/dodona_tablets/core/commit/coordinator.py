@@ -17,7 +17,7 @@ from dodona_tablets.core.commit.silence import undecided_failure
 from dodona_tablets.core.records import AbortDecided, AllAcknowledged, CommitDecided
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.effects import SendToCell
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.cells import (
@@ -83,7 +83,7 @@ class Coordinator:
         alive = cell.transactions[body.transaction]
         assert at is not None
         if alive.coordinator != cell.id or at < alive.prepare_timestamp:
-            self._answer_misfit(route, body)
+            self._answer_violation(route, body)
             return
         if not cell.may_be_issued(at):  # hardly true: hear it from the others
             self._recover_and_answer(route, body)
@@ -96,14 +96,14 @@ class Coordinator:
         cell, transaction, at = self._cell, body.transaction, body.commit_timestamp
         assert at is not None
         if transaction > cell.outcomes.watermark:
-            self._answer_misfit(route, body)
+            self._answer_violation(route, body)
             return
         for other in body.participants:
             if other != cell.id:
                 self._send(other, TellCommit(cell.id, transaction, at))
         cell.reply(route, Committed(transaction, at))
 
-    def _answer_misfit(self, route: Any, body: Decide) -> None:
+    def _answer_violation(self, route: Any, body: Decide) -> None:
         """The model never came here: it is a client's lie, not our broken state."""
         state = self._cell.state_of(body.transaction).value
         text = f"a decision to commit that does not fit the transaction's state ({state})"
@@ -121,14 +121,14 @@ class Coordinator:
         self.announce(alive)
 
     def announce(self, alive: Transaction) -> None:
-        """Rule 19: tell whoever has not acknowledged; again after a while (see `nag`)."""
-        alive.nag_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
+        """Rule 19: tell whoever has not acknowledged; again later (see `Timeouts`)."""
+        alive.retry_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
         body = TellCommit(self._cell.id, alive.id, alive.commit_timestamp)
         for other in alive.unacknowledged:
-            if self._cell.mischief(Point.ANNOUNCE_TO_SOME):
+            if self._cell.fault_at(FaultPoint.ANNOUNCE_TO_SOME):
                 continue
             self._send(other, body)
-            if self._cell.mischief(Point.ANNOUNCE_TWICE):
+            if self._cell.fault_at(FaultPoint.ANNOUNCE_TWICE):
                 self._send(other, body)
 
     def _count_acknowledgement(self, body: Acknowledge) -> None:
@@ -262,7 +262,7 @@ class Coordinator:
         """Rule 14: ask every participant; whoever is not prepared never will be."""
         assert alive.state is State.PREPARED
         alive.is_recovering = True
-        alive.nag_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
+        alive.retry_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
         heard = [cell for cell, _ in alive.statuses]
         for other in alive.participants:
             if other != self._cell.id and other not in heard:
@@ -315,11 +315,11 @@ Handler = Callable[..., None]
 TABLE: Final[dict[CoordinatorEvent, dict[State, Handler]]] = {
     CoordinatorEvent.DECIDE_COMMIT: {
         State.NONE: Coordinator._confirm_forgotten,
-        State.WAITING: Coordinator._answer_misfit,
-        State.LOCKED: Coordinator._answer_misfit,
+        State.WAITING: Coordinator._answer_violation,
+        State.LOCKED: Coordinator._answer_violation,
         State.PREPARED: Coordinator._decide_commit,
         State.COMMITTED: Coordinator._answer_outcome,
-        State.REFUSED: Coordinator._answer_misfit,
+        State.REFUSED: Coordinator._answer_violation,
     },
     CoordinatorEvent.DECIDE_ABORT: {
         State.NONE: Coordinator._poison,

@@ -32,7 +32,7 @@ from dodona_tablets.core.tablet.publishing import Publishing, check_publication,
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.effects import AskTimestamps, SendToCell
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
     DataCorrupted,
     DodonaError,
@@ -128,7 +128,8 @@ class Participant:
                 start = MAX_TIMESTAMP
         try:
             tablets = tuple([cell.tablet(part.tablet, part.revision) for part in modifications])
-            if cell.may_misbehave and len(participants) > 1 and cell.mischief(Point.PRETEND_MOVED):
+            are_several = len(participants) > 1
+            if cell.injects_faults and are_several and cell.fault_at(FaultPoint.PRETEND_MOVED):
                 raise TabletMoved("the tablet is about to be mounted elsewhere", cell=cell.id)
         except TabletMoved as error:  # nothing is recorded: the client may try elsewhere
             cell.reply(route, failure_of(error))
@@ -181,8 +182,8 @@ class Participant:
             self.refuse(transaction, lost.failure)
             return
         if waits_for is not None:
-            if self._cell.mischief(Point.TIRE_OF_HOLDER):
-                self.tire(transaction)
+            if self._cell.fault_at(FaultPoint.TIRE_OF_HOLDER):
+                self.time_out(transaction)
             else:
                 self._cell.wait(transaction, waits_for)
             return
@@ -208,9 +209,9 @@ class Participant:
     def ask_timestamp(self, transaction: Transaction) -> None:
         """Ask the oracle; asked again if no answer comes, and the first answer counts."""
         cell = self._cell
-        transaction.nag_at_us = cell.now.instant_us + cell.limits.repeat_after_ms * 1000
+        transaction.retry_at_us = cell.now.instant_us + cell.limits.repeat_after_ms * 1000
         cell.effects.append(AskTimestamps(transaction.id))
-        if cell.may_misbehave and cell.mischief(Point.ASK_ORACLE_TWICE):
+        if cell.injects_faults and cell.fault_at(FaultPoint.ASK_ORACLE_TWICE):
             cell.effects.append(AskTimestamps(transaction.id))
 
     def refuse(self, transaction: Transaction, failure: Failure) -> None:
@@ -223,7 +224,7 @@ class Participant:
         for route in (*routes, *asked):
             self._cell.reply(route, failure)
 
-    def tire(self, transaction: Transaction) -> None:
+    def time_out(self, transaction: Transaction) -> None:
         """A bounded wait is over (rule 4)."""
         failure = wait_failure(self._cell, transaction)
         if failure.kind == TransactionConflict.kind:
@@ -236,7 +237,7 @@ class Participant:
         """The prepare timestamp, or the commit timestamp of one cell alone."""
         cell = self._cell
         alive = cell.transactions[transaction]
-        if cell.may_misbehave and cell.mischief(Point.LOSE_PREPARE_TIMESTAMP):
+        if cell.injects_faults and cell.fault_at(FaultPoint.LOSE_PREPARE_TIMESTAMP):
             return
         if timestamp <= transaction:  # rule 3
             self.refuse(alive, failure_of(SnapshotTooOld("the start timestamp is in the future")))
@@ -252,7 +253,7 @@ class Participant:
         else:
             alive.prepare_timestamp = timestamp
             alive.state = State.PREPARED
-            alive.nag_at_us = cell.now.instant_us + self._nag_delay_us(alive)
+            alive.retry_at_us = cell.now.instant_us + self._retry_delay_us(alive)
             cell.append(
                 PreparedHere(transaction, timestamp, alive.participants, alive.modifications)
             )
@@ -261,7 +262,7 @@ class Participant:
         for route in alive.routes:
             cell.reply(route, reply)
 
-    def _nag_delay_us(self, transaction: Transaction) -> int:
+    def _retry_delay_us(self, transaction: Transaction) -> int:
         limits = self._cell.limits
         is_mine = transaction.coordinator == self._cell.id
         return (limits.recover_after_ms if is_mine else limits.ask_coordinator_after_ms) * 1000
@@ -269,7 +270,7 @@ class Participant:
     def ask_coordinator(self, alive: Transaction) -> None:
         """Rule 15: prepared and told nothing. Ask, again and again."""
         assert alive.state is State.PREPARED
-        alive.nag_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
+        alive.retry_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
         body = AskCoordinator(self._cell.id, alive.id)
         self._cell.effects.append(SendToCell(alive.coordinator, body))
 
@@ -308,12 +309,12 @@ class Participant:
         cell, at = self._cell, body.timestamp
         alive = cell.transactions[body.transaction]
         if alive.coordinator != body.source:
-            self._misfit(body)
+            self._violation(body)
             return
         if not cell.may_be_issued(at):
             return  # we are behind, or it is a lie: whoever has decided so says it again
         if at < alive.prepare_timestamp:  # a lie: our readers have seen what was before
-            cell.note_misfit(alive.id, body.source)
+            cell.note_protocol_violation(alive.id, body.source)
             at = alive.prepare_timestamp
         cell.append(CommitDecided(alive.id, at))
         cell.apply(alive, at)
@@ -324,7 +325,7 @@ class Participant:
     def _abort(self, body: TellAbort) -> None:
         alive = self._cell.transactions[body.transaction]
         if alive.coordinator != body.source:
-            self._misfit(body)
+            self._violation(body)
             return
         self._cell.append(AbortDecided(alive.id))
         self._cell.finish_refused(alive, ABORTED)
@@ -341,15 +342,15 @@ class Participant:
         self._acknowledge(body)
 
     def _acknowledge(self, body: TellCommit | TellAbort) -> None:
-        if self._cell.mischief(Point.FORGET_TO_ACKNOWLEDGE):
+        if self._cell.fault_at(FaultPoint.FORGET_TO_ACKNOWLEDGE):
             return
         done = Acknowledge(self._cell.id, body.transaction)
         self._cell.effects.append(SendToCell(body.source, done))
 
-    def _misfit(self, body: TellCommit | TellAbort) -> None:
+    def _violation(self, body: TellCommit | TellAbort) -> None:
         """Decided by one who does not decide this, or against what we said. It is not obeyed, and
         need not be said again."""
-        self._cell.note_misfit(body.transaction, body.source)
+        self._cell.note_protocol_violation(body.transaction, body.source)
         self._acknowledge(body)
 
 
@@ -383,18 +384,18 @@ TABLE: Final[dict[ParticipantEvent, dict[State, Handler]]] = {
     },
     ParticipantEvent.TELL_COMMIT: {
         State.NONE: Participant._acknowledge,
-        State.WAITING: Participant._misfit,
-        State.LOCKED: Participant._misfit,
+        State.WAITING: Participant._violation,
+        State.LOCKED: Participant._violation,
         State.PREPARED: Participant._commit,
         State.COMMITTED: Participant._acknowledge,
-        State.REFUSED: Participant._misfit,
+        State.REFUSED: Participant._violation,
     },
     ParticipantEvent.TELL_ABORT: {
         State.NONE: Participant._acknowledge,
         State.WAITING: Participant._abort_unprepared,
         State.LOCKED: Participant._abort_unprepared,
         State.PREPARED: Participant._abort,
-        State.COMMITTED: Participant._misfit,
+        State.COMMITTED: Participant._violation,
         State.REFUSED: Participant._acknowledge,
     },
     ParticipantEvent.TELL_FORGOTTEN: {
@@ -471,7 +472,7 @@ def _check_publication(
     try:
         load = cell.loads.get(publication.load)
         seal = load.seals.get(tablet.assignment.tablet)
-        if seal is None or cell.mischief(Point.FORGET_SEAL):
+        if seal is None or cell.fault_at(FaultPoint.FORGET_SEAL):
             text = "the load has to be sealed in this tablet before it is published"
             raise SnapshotTooOld(text, load=publication.load, table=tablet.assignment.path)
         rows = cell.rows_of(tablet, publication)

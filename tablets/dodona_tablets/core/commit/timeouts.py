@@ -10,7 +10,7 @@ from dodona_tablets.core.commit.participant import Participant
 from dodona_tablets.core.commit.silence import is_write_over, oracle_failure, oracle_wait_us_max
 from dodona_tablets.core.records import WatermarkRaised
 from dodona_tablets.core.tablet.transaction import State, Transaction
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.types import TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
 
 
@@ -29,19 +29,19 @@ class Timeouts:
         for alive in list(self._cell.transactions.values()):
             if alive.waiters:  # they may have given up
                 alive.waiters = [it for it in alive.waiters if it.is_waiting]
-                if alive.waiters and self._cell.mischief(Point.WAKE_FOR_NOTHING):
+                if alive.waiters and self._cell.fault_at(FaultPoint.WAKE_FOR_NOTHING):
                     self._cell.wake(alive)
             waited_us = now_us - alive.since_us
             if alive.state is State.WAITING:
                 if is_write_over(self._cell, alive, waited_us):
-                    self._participant.tire(alive)
+                    self._participant.time_out(alive)
             elif alive.state is State.LOCKED:
                 is_over = waited_us > oracle_wait_us_max(self._cell)
-                if is_over or self._cell.mischief(Point.GIVE_UP_ON_ORACLE):
+                if is_over or self._cell.fault_at(FaultPoint.GIVE_UP_ON_ORACLE):
                     self._participant.refuse(alive, oracle_failure(self._cell, alive))
-                elif now_us >= alive.nag_at_us:
+                elif now_us >= alive.retry_at_us:
                     self._participant.ask_timestamp(alive)
-            elif now_us >= alive.nag_at_us:
+            elif now_us >= alive.retry_at_us:
                 self._ask_about(alive)
 
     def _ask_about(self, alive: Transaction) -> None:
@@ -58,15 +58,15 @@ class Timeouts:
         if alive is None or alive.state is not State.PREPARED:
             return
         if alive.coordinator != self._cell.id:
-            if self._cell.mischief(Point.ASK_COORDINATOR_AT_ONCE):
+            if self._cell.fault_at(FaultPoint.ASK_COORDINATOR_AT_ONCE):
                 self._participant.ask_coordinator(alive)
-        elif self._cell.mischief(Point.RECOVER_AT_ONCE):
+        elif self._cell.fault_at(FaultPoint.RECOVER_AT_ONCE):
             self._coordinator.recover(alive)
 
     def raise_watermark(self) -> None:
         """Rule 12: by oracle time, below every transaction that could still be alive."""
         cell, limits = self._cell, self._cell.limits
-        is_early = cell.mischief(Point.RAISE_WATERMARK_EARLY)
+        is_early = cell.fault_at(FaultPoint.RAISE_WATERMARK_EARLY)
         if cell.now.instant_us < self._watermark_at_us and not is_early:
             return
         self._watermark_at_us = cell.now.instant_us + limits.watermark_period_ms * 1000

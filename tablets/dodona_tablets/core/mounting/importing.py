@@ -19,7 +19,7 @@ from dodona_tablets.core.rows.stores import TabletChunk
 from dodona_tablets.core.rows.version import chain_of
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_wire.cores.effects import SendToCell
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.messages.catalog import TabletAssignment, TabletSource
 from dodona_wire.messages.cells import AskRows, TellRows
 from dodona_wire.messages.data import RowVersion
@@ -148,7 +148,7 @@ class Importing:
         schema = tablet.schema
         rows: list[tuple[Key, tuple[RowVersion, ...]]] = []
         left_bytes = PAGE_BYTES_MAX
-        rows_max = 1 if self._cell.mischief(Point.TELL_ONE_ROW) else PAGE_ROWS_MAX
+        rows_max = 1 if self._cell.fault_at(FaultPoint.TELL_ONE_ROW) else PAGE_ROWS_MAX
         resume = None
         for key, found in tablet.stores.rows(*range_in(schema, body.lower, body.upper)):
             if len(rows) == rows_max or left_bytes <= 0:

@@ -26,7 +26,7 @@ from dodona_tablets.core.records import (
 from dodona_tablets.core.tablet.tablet import FROZEN, UNMOUNTED, Tablet
 from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.messages.catalog import Assignment, Heartbeat, MountedTablet, TabletAssignment
 from dodona_wire.messages.cells import AskRows, TellRows
 from dodona_wire.types import NO_CLUSTER, NULL_TIMESTAMP, ClusterId, Revision, TabletId, Timestamp
@@ -179,9 +179,9 @@ class Mounting:
             is_short=self._is_known,
             hold_ms=hold_ms,
         )
-        if not cell.mischief(Point.LOSE_HEARTBEAT):
+        if not cell.fault_at(FaultPoint.LOSE_HEARTBEAT):
             cell.effects.append(SendHeartbeat(body))
-        if cell.mischief(Point.REPEAT_HEARTBEAT):
+        if cell.fault_at(FaultPoint.REPEAT_HEARTBEAT):
             self._sequence += 1
             self._full_sequence = 0 if self._is_known else self._sequence
             cell.effects.append(SendHeartbeat(replace(body, sequence=self._sequence)))
@@ -203,7 +203,7 @@ class Mounting:
         which the master has heard, and round again."""
         tablets = self._cell.tablets.items()
         stored = sorted([number for number, it in tablets if not it.is_mounted])
-        count_max = 1 if self._cell.mischief(Point.TELL_ONE_STORED) else STORED_TOLD_MAX
+        count_max = 1 if self._cell.fault_at(FaultPoint.TELL_ONE_STORED) else STORED_TOLD_MAX
         if len(stored) > count_max:
             at = bisect_right(stored, self._heard_until)
             stored = (stored[at:] + stored[:at])[:count_max]
@@ -303,7 +303,7 @@ class Mounting:
             tablet = cell.tablets.get(number)
             if tablet is not None and not tablet.is_mounted and number not in self._needed:
                 gone.append(number)
-        if gone and not cell.mischief(Point.KEEP_DROPPED):
+        if gone and not cell.fault_at(FaultPoint.KEEP_DROPPED):
             cell.append(TabletsDropped(tuple(gone), assignment.revision))
             cell.drop(gone, assignment.revision)
             self.dropped_count += len(gone)
@@ -345,7 +345,7 @@ class Mounting:
         if not tablet.is_mounted or not (tablet.is_closing or tablet.is_freezing):
             self._ending.pop(number, None)
             return
-        if tablet.active_count or self._cell.mischief(Point.LINGER):
+        if tablet.active_count or self._cell.fault_at(FaultPoint.LINGER):
             return
         if not self._flushing.settle(tablet):
             return
@@ -368,7 +368,7 @@ class Mounting:
 
     def handle_fence(self, token: FenceToken, fence: Timestamp) -> None:
         """Serve the tablet, from now on and for transactions that begin after this timestamp."""
-        if self._cell.mischief(Point.LOSE_TABLET_FENCE):
+        if self._cell.fault_at(FaultPoint.LOSE_TABLET_FENCE):
             return
         tablet = self._cell.tablets.get(token.tablet)
         if tablet is None or tablet.assignment.revision != token.revision:

@@ -19,7 +19,7 @@ from dodona_tablets.core.tablet.splitting import split
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.cores.effects import AskTimestamps
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded
 from dodona_wire.messages.data import (
     CountVersions,
@@ -93,8 +93,8 @@ class Reads:
         timestamp = request.timestamp
         cell, is_newest = self._cell, timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
         is_issued = is_newest or MIN_TIMESTAMP <= timestamp <= cell.latest
-        if is_issued and cell.may_misbehave and not is_newest:
-            is_issued = not cell.mischief(Point.PROVE_AGAIN)
+        if is_issued and cell.injects_faults and not is_newest:
+            is_issued = not cell.fault_at(FaultPoint.PROVE_AGAIN)
         if is_issued:
             self._attempt(route, request, None)
         elif not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
@@ -232,7 +232,7 @@ class Reads:
             return lookup_versions(tablet, request)
         if isinstance(request, CountVersions):
             return count_versions(tablet, request)
-        if self._cell.mischief(Point.SCAN_ONE_ROW):
+        if self._cell.fault_at(FaultPoint.SCAN_ONE_ROW):
             request = replace(request, row_count_max=1)
         if isinstance(request, ScanVersions):
             return scan_versions(tablet, request)
@@ -245,7 +245,7 @@ class Reads:
         if len(self) >= limits.reads_waiting_max:
             self._refuse(route, Overloaded("too many reads wait in this cell", cell=self._cell.id))
             return
-        if self._cell.mischief(Point.TIRE_OF_BLOCKER):
+        if self._cell.fault_at(FaultPoint.TIRE_OF_BLOCKER):
             self._refuse(route, self._blocked(request, blocker, limits.blocked_wait_ms_max))
             return
         if deadline_us is None:

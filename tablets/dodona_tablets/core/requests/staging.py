@@ -26,14 +26,14 @@ from dodona_tablets.core.requests.nonatomic import check_stamp
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built, SealJob
 from dodona_tablets.core.rows.store import DynamicStore
-from dodona_tablets.core.tablet.loads import Load, Part, Seal
-from dodona_tablets.core.tablet.publishing import Rows
+from dodona_tablets.core.tablet.loads import BatchPlace, Load, Seal
+from dodona_tablets.core.tablet.publishing import PublicationRows
 from dodona_tablets.core.tablet.snapshot import too_old
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State
 from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import RemoveChunks, RunJob
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded, ProtocolChanged
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import (
@@ -61,7 +61,7 @@ class StageToken(NamedTuple):
 
     load: LoadId
     tablet: TabletId
-    part: Part
+    part: BatchPlace
     number: int
 
 
@@ -111,7 +111,7 @@ class Staging:
         """Repeating it is harmless, and so is closing what is not there. A load that is being
         published is not over yet: only what is in the log outlasts a restart."""
         load = self._cell.loads.open.get(request.load)
-        if load is not None and self._cell.mischief(Point.CLOSE_LOAD_LATE):
+        if load is not None and self._cell.fault_at(FaultPoint.CLOSE_LOAD_LATE):
             load.is_closing = True
         elif load is not None:
             self._close(load, "it was closed")
@@ -180,7 +180,7 @@ class Staging:
         for load in list(cell.loads.open.values()):
             if load.is_closing:
                 self._close(load, "it was closed")
-            elif load.until_us <= now_us or cell.mischief(Point.EXPIRE_LOAD_EARLY):
+            elif load.until_us <= now_us or cell.fault_at(FaultPoint.EXPIRE_LOAD_EARLY):
                 self._close(load, f"it was not renewed for {load.opened.lease_ms} ms")
         if now_us >= self._hold_at_us:
             self._hold_at_us = now_us + HOLD_PERIOD_MS * 1000
@@ -300,7 +300,7 @@ class Staging:
             tablet.publication_count,
         )
         chunks = [load.staged[number].chunk for number in request.chunks]
-        rows = Rows(tablet.schema, chunks, (), cell.chunks)
+        rows = PublicationRows(tablet.schema, chunks, (), cell.chunks)
         job = SealJob(
             cell.take_chunk_number(),
             tablet.schema,

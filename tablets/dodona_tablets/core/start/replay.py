@@ -157,12 +157,12 @@ def _tablets_dropped(cell: Cell, record: TabletsDropped) -> None:
 
 def _checkpoint(cell: Cell, record: Checkpoint) -> None:
     """The state itself, at the beginning of a log that was cut. Anywhere else it says what replay
-    has come to, and a cell that may be told to misbehave looks whether it does."""
+    has come to, and a cell with fault points checks that it does."""
     if cell.cluster == NO_CLUSTER and not cell.tablets:
         _restore(cell, record)
     cell.checkpoint = record.number
     cell.next_chunk = record.next_chunk  # some may have been taken for work that did not end
-    if cell.may_misbehave:
+    if cell.injects_faults:
         seen = replace(checkpoint_of(cell), outcomes=record.outcomes)
         assert seen == record, "replay came to another state"
 

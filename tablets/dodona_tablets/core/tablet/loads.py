@@ -20,7 +20,7 @@ from dodona_wire.types import NO_LOAD, Atomicity, Key, LoadId, LoadMode, TabletI
 ENDED_MAX: Final = 1_000
 """Remembered with the reason. Older ones are only known to be over."""
 
-Part = tuple[int, int, int, int]
+BatchPlace = tuple[int, int, int, int]
 """Partition, attempt, call and place of a batch."""
 
 
@@ -49,7 +49,7 @@ class Load:
         self.until_us = 0
         self.staged: dict[int, StagedChunk] = {}
         """By number."""
-        self._numbers: dict[tuple[TabletId, Part], int] = {}
+        self._numbers: dict[tuple[TabletId, BatchPlace], int] = {}
         self.seals: dict[TabletId, Seal] = {}
         self.is_closing = False
         """It ends as soon as no transaction publishes it any more."""
@@ -69,7 +69,7 @@ class Load:
         del self._numbers[staged.tablet, staged.part]
         return staged
 
-    def find(self, tablet: TabletId, part: Part) -> StagedChunk | None:
+    def find(self, tablet: TabletId, part: BatchPlace) -> StagedChunk | None:
         """What became of a batch, if it was staged."""
         number = self._numbers.get((tablet, part))
         return None if number is None else self.staged[number]
@@ -81,7 +81,7 @@ class Load:
         self.seals.pop(tablet, None)
 
 
-class Loads:
+class CellLoads:
     """Of one cell."""
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ Kinds = tuple[int, int, int]
 """The lock groups that somebody wants of a row, by kind of lock."""
 
 
-class Rows:
+class PublicationRows:
     """The rows that a publication is about: those of its chunks, and of its erased ranges."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Rows:
         ranges = [*self._erased, *[(view.lower, view.upper) for view in self.views]]
         return any(low < upper and lower < high for low, high in ranges)
 
-    def count_beside(self, others: "Rows") -> int:
+    def count_beside(self, others: "PublicationRows") -> int:
         """How many there are, about, in chunks that the others may meet."""
         views = [it for it in self.views if others.meets(it.lower, it.upper)]
         return sum([view.count(view.lower, view.upper) for view in views])
@@ -95,7 +95,7 @@ class Publishing(NamedTuple):
     """The publication that holds a tablet until its outcome."""
 
     transaction: Transaction
-    rows: Rows
+    rows: PublicationRows
 
     def blocks(self, key: Key, at: Timestamp) -> bool:
         """Whether a read of a row at this timestamp has to wait."""
@@ -117,7 +117,7 @@ class Published(NamedTuple):
     """One that was committed lately."""
 
     timestamp: Timestamp
-    rows: Rows
+    rows: PublicationRows
 
 
 # Somebody else's rows against publications
@@ -158,7 +158,11 @@ def _wait_or_lose(
 
 
 def check_publication(
-    transaction: Transaction, tablet: "Tablet", publication: Publication, seal: Seal, rows: Rows
+    transaction: Transaction,
+    tablet: "Tablet",
+    publication: Publication,
+    seal: Seal,
+    rows: PublicationRows,
 ) -> Transaction | None:
     """Whether a load may be published: whom it has to wait for, if anybody. Raises Lost."""
     if (seal.chunks, seal.erased) != (publication.chunks, publication.erased):
@@ -183,7 +187,9 @@ def _may_be_stale(seal: Seal) -> bool:
     return bool(seal.erased) or not is_certain
 
 
-def _check_changes(tablet: "Tablet", publication: Publication, seal: Seal, rows: Rows) -> None:
+def _check_changes(
+    tablet: "Tablet", publication: Publication, seal: Seal, rows: PublicationRows
+) -> None:
     """Raises Lost if a row of the load was changed after the seal."""
     later = [it for it in tablet.stores.in_memory if it.number >= seal.store]
     published = tablet.publication_count - seal.publication
@@ -202,7 +208,7 @@ def _check_changes(tablet: "Tablet", publication: Publication, seal: Seal, rows:
             _check_change(tablet, publication, seal, rows, key, version)
 
 
-def _common(theirs: Rows, ours: Rows) -> Iterator[tuple[Key, Version]]:
+def _common(theirs: PublicationRows, ours: PublicationRows) -> Iterator[tuple[Key, Version]]:
     """Rows of one publication that are another's, too."""
     for view in theirs.views:
         if not ours.meets(view.lower, view.upper):
@@ -218,7 +224,7 @@ def _check_change(
     tablet: "Tablet",
     publication: Publication,
     seal: Seal,
-    rows: Rows,
+    rows: PublicationRows,
     key: Key,
     newest: Version,
 ) -> None:

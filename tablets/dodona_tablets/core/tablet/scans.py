@@ -16,7 +16,7 @@ from dodona_tablets.core.rows.chunks.layout import KEY
 from dodona_tablets.core.rows.chunks.rows import batches_of_rows
 from dodona_tablets.core.rows.chunks.scanning import Page, page_of, rows_of_page
 from dodona_tablets.core.rows.chunks.view import ChunkView
-from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.chunks.visibility import Visibility
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.core.rows.version import (
     ALL_VERSIONS,
@@ -122,10 +122,10 @@ def _rows(
     return keys, found, None
 
 
-def _page(tablet: Tablet, request: Scan | ScanArrow, look: Look) -> tuple[Snapshot, Page]:
+def _page(tablet: Tablet, request: Scan | ScanArrow, look: Look) -> tuple[Visibility, Page]:
     """Column by column, of all stores."""
     schema, stores = tablet.schema, tablet.stores
-    snapshot = Snapshot(schema, look.wanted, look.at, look.oldest)
+    snapshot = Visibility(schema, look.wanted, look.at, look.oldest)
     hot = None if look.oldest else stores.hot_rows.first(request.lower, request.upper)
     upper = request.upper if hot is None else hot
     found_hot: dict[Key, None] = {}

@@ -28,9 +28,9 @@ from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
 from dodona_wire.messages.data import (
     CountVersions,
+    FoundRows,
     Lookup,
     LookupVersions,
-    Rows,
     RowVersion,
     Scan,
     ScanArrow,
@@ -90,7 +90,7 @@ class Look:
         return values_between(newest, self.oldest, self.at, self.wanted, self.columns)
 
 
-def lookup(tablet: Tablet, request: Lookup) -> Rows | Transaction:
+def lookup(tablet: Tablet, request: Lookup) -> FoundRows | Transaction:
     look = Look(tablet, request)
     blocker = blocker_of_keys(tablet, request.keys, look.groups, look.at, look)
     if blocker is not None:
@@ -99,10 +99,10 @@ def lookup(tablet: Tablet, request: Lookup) -> Rows | Transaction:
     if stores.is_flat and not stores.hot_rows.newest_timestamp:
         rows = stores.active.rows
         try:
-            return Rows(tuple([values(rows.get(key)) for key in request.keys]))
+            return FoundRows(tuple([values(rows.get(key)) for key in request.keys]))
         except LongHistory:
             pass
-    return Rows(tuple([values_of(stores, key, look) for key in request.keys]))
+    return FoundRows(tuple([values_of(stores, key, look) for key in request.keys]))
 
 
 def values_of(stores: Stores, key: Key, look: Look) -> Values | None:

@@ -42,9 +42,9 @@ class Transaction:
         "is_given_up",
         "is_recovering",
         "modifications",
-        "nag_at_us",
         "participants",
         "prepare_timestamp",
+        "retry_at_us",
         "routes",
         "since_us",
         "start",
@@ -85,7 +85,7 @@ class Transaction:
         self.waiters: list[Any] = []
         """Reads and writers that wait for this transaction to move on, or did until lately."""
         self.since_us = since_us
-        self.nag_at_us = since_us
+        self.retry_at_us = since_us
         self.is_recovering = False
         self.is_given_up = False
         """Its client has said that it has reported no commit, and never will."""

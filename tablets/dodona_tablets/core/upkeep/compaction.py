@@ -26,7 +26,7 @@ from dodona_tablets.core.rows.stores import TabletChunk
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.horizon import are_still_right, terms_of
 from dodona_wire.cores.effects import RemoveChunks, RunJob
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.messages.base import Failure
 from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TabletId, Timestamp
 
@@ -103,7 +103,7 @@ class Compaction:
         free = [it for it in tablet.stores.chunks if it.backing is None and it.view is not None]
         if not free or not settings.enable_compaction_and_partitioning:
             return ()
-        if self._cell.mischief(Point.COMPACT_EARLY):
+        if self._cell.fault_at(FaultPoint.COMPACT_EARLY):
             return free[:CHUNKS_MAX]
         tiers: dict[int, list[TabletChunk]] = {}
         for chunk in free:

@@ -25,7 +25,7 @@ from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.horizon import are_still_right, oldest_needed, terms_of
 from dodona_wire.cores.effects import RemoveChunks, RunJob
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.messages.base import Failure
 from dodona_wire.types import NULL_TIMESTAMP, TabletId, Timestamp
 
@@ -125,7 +125,7 @@ class Flushing:
             store.born_us = now_us
         if len(tablet.stores.unflushed) >= UNFLUSHED_MAX:
             return False
-        if self._cell.may_misbehave and self._cell.mischief(Point.ROTATE_EARLY):
+        if self._cell.injects_faults and self._cell.fault_at(FaultPoint.ROTATE_EARLY):
             return True
         return (
             fill_ratio(store, tablet) >= OVERFLOW_RATIO

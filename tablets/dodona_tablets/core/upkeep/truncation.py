@@ -29,7 +29,7 @@ from dodona_tablets.core.records import (
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.cores.effects import RemoveChunks, TruncateLog
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.messages.base import Failure
 from dodona_wire.types import TabletId, Timestamp
 
@@ -64,7 +64,7 @@ class Truncation:
         if self._made_at_us is None:
             self._made_at_us = cell.now.instant_us
         is_due = cell.now.instant_us - self._made_at_us >= period_us or bool(cell.orphans)
-        if (is_due or cell.mischief(Point.CHECKPOINT_EARLY)) and self._is_worth_it():
+        if (is_due or cell.fault_at(FaultPoint.CHECKPOINT_EARLY)) and self._is_worth_it():
             self._made_at_us = cell.now.instant_us
             self._make()
         ready = [it for it in self._waiting if self._is_ready(it)]

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from dodona.errors import Unavailable
-from dodona_gateway.core.console.told import StatisticsPage
+from dodona_gateway.core.console.server_pages import StatisticsPage
 from dodona_gateway.shell.console import asking, cached
 from dodona_gateway.shell.console.asking import Asker
 from dodona_gateway.shell.console.cached import Cached
@@ -39,8 +39,11 @@ async def test_servers_say_whether_they_are_ready_and_what_they_count() -> None:
         if request.url.path == "/readyz":
             problem = {"detail": "waiting for the oracle", "status": 503}
             return httpx.Response(503, json=problem, headers={"server": "dodona/0.1.0"})
-        told = {"cell": {"commits": {"blind": {"committed": 7}}, "of_tomorrow": {}}, "log_bytes": 5}
-        return httpx.Response(200, json=told)
+        reported = {
+            "cell": {"commits": {"blind": {"committed": 7}}, "of_tomorrow": {}},
+            "log_bytes": 5,
+        }
+        return httpx.Response(200, json=reported)
 
     async with asker_of(answer) as asker:
         ready = await asker.readiness("http://node")

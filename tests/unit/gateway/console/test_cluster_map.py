@@ -13,19 +13,19 @@ from dodona_gateway.core.console.cluster import (
     stuck,
     unheard_cells,
 )
-from dodona_gateway.core.console.told import (
-    ClusterTold,
+from dodona_gateway.core.console.server_pages import (
     Doubt,
     DoubtPage,
+    ReportedCluster,
+    ReportedTablets,
     Server,
     TabletCounts,
     TabletsPage,
-    TabletsTold,
 )
 from dodona_gateway.core.console.tree import Entry, crumbs_of, entries_of
 
 ZERO, ONE, TWO = CellId(0), CellId(1), CellId(2)
-TOLD = ClusterTold(
+REPORTED = ReportedCluster(
     0,
     (
         Server("master", "m", "ready"),
@@ -39,14 +39,18 @@ def tablet(number: int, table: str, rows: int = 10) -> TabletCounts:
     return TabletCounts(TabletId(number), table, "mounted", rows, rows * 100, 1, rows * 10)
 
 
-def told_of(*tablets: TabletCounts, count: int | None = None, told_us: int = 0) -> TabletsTold:
-    return TabletsTold(told_us, TabletsPage(len(tablets) if count is None else count, tablets))
+def reported_of(
+    *tablets: TabletCounts, count: int | None = None, reported_us: int = 0
+) -> ReportedTablets:
+    return ReportedTablets(
+        reported_us, TabletsPage(len(tablets) if count is None else count, tablets)
+    )
 
 
 def test_a_cell_has_its_tablets_by_table() -> None:
-    page = told_of(tablet(1, "//t/b"), tablet(2, "//t/a"), tablet(3, "//t/b", 5))
-    zero, one = map_cells(TOLD, {ZERO: page}, lambda _: True)
-    assert (zero.server.cell, one.server.cell, one.told_us) == (0, 1, None)
+    page = reported_of(tablet(1, "//t/b"), tablet(2, "//t/a"), tablet(3, "//t/b", 5))
+    zero, one = map_cells(REPORTED, {ZERO: page}, lambda _: True)
+    assert (zero.server.cell, one.server.cell, one.reported_us) == (0, 1, None)
     assert [(it.path, it.tablet_count, it.rows) for it in zero.shares] == [
         ("//t/a", 1, 10),
         ("//t/b", 2, 15),
@@ -55,8 +59,8 @@ def test_a_cell_has_its_tablets_by_table() -> None:
 
 
 def test_tables_that_may_not_be_read_have_no_name() -> None:
-    page = told_of(tablet(1, "//mine/a"), tablet(2, "//his/b"), tablet(3, "//his/c", 4))
-    (zero, _) = map_cells(TOLD, {ZERO: page}, lambda path: path.startswith("//mine/"))
+    page = reported_of(tablet(1, "//mine/a"), tablet(2, "//his/b"), tablet(3, "//his/c", 4))
+    (zero, _) = map_cells(REPORTED, {ZERO: page}, lambda path: path.startswith("//mine/"))
     assert [(it.path, it.tablet_count, it.rows) for it in zero.shares] == [
         ("//mine/a", 1, 10),
         (OTHERS, 2, 14),
@@ -68,21 +72,26 @@ def test_the_map_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "SQUARES_MAX", 2)
     monkeypatch.setattr(cluster, "TABLES_MAX", 3)
     tablets = [tablet(number, f"//t/{number % 5}") for number in range(20)]
-    (zero, _) = map_cells(TOLD, {ZERO: told_of(*tablets)}, lambda _: True)
+    (zero, _) = map_cells(REPORTED, {ZERO: reported_of(*tablets)}, lambda _: True)
     assert [it.path for it in zero.shares] == ["//t/0", "//t/1", "//t/2"]
     assert (zero.shares[0].tablet_count, len(zero.shares[0].tablets)) == (4, 2)
     assert zero.hidden_count == 2
 
 
 def test_what_a_cell_told_of_has_a_time_and_may_be_a_part() -> None:
-    told = TOLD._replace(at_us=9_000_000)
-    tablets = {ZERO: told_of(tablet(1, "//t"), count=7, told_us=8_000_000)}
-    tablets[ONE] = told_of(tablet(2, "//t"), told_us=8_000_000)
-    zero, one = map_cells(told, tablets, lambda _: True)
-    assert (zero.told_us, zero.is_old, zero.listed_count, zero.tablet_count) == (8_000_000, 0, 1, 7)
+    reported = REPORTED._replace(at_us=9_000_000)
+    tablets = {ZERO: reported_of(tablet(1, "//t"), count=7, reported_us=8_000_000)}
+    tablets[ONE] = reported_of(tablet(2, "//t"), reported_us=8_000_000)
+    zero, one = map_cells(reported, tablets, lambda _: True)
+    assert (zero.reported_us, zero.is_old, zero.listed_count, zero.tablet_count) == (
+        8_000_000,
+        0,
+        1,
+        7,
+    )
     assert (one.is_old, one.listed_count, one.tablet_count) == (True, 1, 1), "it is silent"
-    tablets[ZERO] = told_of(tablet(1, "//t"), told_us=1_000_000)
-    assert map_cells(told, tablets, lambda _: True)[0].is_old, "it tells other things only"
+    tablets[ZERO] = reported_of(tablet(1, "//t"), reported_us=1_000_000)
+    assert map_cells(reported, tablets, lambda _: True)[0].is_old, "it tells other things only"
 
 
 @pytest.mark.parametrize("cell_count", [0, 1, 2, 8, 64, 1000])
@@ -104,21 +113,21 @@ def doubts_of(*doubts: Doubt, count: int | None = None) -> DoubtPage:
 
 def test_an_ordinary_commit_alarms_nobody_and_one_that_stays_counts_once() -> None:
     both = {it: doubts_of(doubt(7, 900, ZERO, ONE)) for it in (ZERO, ONE)}
-    assert stuck(TOLD, both) == (0, False, 2)
+    assert stuck(REPORTED, both) == (0, False, 2)
     both = {it: doubts_of(doubt(7, 1_100, ZERO, ONE), doubt(8, 3, ZERO)) for it in (ZERO, ONE)}
-    assert stuck(TOLD, both) == (1, False, 2)
-    assert stuck(TOLD, {ZERO: doubts_of(doubt(7, 2_000, ZERO), count=1_001)}) == (1, True, 1)
-    assert stuck(TOLD, {}) == (0, False, 0)
+    assert stuck(REPORTED, both) == (1, False, 2)
+    assert stuck(REPORTED, {ZERO: doubts_of(doubt(7, 2_000, ZERO), count=1_001)}) == (1, True, 1)
+    assert stuck(REPORTED, {}) == (0, False, 0)
 
 
 def test_a_cell_that_does_not_say_what_is_in_doubt_is_unheard_though_it_is_ready() -> None:
-    assert [it.cell for it in unheard_cells(TOLD, {})] == [ONE, ZERO]
-    assert [it.cell for it in unheard_cells(TOLD, {ZERO: DoubtPage()})] == [ONE]
+    assert [it.cell for it in unheard_cells(REPORTED, {})] == [ONE, ZERO]
+    assert [it.cell for it in unheard_cells(REPORTED, {ZERO: DoubtPage()})] == [ONE]
 
 
 def test_a_transaction_in_doubt_is_one_line_whoever_is_in_doubt() -> None:
     found = merge_doubts(
-        TOLD,
+        REPORTED,
         {
             TWO: doubts_of(doubt(7, 400, ZERO, TWO)),
             ZERO: doubts_of(doubt(9, 100, ZERO, ONE), doubt(7, 500, ZERO, TWO)),

@@ -12,10 +12,10 @@ from dodona_gateway.core.console.chart import (
     nice_top,
 )
 from dodona_gateway.core.console.history import History, Point
-from dodona_gateway.core.console.told import (
+from dodona_gateway.core.console.server_pages import (
     CellCounts,
-    ClusterTold,
     MasterCounts,
+    ReportedCluster,
     Server,
     StatisticsPage,
     totals_of,
@@ -75,7 +75,7 @@ def test_what_servers_count_is_put_together_by_measure() -> None:
         "of_tomorrow": {"committed": 1000},
     }
     cell = StatisticsPage(cell=CellCounts(commits=commits))
-    told = ClusterTold(
+    reported = ReportedCluster(
         0,
         (
             Server("master", "m", "ready", statistics=StatisticsPage(master=MasterCounts(40))),
@@ -83,7 +83,7 @@ def test_what_servers_count_is_put_together_by_measure() -> None:
             Server("cell", "b", "silent", cell=CellId(4)),
         ),
     )
-    assert totals_of(told) == {
+    assert totals_of(reported) == {
         "timestamps": {"m": 40},
         "commits": {"cell 3": 1127},
         "conflicts": {"cell 3": 3},

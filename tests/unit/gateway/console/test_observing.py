@@ -109,17 +109,17 @@ async def test_servers_are_found_by_the_master_and_asked_for_their_counts() -> N
     servers = Servers()
     servers.pages[ONE, "/readyz"] = httpx.Response(503, json={"detail": "waiting for the oracle"})
     async with observer_of(servers) as observer:
-        told = await observer.cluster.get()
-        assert told is not None
-        states = [(it.kind, it.cell, it.state, it.reason) for it in told.servers]
+        reported = await observer.cluster.get()
+        assert reported is not None
+        states = [(it.kind, it.cell, it.state, it.reason) for it in reported.servers]
         assert states == [
             ("master", None, "ready", ""),
             ("proxy", None, "ready", ""),
             ("cell", 0, "ready", ""),
             ("cell", 1, "waiting", "waiting for the oracle"),
         ]
-        assert told.servers[1].statistics is None  # that proxy has no such page
-        assert (told.problem, len(observer.history)) == ("", 0)
+        assert reported.servers[1].statistics is None  # that proxy has no such page
+        assert (reported.problem, len(observer.history)) == ("", 0)
 
 
 async def test_what_was_told_last_stays_while_servers_are_silent(
@@ -132,10 +132,10 @@ async def test_what_was_told_last_stays_while_servers_are_silent(
         before = await observer.tablets.get() or {}
         assert sorted(before) == [0, 1]
         servers.silent = [MASTER, ONE]
-        told = await observer.cluster.get()
-        assert told is not None
-        assert told.problem == "refused"
-        assert [it.state for it in told.servers] == ["silent", "ready", "ready", "silent"]
+        reported = await observer.cluster.get()
+        assert reported is not None
+        assert reported.problem == "refused"
+        assert [it.state for it in reported.servers] == ["silent", "ready", "ready", "silent"]
         starts = await observer.starts.get()
         assert starts is not None
         assert [(it.server.name, it.server.state) for it in starts] == [
@@ -145,7 +145,7 @@ async def test_what_was_told_last_stays_while_servers_are_silent(
         ]
         after = await observer.tablets.get() or {}
         assert sorted(after) == [0, 1]
-        assert after[CellId(0)].told_us > before[CellId(0)].told_us
+        assert after[CellId(0)].reported_us > before[CellId(0)].reported_us
         assert after[CellId(1)] == before[CellId(1)], "with the time when it was told"
         assert sorted(await observer.doubts.get() or {}) == [CellId(0)]
         assert len(observer.history) >= 1
@@ -172,9 +172,9 @@ async def test_a_cell_that_the_master_does_not_hear_is_lost() -> None:
     cells = [zero, {**one, "is_alive": False}]
     servers.pages[MASTER, "/v1/cluster"] = {**CLUSTER, "cells": cells}
     async with observer_of(servers) as observer:
-        told = await observer.cluster.get()
-        assert told is not None
-        assert (told.servers[3].state, told.servers[3].reason) == (
+        reported = await observer.cluster.get()
+        assert reported is not None
+        assert (reported.servers[3].state, reported.servers[3].reason) == (
             "lost",
             "the master does not hear from it",
         )
@@ -224,11 +224,13 @@ async def test_the_newest_loads_are_found_without_reading_all(
     now = await service.generate_timestamp()
     service.rows[LOADS] = [load(it, now) for it in ages_s]
     observer = Observer(service)
-    told = await observer.loads.get()
-    assert told is not None
-    assert (len(told.loads), told.is_cut, told.recoveries) == (shown, is_cut, ())
+    reported = await observer.loads.get()
+    assert reported is not None
+    assert (len(reported.loads), reported.is_cut, reported.recoveries) == (shown, is_cut, ())
     assert len(service.reads) == read_count + 1  # and there never was a recovery
-    assert [it.load for it in told.loads] == sorted([it.load for it in told.loads], reverse=True)
+    assert [it.load for it in reported.loads] == sorted(
+        [it.load for it in reported.loads], reverse=True
+    )
     await observer.close()
 
 
@@ -260,6 +262,6 @@ async def test_a_silent_master_is_waited_for_once() -> None:
         return servers(request)
 
     async with observer_of(answer) as observer:
-        told = await observer.cluster.get()
-        assert told is not None
-        assert (told.problem, len(told.servers)) == ("", 4)
+        reported = await observer.cluster.get()
+        assert reported is not None
+        assert (reported.problem, len(reported.servers)) == ("", 4)

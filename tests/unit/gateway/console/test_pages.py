@@ -13,12 +13,12 @@ from dodona.errors import Forbidden, NodeNotFound, Unavailable
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_gateway.core.access.grants import parse_grants
 from dodona_gateway.core.access.principal import ANYBODY, Principal
-from dodona_gateway.core.console.told import (
+from dodona_gateway.core.console.server_pages import (
     CellCounts,
-    ClusterTold,
     Doubt,
     DoubtPage,
     OpenTransaction,
+    ReportedCluster,
     Server,
     StatisticsPage,
 )
@@ -35,8 +35,8 @@ CELLS = (
     Server("cell", "a", "ready", cell=ZERO, statistics=COUNTS),
     Server("cell", "b", "ready", cell=ONE),
 )
-TOLD = ClusterTold(0, (Server("master", "m", "ready"), *CELLS))
-UNHEARD = ClusterTold(0, (Server("master", "m", "silent"),), "it took more than 2 s")
+REPORTED = ReportedCluster(0, (Server("master", "m", "ready"), *CELLS))
+UNHEARD = ReportedCluster(0, (Server("master", "m", "silent"),), "it took more than 2 s")
 DOUBT = Doubt(TransactionId(7), ZERO, (ZERO, ONE), Timestamp(9), 1_500)
 
 
@@ -136,13 +136,13 @@ async def test_a_page_asks_for_all_that_it_shows_at_once(show: Any, count: int) 
 async def test_a_figure_says_of_how_many_cells_it_is() -> None:
     doubts = {ZERO: DoubtPage(1, (DOUBT,))}
     shown = await text_of(
-        cluster_pages.show_cluster, visit_of(Observer(3, cluster=TOLD, doubts=doubts))
+        cluster_pages.show_cluster, visit_of(Observer(3, cluster=REPORTED, doubts=doubts))
     )
     assert shown.count("of 1 of 2 cells") == 6
     assert "1 <small>over 1 s" in shown
     doubts[ONE] = DoubtPage(1, (DOUBT,))
     shown = await text_of(
-        cluster_pages.show_cluster, visit_of(Observer(3, cluster=TOLD, doubts=doubts))
+        cluster_pages.show_cluster, visit_of(Observer(3, cluster=REPORTED, doubts=doubts))
     )
     assert shown.count("of 1 of 2 cells") == 5
     assert "1 <small>over 1 s" in shown, "prepared in two cells, and one transaction"
@@ -150,11 +150,11 @@ async def test_a_figure_says_of_how_many_cells_it_is() -> None:
 
 async def test_what_nobody_told_is_not_said_to_be_none() -> None:
     show = cluster_pages.show_transactions
-    for told, doubts in ((TOLD, None), (UNHEARD, {})):
-        shown = await text_of(show, visit_of(Observer(4, cluster=told, doubts=doubts)))
+    for reported, doubts in ((REPORTED, None), (UNHEARD, {})):
+        shown = await text_of(show, visit_of(Observer(4, cluster=reported, doubts=doubts)))
         assert "What is in doubt is not known" in shown
         assert "what is open is not known" in shown
-    observer = Observer(4, cluster=TOLD, doubts={ZERO: DoubtPage()}, transactions=())
+    observer = Observer(4, cluster=REPORTED, doubts={ZERO: DoubtPage()}, transactions=())
     shown = await text_of(show, visit_of(observer))
     assert "cell 1</a>: " in shown
     assert "does not say what is in doubt there" in shown
@@ -165,7 +165,7 @@ async def test_what_nobody_told_is_not_said_to_be_none() -> None:
 async def test_more_than_is_listed_is_said_to_be_more() -> None:
     opened = [OpenTransaction(it, 0, "", 1, 1) for it in range(103)]
     doubts = {it: DoubtPage(5_000, (DOUBT,)) for it in (ZERO, ONE)}
-    observer = Observer(4, cluster=TOLD, doubts=doubts, transactions=opened)
+    observer = Observer(4, cluster=REPORTED, doubts=doubts, transactions=opened)
     shown = await text_of(cluster_pages.show_transactions, visit_of(observer))
     assert "at least 1</span>" in shown
     assert ">103</span>" in shown
@@ -174,7 +174,7 @@ async def test_more_than_is_listed_is_said_to_be_more() -> None:
 
 async def test_titles_are_for_administrators() -> None:
     opened = [OpenTransaction(1, 0, "secret title", 1, 1)]
-    observer = Observer(4, cluster=TOLD, doubts={}, transactions=opened)
+    observer = Observer(4, cluster=REPORTED, doubts={}, transactions=opened)
     reader = Principal("ann", "0" * 16, parse_grants(["read:/"]))
     shown = await text_of(cluster_pages.show_transactions, visit_of(observer, reader))
     assert "secret title" not in shown

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.schema import TableSchema
-from dodona_gateway.core.console.keys import LENGTH_MAX, read_bound, spell_bound
+from dodona_gateway.core.console.keys import LENGTH_MAX, format_bound, read_bound
 from dodona_gateway.core.console.shown import (
     BINARY_BYTES_MAX,
     TEXT_LENGTH_MAX,
@@ -114,7 +114,7 @@ NUMBERS = TableSchema.parse(
 
 @given(st.tuples(st.none() | st.binary(max_size=20), st.none() | st.integers(-(2**63), 2**63 - 1)))
 def test_a_key_in_an_address_is_the_same_key(values: tuple[bytes | None, int | None]) -> None:
-    text = spell_bound(SCHEMA, values)
+    text = format_bound(SCHEMA, values)
     assert read_bound(SCHEMA, text, "from key") == [*values]
 
 

@@ -13,23 +13,23 @@ from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.chart import chart_of
 from dodona_gateway.core.console.cluster import Stuck, map_cells, merge_doubts
 from dodona_gateway.core.console.history import Point
-from dodona_gateway.core.console.told import (
+from dodona_gateway.core.console.server_pages import (
     CellCounts,
-    ClusterTold,
     Doubt,
     DoubtPage,
     MasterCounts,
     OpenTransaction,
     ProxyCounts,
+    ReportedCluster,
+    ReportedTablets,
     Server,
     StartOf,
     StatisticsPage,
     TabletCounts,
     TabletsPage,
-    TabletsTold,
 )
 from dodona_gateway.core.transaction_id import HeldId
-from dodona_gateway.shell.console.observing import LoadsTold
+from dodona_gateway.shell.console.observing import ReportedLoads
 from dodona_gateway.shell.console.query_page import Result
 from dodona_gateway.shell.console.rendering import described, render
 from dodona_gateway.shell.transactions import HeldView
@@ -46,7 +46,7 @@ CELL: Final = StatisticsPage(
     log_bytes=100,
     log_fill_ratio=0.8,
 )
-TOLD: Final = ClusterTold(
+REPORTED: Final = ReportedCluster(
     1_782_907_200_000_000,
     (
         Server("master", "m", "ready", "", "0.1.0", None, StatisticsPage(master=MasterCounts(9))),
@@ -59,10 +59,10 @@ TOLD: Final = ClusterTold(
     EVIL,
 )
 TABLETS: Final = {
-    ZERO: TabletsTold(
+    ZERO: ReportedTablets(
         1_782_907_199_000_000, TabletsPage(20_000, (TabletCounts(TabletId(1), "//t", "mounted"),))
     ),
-    ONE: TabletsTold(
+    ONE: ReportedTablets(
         1_782_907_190_000_000, TabletsPage(1, (TabletCounts(TabletId(2), "//hidden", "frozen"),))
     ),
 }
@@ -70,7 +70,7 @@ TAKEN: Final = TakenOver(TransactionId(AT), ZERO, (ZERO, ONE), "prepared", "comm
 OPEN: Final = TakenOver(TransactionId(AT), ZERO, (ZERO, ONE), "committed")
 LOAD: Final = LoadId(AT)
 STATES: Final[tuple[LoadPhase, ...]] = ("running", "publishing", "published", "finished", "aborted")
-LOADS: Final = LoadsTold(
+LOADS: Final = ReportedLoads(
     tuple(
         LoadRecord(LoadId(id), state, ("//t",), "upsert", EVIL, 1, None, None, 5, None, AT, EVIL)
         for id, state in enumerate(STATES, LOAD)
@@ -82,22 +82,22 @@ LOADS: Final = LoadsTold(
     True,
 )
 STARTS: Final = [
-    StartOf(TOLD.servers[0], Recovery(1, 2, "nothing", transaction_count=2), True),
-    StartOf(TOLD.servers[3], Recovery(1, 2, "stop", 5, 6, 7, 8, 9, stopped_us=5), False),
-    StartOf(TOLD.servers[3], Recovery(2, 2, "unknown"), False),
+    StartOf(REPORTED.servers[0], Recovery(1, 2, "nothing", transaction_count=2), True),
+    StartOf(REPORTED.servers[3], Recovery(1, 2, "stop", 5, 6, 7, 8, 9, stopped_us=5), False),
+    StartOf(REPORTED.servers[3], Recovery(2, 2, "unknown"), False),
     StartOf(
-        TOLD.servers[4],
+        REPORTED.servers[4],
         Recovery(1, 2, "crash", transaction_count=2, transactions=(TAKEN, OPEN), loads=(LOAD,)),
         True,
     ),
 ]
 HELD: Final = [HeldView(HeldId(AT, "full", 1, it), EVIL, 30_000, 5, 6, bool(it)) for it in (0, 1)]
-COMMON: Final = {"told": TOLD, "problem": None}
+COMMON: Final = {"reported": REPORTED, "problem": None}
 SUMS: Final = {"cells": 3, "cells_heard": 2, "tablets": 2, "memory_bytes": 3, "chunk_bytes": 4}
 CLUSTER: Final = {
     **COMMON,
     "charts": [chart_of("commits", "Commits", "per second", [Point(9, 1.0), Point(2, None)])],
-    "cells": map_cells(TOLD, TABLETS, lambda path: path == "//t"),
+    "cells": map_cells(REPORTED, TABLETS, lambda path: path == "//t"),
     "rates": {"timestamps": 1.0, "commits": None, "conflicts": 0.0},
     "stuck": Stuck(2, True, 1),
     "sums": SUMS,
@@ -107,11 +107,11 @@ CLUSTER: Final = {
 DOUBTS: Final = {ZERO: DoubtPage(9, (Doubt(TransactionId(AT), ONE, (ONE, ZERO), AT, 60_000),))}
 TRANSACTIONS: Final = {
     **COMMON,
-    "doubts": merge_doubts(TOLD, DOUBTS),
+    "doubts": merge_doubts(REPORTED, DOUBTS),
     "doubt_count": 2,
     "is_at_least": True,
-    "unwell": [TOLD.servers[3], TOLD.servers[4], TOLD.servers[5]],
-    "unheard": [TOLD.servers[3], TOLD.servers[4]],
+    "unwell": [REPORTED.servers[3], REPORTED.servers[4], REPORTED.servers[5]],
+    "unheard": [REPORTED.servers[3], REPORTED.servers[4]],
     "is_admin": True,
     "held": HELD,
     "held_count": 3,
@@ -129,9 +129,9 @@ RECOVERIES: Final = {
     "loads": LOADS,
     "loads_old_ms": None,
 }
-NOTHING: Final = {"told": None, "problem": Unavailable(EVIL)}
+NOTHING: Final = {"reported": None, "problem": Unavailable(EVIL)}
 EMPTY: Final = {
-    "told": ClusterTold(0, ()),
+    "reported": ReportedCluster(0, ()),
     "problem": None,
     "doubts": [],
     "doubt_count": 0,
@@ -158,7 +158,7 @@ EMPTY: Final = {
 }
 UNKNOWN: Final = {
     **EMPTY,
-    "told": ClusterTold(0, (Server("master", "m", "silent", "refused"),), "refused"),
+    "reported": ReportedCluster(0, (Server("master", "m", "silent", "refused"),), "refused"),
     "is_admin": True,
     "doubts": None,
     "open": None,
@@ -266,11 +266,11 @@ def test_what_is_not_known_is_not_said_to_be_none() -> None:
     shown = render("recoveries.html", ANN, **UNKNOWN)
     assert "what has started is not known" in shown
     assert "No server has told of a start yet" in render("recoveries.html", ANN, **EMPTY)
-    unheard = [TOLD.servers[3]]
+    unheard = [REPORTED.servers[3]]
     shown = render("transactions.html", ANN, **{**EMPTY, "unwell": unheard, "unheard": unheard})
     assert "does not say what is in doubt there" in shown
     assert "None in the cells that answer." in shown
-    lost = {**EMPTY, "unwell": [TOLD.servers[5]]}
+    lost = {**EMPTY, "unwell": [REPORTED.servers[5]]}
     assert "every transaction is decided" in render("transactions.html", ANN, **lost)
 
 

@@ -14,7 +14,7 @@ from dodona_tablets.core.rows.chunks import merging, scanning, visibility
 from dodona_tablets.core.rows.chunks.merging import Source, Window
 from dodona_tablets.core.rows.chunks.rows import batches_of_rows
 from dodona_tablets.core.rows.chunks.scanning import Page, page_of, rows_of_page
-from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.chunks.visibility import Visibility
 from dodona_tablets.core.rows.version import Version
 from unit.tablets.chunks.making import (
     FULL,
@@ -42,7 +42,7 @@ def change(timestamp: int, value: float) -> Version:
 def page(
     *sources: Sequence[pa.RecordBatch], wanted: int = FULL, newest: int = 99, limit: int = 1000
 ) -> Page:
-    return page_of(Snapshot(SCHEMA, wanted, Timestamp(newest)), list(sources), limit)
+    return page_of(Visibility(SCHEMA, wanted, Timestamp(newest)), list(sources), limit)
 
 
 def numbers_of(found: Page) -> list[int]:
@@ -119,14 +119,14 @@ def test_a_small_page_looks_at_little() -> None:
             taken.append(batch.num_rows)
             yield batch
 
-    snapshot = Snapshot(SCHEMA, FULL)
+    snapshot = Visibility(SCHEMA, FULL)
     assert page_of(snapshot, [source()], 10).resume == successor(key(9))
     assert len(taken) == 2
 
 
 def test_a_page_without_rows_says_where_to_go_on() -> None:
     source = batches_of({key(number): [deletion(2), at(1)] for number in range(1000)}, 100)
-    snapshot = Snapshot(SCHEMA, FULL)
+    snapshot = Visibility(SCHEMA, FULL)
     found = page_of(snapshot, [source], 10, looked_at_max=300)
     assert found.table.num_rows == 0
     assert found.table.schema == snapshot.arrow_schema
@@ -137,7 +137,7 @@ def test_a_page_without_rows_says_where_to_go_on() -> None:
 
 def test_a_row_that_is_written_all_the_time_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
     source = batches_of({key(1): [at(stamp, a=stamp) for stamp in range(100, 0, -1)]}, 10)
-    snapshot = Snapshot(SCHEMA, FULL, Timestamp(55))
+    snapshot = Visibility(SCHEMA, FULL, Timestamp(55))
     cut = [snapshot.without_hidden(snapshot.columns_of(batch)) for batch in source]
     assert [it.num_rows for it in cut] == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
     held = []
@@ -173,7 +173,7 @@ def test_a_full_page_goes_on_behind_its_last_row() -> None:
 def test_nothing_is_an_empty_page() -> None:
     found = page()
     assert (found.table.num_rows, len(found.keys), found.resume) == (0, 0, None)
-    assert rows_of_page(Snapshot(SCHEMA, FULL), found) == ((), ())
+    assert rows_of_page(Visibility(SCHEMA, FULL), found) == ((), ())
 
 
 # ---- rows
@@ -198,5 +198,5 @@ def test_pages_become_rows() -> None:
         (2, ((True,), (None,))),
         (0, ((), ())),
     ]:
-        snapshot = Snapshot(schema, wanted, ASYNC_LAST_COMMITTED)
+        snapshot = Visibility(schema, wanted, ASYNC_LAST_COMMITTED)
         assert rows_of_page(snapshot, page_of(snapshot, [source], 10)) == (tuple(rows), expected)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dodona_tablets.core.rows.chunks.layout import KEY
 from dodona_tablets.core.rows.chunks.merging import Source, windows
-from dodona_tablets.core.rows.chunks.visibility import Snapshot
+from dodona_tablets.core.rows.chunks.visibility import Visibility
 from dodona_wire.rows.keys import successor
 from dodona_wire.rows.schema import Column
 from dodona_wire.types import Key
@@ -38,7 +38,7 @@ class Page(NamedTuple):
 
 
 def page_of(
-    snapshot: Snapshot,
+    snapshot: Visibility,
     sources: Sequence[Source],
     row_count_max: int,
     looked_at_max: int = LOOKED_AT_MAX,
@@ -66,7 +66,7 @@ def page_of(
     return _page(snapshot, batches, resume)
 
 
-def _narrowed(snapshot: Snapshot, source: Source) -> Iterator[pa.RecordBatch]:
+def _narrowed(snapshot: Visibility, source: Source) -> Iterator[pa.RecordBatch]:
     """The columns that matter. A row that is written all the time has batches of its own, to be
     held all at once: they are cut down to what is seen before that."""
     for batch in source:
@@ -75,7 +75,7 @@ def _narrowed(snapshot: Snapshot, source: Source) -> Iterator[pa.RecordBatch]:
         yield snapshot.without_hidden(batch) if is_one_row else batch
 
 
-def _page(snapshot: Snapshot, batches: list[pa.RecordBatch], resume: Key | None) -> Page:
+def _page(snapshot: Visibility, batches: list[pa.RecordBatch], resume: Key | None) -> Page:
     keys = pa.chunked_array([batch.column(KEY) for batch in batches], pa.binary())
     rows = [
         pa.RecordBatch.from_arrays(batch.columns[1:], schema=snapshot.arrow_schema)
@@ -85,7 +85,7 @@ def _page(snapshot: Snapshot, batches: list[pa.RecordBatch], resume: Key | None)
 
 
 def rows_of_page(
-    snapshot: Snapshot, page: Page
+    snapshot: Visibility, page: Page
 ) -> tuple[tuple[Key, ...], tuple[tuple[Any, ...], ...]]:
     """The same rows as Python objects: keys, and the values of the wanted columns."""
     columns = snapshot.schema.columns_of(snapshot.wanted)

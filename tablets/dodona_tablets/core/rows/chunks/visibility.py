@@ -25,7 +25,7 @@ from dodona_wire.types import ASYNC_LAST_COMMITTED, NULL_TIMESTAMP, Timestamp
 _NOWHERE: Final = -1
 
 
-class Snapshot:
+class Visibility:
     """What a reader asks for: some columns of the rows as of a timestamp, as if nothing older than
     another had ever been."""
 

@@ -1,12 +1,11 @@
-"""Places where a core may do what is legal but rare, if it is told to. Pure.
+"""Fault points: places where a test may have a core do what is legal but rare. Pure.
 
-Owns: the points, and for each what makes it harmless: a rule of
-`docs/explanation/commit-protocol.md`, or the promise of the part that it is in. Chance and faults
-rarely bring about the worst moment of all; a core that is told to lose an answer, to ask twice or
-to be too early is there at once.
-Invariant: production hands in nothing, and nothing outside the cores decides by a point. Where
-every commit or read passes, whoever has a `Mischief` keeps besides whether it is one
-(`may_misbehave`), so that well-behaved code pays for looking at a flag and not for a call.
+Owns: the points, and for each the reason why it is harmless: a rule of
+`docs/explanation/commit-protocol.md`, or a promise of the part that asks the point. Random faults
+rarely hit the worst moment. A core that loses an answer, asks twice or acts too early hits it.
+Invariants: production injects no fault. Only cores ask fault points. Code that every commit or read
+passes keeps a flag (`injects_faults`) beside its `FaultAt`, so that production checks a flag and
+makes no call.
 Must not import: anything of Dodona.
 """
 
@@ -14,8 +13,8 @@ import enum
 from collections.abc import Callable
 
 
-class Point(enum.Enum):
-    """May I misbehave here? Each is asked at one place, and named after what happens then."""
+class FaultPoint(enum.Enum):
+    """Inject a fault here? Each point is asked at one place, and is named after the fault."""
 
     # A tablet node: timestamps
 
@@ -177,10 +176,10 @@ class Point(enum.Enum):
     """No cell is told that a load is over: its lease ends by itself."""
 
 
-Mischief = Callable[[Point], bool]
-"""Whether to misbehave at this point, this time."""
+FaultAt = Callable[[FaultPoint], bool]
+"""Whether to inject the fault of this point, this time."""
 
 
-def behave(_: Point) -> bool:
+def no_faults(_: FaultPoint) -> bool:
     """Never: what production does."""
     return False

@@ -17,7 +17,7 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.types import Atomicity, Durability, Timestamp, TransactionId
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import GetTable
 from dodona_wire.messages.data import (
@@ -67,12 +67,12 @@ def write(session: Session, rows: Any, durability: Durability = "sync", **option
     return session.write_rows(PATH, rows, update, durability, **options)
 
 
-def take_the_long_way(session: Session) -> None:
-    session._context.may_misbehave = True
-    session._context.mischief = lambda point: point is Point.WRITE_THE_LONG_WAY
+def take_the_general_path(session: Session) -> None:
+    session._context.injects_faults = True
+    session._context.fault_at = lambda point: point is FaultPoint.WRITE_THE_LONG_WAY
 
 
-WAYS: tuple[Callable[[Session], None], ...] = (lambda _: None, take_the_long_way)
+WAYS: tuple[Callable[[Session], None], ...] = (lambda _: None, take_the_general_path)
 
 
 def asked(session: Session, clock: Clock, rows: Any, durability: Durability) -> Any:
@@ -121,7 +121,7 @@ def test_both_ways_ask_and_say_the_same(
 ) -> None:
     clock, session = fresh(atomicity)
     other_clock, other = fresh(atomicity)
-    take_the_long_way(other)
+    take_the_general_path(other)
     assert asked(session, clock, rows, durability) == asked(other, other_clock, rows, durability)
 
 

@@ -49,7 +49,7 @@ def new_session(
     )
 
 
-class Party:
+class SessionGroup:
     """The sessions that share a connection. Make it in the event loop that is to run them."""
 
     def __init__(

@@ -15,7 +15,7 @@ import msgspec
 Kind = TypeVar("Kind")
 
 
-def described(kind: type[Kind]) -> type[Kind]:
+def preload_decoder(kind: type[Kind]) -> type[Kind]:
     """The type itself, so that it decorates classes. Types that it holds are described with it.
     Raises TypeError if msgspec can't read it."""
     msgspec.msgpack.Decoder(kind)

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dodona_server.answers import AnswerLike, failure_of, problem_answer, status_answer
-from dodona_server.life import HEALTH
+from dodona_server.lifecycle import HEALTH
 from dodona_wire.errors import DodonaError, InvalidRequest, Unavailable
 
 BACKLOG: Final = 2048
@@ -40,7 +40,7 @@ def problem(_: str, error: DodonaError) -> AnswerLike:
     return problem_answer(failure_of(error))
 
 
-class Door:
+class Listener:
     """Sockets that listen. To be entered before the recovery, and left at the end."""
 
     def __init__(self, host: str, port: int, refusal: Refusal = problem) -> None:
@@ -48,7 +48,7 @@ class Door:
         self._sockets = _listen(host, port)
         self._refusal = refusal
         self._wake, self._woken = socket.socketpair()
-        self._thread = threading.Thread(target=self._run, name="dodona-door", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dodona-listener", daemon=True)
 
     @property
     def port(self) -> int:

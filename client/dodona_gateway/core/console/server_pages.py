@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from dodona_wire.cores.recoveries import Recovery
-from dodona_wire.described import described
+from dodona_wire.preload import preload_decoder
 from dodona_wire.types import CellId, TabletId, Timestamp, TransactionId
 
 ServerKind = Literal["master", "proxy", "cell"]
@@ -26,7 +26,7 @@ class CellPlace(msgspec.Struct, frozen=True):
     tablet_count: int = 0
 
 
-@described
+@preload_decoder
 class ClusterPage(msgspec.Struct, frozen=True):
     """Of the master."""
 
@@ -78,7 +78,7 @@ class ProxyCounts(msgspec.Struct, frozen=True):
     batch_count: int = 0
 
 
-@described
+@preload_decoder
 class StatisticsPage(msgspec.Struct, frozen=True):
     """Of any of them: what it is, is there."""
 
@@ -99,7 +99,7 @@ class Doubt(msgspec.Struct, frozen=True):
     age_ms: int
 
 
-@described
+@preload_decoder
 class DoubtPage(msgspec.Struct, frozen=True):
     count: int = 0
     transactions: tuple[Doubt, ...] = ()
@@ -119,16 +119,16 @@ class TabletCounts(msgspec.Struct, frozen=True):
     writers: int = 0
 
 
-@described
+@preload_decoder
 class TabletsPage(msgspec.Struct, frozen=True):
     count: int = 0
     tablets: tuple[TabletCounts, ...] = ()
 
 
-class TabletsTold(NamedTuple):
+class ReportedTablets(NamedTuple):
     """What a cell told of its tablets, and when. `told_us` is Unix time."""
 
-    told_us: int
+    reported_us: int
     page: TabletsPage
 
 
@@ -142,7 +142,7 @@ class OpenTransaction(msgspec.Struct, frozen=True):
     expires_ms: int
 
 
-@described
+@preload_decoder
 class TransactionsPage(msgspec.Struct, frozen=True):
     transactions: tuple[OpenTransaction, ...] = ()
 
@@ -172,7 +172,7 @@ class Server(NamedTuple):
         return None if self.statistics is None else self.statistics.cell
 
 
-class ClusterTold(NamedTuple):
+class ReportedCluster(NamedTuple):
     """All servers at one moment. `at_us` is Unix time."""
 
     at_us: int
@@ -193,10 +193,10 @@ class StartOf(NamedTuple):
     """Of that server: what runs now, if it does."""
 
 
-def totals_of(told: ClusterTold) -> dict[str, dict[str, int]]:
+def totals_of(reported: ReportedCluster) -> dict[str, dict[str, int]]:
     """What has been counted in all, by measure and by who counts it."""
     totals: dict[str, dict[str, int]] = {"timestamps": {}, "commits": {}, "conflicts": {}}
-    for it in told.servers:
+    for it in reported.servers:
         page = it.statistics
         if page is None:
             continue

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from dodona.errors import InvalidRequest
 from dodona_gateway.shell import gateway
-from dodona_server.door import Door
-from dodona_server.life import Life, wait_until
+from dodona_server.lifecycle import Lifecycle, wait_until
+from dodona_server.listener import Listener
 from dodona_server.pages import create_application
 from dodona_server.serving import serve_pages
 from dodona_server.settings import ProcessSettings
@@ -33,15 +33,15 @@ def statuses(http: TestClient) -> dict[str, int]:
 def test_probes_have_three_meanings() -> None:
     surprise: list[BaseException] = []
     not_ready: list[str] = ["waiting for the oracle"]
-    life = Life(
+    lifecycle = Lifecycle(
         lambda: not_ready[0] if not_ready else None, lambda: surprise[0] if surprise else None
     )
-    http = TestClient(create_application("test", no_lifespan, life))
+    http = TestClient(create_application("test", no_lifespan, lifecycle))
     assert statuses(http) == {"healthz": 200, "readyz": 503, "startupz": 200}
     assert "the oracle" in http.get("/readyz").json()["detail"]
     not_ready.clear()
     assert statuses(http) == {"healthz": 200, "readyz": 200, "startupz": 200}
-    life.is_draining = True
+    lifecycle.is_draining = True
     assert statuses(http) == {"healthz": 200, "readyz": 503, "startupz": 200}
     surprise.append(AssertionError("secret insides"))
     assert statuses(http)["healthz"] == 503
@@ -52,9 +52,11 @@ def test_probes_have_three_meanings() -> None:
 
 
 def test_a_door_answers_probes_until_the_server_does() -> None:
-    with Door(HOST, 0) as door:
-        url = f"{URL}:{door.port}"
-        with socket.create_connection((HOST, door.port)):  # says nothing, and holds up nobody long
+    with Listener(HOST, 0) as listener:
+        url = f"{URL}:{listener.port}"
+        with socket.create_connection(
+            (HOST, listener.port)
+        ):  # says nothing, and holds up nobody long
             assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
         for path in ("startupz", "readyz", "v1/statistics", "rpc?version=1"):
             answer = httpx.get(f"{url}/{path}")
@@ -62,8 +64,8 @@ def test_a_door_answers_probes_until_the_server_does() -> None:
             assert answer.json()["retryable"] is True
         answer = httpx.post(f"{url}/v1/cells/heartbeat", content=b"x" * 100_000)
         assert answer.status_code == 503
-        (listening,) = door.hand_over()
-        with socket.create_connection((HOST, door.port)):  # in between: it waits
+        (listening,) = listener.hand_over()
+        with socket.create_connection((HOST, listener.port)):  # in between: it waits
             listening.setblocking(True)
             listening.accept()[0].close()
     with pytest.raises(httpx.ConnectError):
@@ -72,8 +74,8 @@ def test_a_door_answers_probes_until_the_server_does() -> None:
 
 def test_a_door_of_a_gateway_speaks_as_its_callers_do() -> None:
     """YTsaurus's client takes an answer without its own fields for a fault of its own."""
-    with Door(HOST, 0, gateway.refusal) as door:
-        url = f"{URL}:{door.port}"
+    with Listener(HOST, 0, gateway.refusal) as listener:
+        url = f"{URL}:{listener.port}"
         answer = httpx.post(f"{url}/api/v4/commit_transaction?a=/healthz", content=b"x" * 100_000)
         assert (answer.status_code, answer.json()["code"]) == (400, 105)
         assert answer.json()["message"] == json.loads(answer.headers["X-YT-Error"])["message"]
@@ -86,24 +88,30 @@ def test_a_door_of_a_gateway_speaks_as_its_callers_do() -> None:
 
 @pytest.mark.parametrize("garbage", [b"", b"\r\n\r\n", b"\x16\x03\x01", b"GET" + b"x" * 70_000])
 def test_a_door_is_not_harmed_by_garbage(garbage: bytes) -> None:
-    with Door(HOST, 0) as door:
-        with socket.create_connection((HOST, door.port)) as caller:
+    with Listener(HOST, 0) as listener:
+        with socket.create_connection((HOST, listener.port)) as caller:
             caller.sendall(garbage)
-        assert httpx.get(f"{URL}:{door.port}/healthz").status_code == 200
+        assert httpx.get(f"{URL}:{listener.port}/healthz").status_code == 200
 
 
 def test_a_port_that_is_taken_is_said() -> None:
-    with Door(HOST, 0) as door, pytest.raises(InvalidRequest, match=f"{HOST}:{door.port}"):
-        Door(HOST, door.port)
+    with (
+        Listener(HOST, 0) as listener,
+        pytest.raises(InvalidRequest, match=f"{HOST}:{listener.port}"),
+    ):
+        Listener(HOST, listener.port)
 
 
 def test_a_name_with_several_addresses_is_listened_at_all_of_them() -> None:
-    with Door("localhost", 0) as door:
-        assert httpx.get(f"http://localhost:{door.port}/healthz").status_code == 200
+    with Listener("localhost", 0) as listener:
+        assert httpx.get(f"http://localhost:{listener.port}/healthz").status_code == 200
 
 
 def test_who_sends_a_byte_now_and_then_keeps_nobody_waiting_at_the_door() -> None:
-    with Door("127.0.0.1", 0) as door, socket.create_connection(("127.0.0.1", door.port)) as slow:
+    with (
+        Listener("127.0.0.1", 0) as listener,
+        socket.create_connection(("127.0.0.1", listener.port)) as slow,
+    ):
         has_ended = threading.Event()
 
         def drip() -> None:
@@ -114,7 +122,7 @@ def test_who_sends_a_byte_now_and_then_keeps_nobody_waiting_at_the_door() -> Non
         dripping = threading.Thread(target=drip)
         dripping.start()
         try:
-            url = f"http://127.0.0.1:{door.port}/healthz"
+            url = f"http://127.0.0.1:{listener.port}/healthz"
             assert httpx.get(url, timeout=4).status_code == 200
         finally:
             has_ended.set()
@@ -129,7 +137,7 @@ class Leaving:
 
     def __init__(self, **settings: Any) -> None:
         self.settings = ProcessSettings(**settings)
-        self.life = Life(finish=self.finish)
+        self.lifecycle = Lifecycle(finish=self.finish)
         self.has_ended = False
         self.finished: list[str] = []
 
@@ -142,7 +150,7 @@ class Leaving:
 def test_after_the_signal_it_says_so_goes_on_finishes_and_ends() -> None:
     leaving = Leaving(drain_ms=3_000, finish_ms_max=3_600_000)
     seen: list[tuple[int, list[str]]] = []
-    application = create_application("test", no_lifespan, leaving.life)
+    application = create_application("test", no_lifespan, leaving.lifecycle)
 
     def watch(url: str) -> None:
         with httpx.Client() as http:
@@ -153,13 +161,13 @@ def test_after_the_signal_it_says_so_goes_on_finishes_and_ends() -> None:
                 waiting.wait_until(lambda: leaving.finished)
             leaving.has_ended = True
 
-    door = Door(HOST, 0)
-    watching = threading.Thread(target=watch, args=(f"{URL}:{door.port}",))
+    listener = Listener(HOST, 0)
+    watching = threading.Thread(target=watch, args=(f"{URL}:{listener.port}",))
     kept = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        with door:
+        with listener:
             watching.start()
-            serve_pages(application, leaving.life, leaving.settings, door)
+            serve_pages(application, leaving.lifecycle, leaving.settings, listener)
     finally:
         signal.signal(signal.SIGTERM, kept)
     watching.join()
@@ -169,7 +177,7 @@ def test_after_the_signal_it_says_so_goes_on_finishes_and_ends() -> None:
 
 def test_what_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     leaving = Leaving(finish_ms_max=50)
-    application = create_application("test", no_lifespan, leaving.life)
+    application = create_application("test", no_lifespan, leaving.lifecycle)
     kept = signal.signal(signal.SIGTERM, lambda *_: None)
 
     def stop(url: str) -> None:
@@ -178,9 +186,9 @@ def test_what_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture)
         signal.raise_signal(signal.SIGTERM)
 
     try:
-        with Door(HOST, 0) as door:
-            threading.Thread(target=stop, args=(f"{URL}:{door.port}",)).start()
-            serve_pages(application, leaving.life, leaving.settings, door)
+        with Listener(HOST, 0) as listener:
+            threading.Thread(target=stop, args=(f"{URL}:{listener.port}",)).start()
+            serve_pages(application, leaving.lifecycle, leaving.settings, listener)
     finally:
         signal.signal(signal.SIGTERM, kept)
     assert "longer than 50 ms" in caplog.text

@@ -1,10 +1,10 @@
 """A server process between its start and its end: what its probes say, and how it takes its leave.
 
 Owns: the meanings of the health pages. `/startupz`: it has recovered; true ever after, and false
-only while `door` answers. `/healthz`: the process, its event loop and its core live; false only
+only while `listener` answers. `/healthz`: the process, its event loop and its core live; false only
 when the core met a surprise, never for a slow disk or for another process's fault, since to be
 started again would help neither. `/readyz`: it serves now; false from the signal to stop on. While
-a disk that hangs holds up the loop `stand_in` answers.
+a disk that hangs holds up the loop `probe_responder` answers.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ async def wait_until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-class Life:
+class Lifecycle:
     """Of one process."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Life:
         why_not_ready: Reason = lambda: None,
         failure: Callable[[], BaseException | None] = lambda: None,
         finish: Callable[[], Awaitable[None]] = _nothing_to_finish,
-        standing_us: Callable[[], int] | None = None,
+        stalled_us: Callable[[], int] | None = None,
     ) -> None:
         """`failure` is the surprise that its core met, if any. `finish` refuses what is new and
         returns once what is under way has ended; it may be cancelled. `standing_us`, to be asked in
@@ -50,7 +50,7 @@ class Life:
         self._why_not_ready = why_not_ready
         self._failure = failure
         self.finish = finish
-        self.standing_us = standing_us
+        self.stalled_us = stalled_us
         self.starting: str | None = None
         """What there is still to do before it serves, though the data plane may be up already."""
         self.is_draining = False

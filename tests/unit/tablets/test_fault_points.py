@@ -1,20 +1,20 @@
-"""A cell that misbehaves: what nobody else can tell from a run, and what would be no mischief."""
+"""A cell with fault points: what no history of a run can show, and what no fault point may do."""
 
 from dodona.types import MAX_TIMESTAMP, SYNC_LAST_COMMITTED, CellId
-from dodona_wire.cores.mischief import Mischief, Point
+from dodona_wire.cores.fault_points import FaultAt, FaultPoint
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import Committed, Lookup, Prepared
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key, put
 
 
-def always(wanted: Point) -> Mischief:
+def always(wanted: FaultPoint) -> FaultAt:
     return lambda point: point is wanted
 
 
 def test_whoever_is_woken_for_nothing_waits_on_until_its_time_is_up() -> None:
     """As long as without: it stands in line once, and its wait does not begin anew. (Here it ends
     when the other cell has been silent for 3.5 seconds.)"""
-    bench = Bench(2, mischief=always(Point.WAKE_FOR_NOTHING))
+    bench = Bench(2, fault_at=always(FaultPoint.WAKE_FOR_NOTHING))
     holder = bench.begin()
     bench.prepare(holder, put(1, 1), cell=0)
     bench.answer_oracle()
@@ -29,7 +29,7 @@ def test_whoever_is_woken_for_nothing_waits_on_until_its_time_is_up() -> None:
 
 
 def test_a_tablet_seems_to_be_gone_only_where_a_coordinator_can_be_asked() -> None:
-    bench = Bench(2, mischief=always(Point.PRETEND_MOVED))
+    bench = Bench(2, fault_at=always(FaultPoint.PRETEND_MOVED))
     alone = bench.commit_one(bench.begin(), put(1, 1))
     several = bench.prepare(bench.begin(), put(2, 1), cell=0)
     bench.answer_oracle()
@@ -41,7 +41,7 @@ def test_a_tablet_seems_to_be_gone_only_where_a_coordinator_can_be_asked() -> No
 
 def test_a_prepare_timestamp_that_was_lost_is_asked_for_under_the_same_locks() -> None:
     is_lost = [True]
-    bench = Bench(2, mischief=lambda it: it is Point.LOSE_PREPARE_TIMESTAMP and is_lost[0])
+    bench = Bench(2, fault_at=lambda it: it is FaultPoint.LOSE_PREPARE_TIMESTAMP and is_lost[0])
     route = bench.prepare(bench.begin(), put(1, 1), cell=0)
     bench.answer_oracle()
     tablet = bench.nodes[CellId(0)].cell.tablets[ATOMIC]
@@ -57,7 +57,7 @@ def test_a_prepare_timestamp_that_was_lost_is_asked_for_under_the_same_locks() -
 
 def test_proof_is_never_asked_of_the_newest() -> None:
     """The largest timestamps mean the newest data: the oracle will never have issued them."""
-    bench = Bench(mischief=always(Point.PROVE_AGAIN))
+    bench = Bench(fault_at=always(FaultPoint.PROVE_AGAIN))
     at = bench.commit(put(1, 1))
     assert SYNC_LAST_COMMITTED > MAX_TIMESTAMP
     newest, known = bench.lookup(1), bench.ask(Lookup(ATOMIC, REVISION, at, (key(1),), 3))

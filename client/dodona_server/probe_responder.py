@@ -1,9 +1,9 @@
-"""Who answers at a server's port while its event loop stands still for a disk that hangs.
+"""Answers probes at a server's port while a disk that hangs blocks the server's event loop.
 
-Owns: the thread that watches for it. Nobody can call a loop back from a sync; so that a disk that
-hangs is not taken for a process that does, whoever connects meanwhile is answered as by the `door`:
-the process lives (`/healthz`), it has started (`/startupz`), and to all else that the disk does not
-answer. Who is connected already waits.
+Owns: the thread that watches for this. No call interrupts a sync, so the loop can't answer. The
+thread answers new connections as `listener` does: the process is alive (`/healthz`), it has started
+(`/startupz`), and to all other paths that the disk does not answer. So an orchestrator does not
+take a disk that hangs for a process that hangs. Open connections wait.
 
 Invariants: nothing of the core or of the runtime is touched but for how long it has stood still;
 one connection at a time, each bounded in time and bytes.
@@ -18,22 +18,22 @@ from types import TracebackType
 from typing import Final, Self
 
 from dodona_server.answers import AnswerLike, status_answer
-from dodona_server.door import answer, problem
-from dodona_server.life import HEALTH, STARTUP
+from dodona_server.lifecycle import HEALTH, STARTUP
+from dodona_server.listener import answer, problem
 from dodona_wire.errors import Unavailable
 
-STANDING_US_MIN: Final = 300_000
+STALLED_US_MIN: Final = 300_000
 """Before that, the loop will see to whoever comes."""
 POLL_SECONDS: Final = 0.2
 
 
-class StandIn:
+class ProbeResponder:
     """Of a server that listens at these sockets; `standing_us` says for how long its loop has stood
     still by now, 0 while it turns. To be entered while the server runs."""
 
-    def __init__(self, sockets: Sequence[socket.socket], standing_us: Callable[[], int]) -> None:
+    def __init__(self, sockets: Sequence[socket.socket], stalled_us: Callable[[], int]) -> None:
         self._sockets = sockets
-        self._standing_us = standing_us
+        self._stalled_us = stalled_us
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dodona-stand-in", daemon=True)
 
@@ -58,7 +58,7 @@ class StandIn:
                 self._serve()
 
     def _is_needed(self) -> bool:
-        return self._standing_us() >= STANDING_US_MIN and not self._has_ended.is_set()
+        return self._stalled_us() >= STALLED_US_MIN and not self._has_ended.is_set()
 
     def _serve(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -76,5 +76,5 @@ class StandIn:
             return status_answer("ok")
         if path == STARTUP:
             return status_answer("started")
-        duration_ms = self._standing_us() // 1000
+        duration_ms = self._stalled_us() // 1000
         return problem(path, Unavailable(f"the disk has not answered for {duration_ms} ms"))

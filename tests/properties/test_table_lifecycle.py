@@ -29,7 +29,7 @@ from dodona.types import (
     TransactionId,
     Write,
 )
-from dodona_oracle.core import life
+from dodona_oracle.core import mounting
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from dodona_tablets.core.cell.cell import CellLimits
 from dodona_tablets.core.records import Record, TabletMounted, TabletsDropped
@@ -92,12 +92,12 @@ class Master(msgspec.Struct):
     revision: int = 0
 
     def answer(self, heartbeat: Heartbeat) -> Assignment:
-        assigned = life.in_order(
+        assigned = mounting.in_order(
             it
             for path in sorted(self.tables)
-            for it in life.assignments(self.tables[path], heartbeat.cell)
+            for it in mounting.assignments(self.tables[path], heartbeat.cell)
         )
-        needed = {tablet for table in self.tables.values() for tablet in life.needed(table)}
+        needed = {tablet for table in self.tables.values() for tablet in mounting.needed(table)}
         gone = [it for it in heartbeat.stored if it <= self.last_id and it not in needed]
         revision = Revision(self.revision)
         return Assignment(assigned, {}, heartbeat.sequence, revision, CLUSTER, tuple(gone))
@@ -140,7 +140,7 @@ class TableLife(RuleBasedStateMachine):
         table, revision = self.pick(place), Revision(self.master.revision + 1)
         self.attempt(
             table,
-            lambda: life.mount(
+            lambda: mounting.mount(
                 table,
                 first,
                 None,
@@ -154,7 +154,7 @@ class TableLife(RuleBasedStateMachine):
     @precondition(lambda self: self.tables)
     @rule(
         place=places,
-        command=st.sampled_from([life.unmount, life.freeze, life.unfreeze]),
+        command=st.sampled_from([mounting.unmount, mounting.freeze, mounting.unfreeze]),
         first=places | st.none(),
         last=places | st.none(),
         is_awaited=st.booleans(),
@@ -171,7 +171,7 @@ class TableLife(RuleBasedStateMachine):
         """Wherever its tablets were: what is to be done next may need it."""
         self.settle()
         table = self.pick(place)
-        self.attempt(table, lambda: life.unmount(table, None, None), is_awaited=True)
+        self.attempt(table, lambda: mounting.unmount(table, None, None), is_awaited=True)
 
     @precondition(lambda self: self.tables)
     @rule(place=places, pivots=st.sets(numbers, max_size=3), first=places, last=places)
@@ -185,7 +185,7 @@ class TableLife(RuleBasedStateMachine):
             ends = [*(it.pivot_key for it in table.tablets[last + 1 :]), KEY_MAX]
             wanted = (start, *(key for key in keys if start < key < ends[0]))
             first_id = self.take_ids(len(wanted))
-            self.attempt(table, lambda: life.reshard(table, wanted, first, last, first_id))
+            self.attempt(table, lambda: mounting.reshard(table, wanted, first, last, first_id))
 
     @precondition(lambda self: self.tables)
     @rule(place=places, is_key=st.booleans())
@@ -199,7 +199,7 @@ class TableLife(RuleBasedStateMachine):
             columns = (*schema.key_columns, new, *schema.value_columns)
         else:
             columns = (*schema.key_columns, Column(name, "any"), *schema.value_columns)
-        if self.attempt(table, lambda: life.alter(table, columns)):
+        if self.attempt(table, lambda: mounting.alter(table, columns)):
             rows = self.model[table.path]
             if is_key:
                 rows = {Key(key + b"\x02"): values for key, values in rows.items()}
@@ -213,7 +213,7 @@ class TableLife(RuleBasedStateMachine):
         table = self.pick(place)
         first_id = self.take_ids(1 + len(table.tablets))
         try:
-            copy = life.copied(table, f"//t{first_id}", first_id)
+            copy = mounting.copied(table, f"//t{first_id}", first_id)
         except DodonaError:
             return
         self.tables[copy.path] = copy
@@ -308,7 +308,7 @@ class TableLife(RuleBasedStateMachine):
         heartbeat = self.cells.heartbeats[cell]
         mounted = {it.tablet: it for it in heartbeat.mounted}
         for path, table in self.tables.items():
-            self.tables[path] = stored(life.take_heartbeat(table, cell, mounted))
+            self.tables[path] = stored(mounting.take_heartbeat(table, cell, mounted))
         self.take(cell, self.master.answer(heartbeat), is_crash=is_crash)
 
     @rule()
@@ -369,7 +369,7 @@ class TableLife(RuleBasedStateMachine):
                 self.attempt(self.tables[path], lambda path=path: self.unfrozen(path))
                 self.settle()
             self.master.revision += 1
-            self.tables[path] = life.mount(
+            self.tables[path] = mounting.mount(
                 self.tables[path],
                 None,
                 None,
@@ -394,7 +394,7 @@ class TableLife(RuleBasedStateMachine):
         table = self.tables[path]
         for at, tablet in enumerate(table.tablets):
             if tablet.state == "frozen":
-                table = life.unfreeze(table, at, at)
+                table = mounting.unfreeze(table, at, at)
         return table
 
     def settle(self) -> None:
@@ -406,7 +406,7 @@ class TableLife(RuleBasedStateMachine):
             for cell in CELLS:
                 self.beat(cell, is_crash=False)
             if not any(
-                life.is_moving(it) for table in self.tables.values() for it in table.tablets
+                mounting.is_moving(it) for table in self.tables.values() for it in table.tablets
             ):
                 return
         raise AssertionError("tablets go on moving")

@@ -15,7 +15,7 @@ PAUSE_MS_MAX: Final = 4_000
 PATIENT_RATE: Final = 0.6
 
 
-class Blow(NamedTuple):
+class Fault(NamedTuple):
     """After a while, to some processes at once. `pause_ms` is 0 for a kill. Patient ones let all
     who were hit before come back first: else on a slow machine nobody would ever be at work."""
 
@@ -31,15 +31,15 @@ def role_of(name: str) -> Role:
     return next(role for role in ROLES if role == word)
 
 
-def draw_blows(seed: float, names: Sequence[str], after_ms_mean: float) -> Iterator[Blow]:
+def draw_faults(seed: float, names: Sequence[str], after_ms_mean: float) -> Iterator[Fault]:
     """One after another, without end: of this seed alone, however often clients come back and
     whatever is drawn for them."""
     random = Random(seed)
     while True:
-        yield _draw_blow(random, names, after_ms_mean)
+        yield _draw_fault(random, names, after_ms_mean)
 
 
-def _draw_blow(random: Random, names: Sequence[str], after_ms_mean: float) -> Blow:
+def _draw_fault(random: Random, names: Sequence[str], after_ms_mean: float) -> Fault:
     """The next one. Two at once are of any roles."""
     after_ms = int(random.expovariate(1 / after_ms_mean))
     role = random.choices(ROLES, [WEIGHTS[role] for role in ROLES])[0]
@@ -48,8 +48,8 @@ def _draw_blow(random: Random, names: Sequence[str], after_ms_mean: float) -> Bl
     dice = random.random()
     if dice < 0.15:
         pause_ms = int(PAUSE_MS_MAX ** random.uniform(0.5, 1))
-        return Blow(after_ms, (first,), is_patient, pause_ms)
+        return Fault(after_ms, (first,), is_patient, pause_ms)
     if dice < 0.4:
         second = random.choice([name for name in names if name != first])
-        return Blow(after_ms, (first, second), is_patient)
-    return Blow(after_ms, (first,), is_patient)
+        return Fault(after_ms, (first, second), is_patient)
+    return Fault(after_ms, (first,), is_patient)

@@ -33,46 +33,46 @@ _packed: Final[dict[tuple[type[Any], str], Any]] = {
 }
 """Fields that hold MessagePack, and are JSON values here."""
 
-_twins: Final[dict[type[Any], type[Any]]] = {}
+_json_structs: Final[dict[type[Any], type[Any]]] = {}
 _originals: Final[dict[type[Any], type[Any]]] = {}
 
 
-def twin_of(message: type[Any]) -> type[Any]:
+def json_struct_of(message: type[Any]) -> type[Any]:
     """The struct that JSON is made from, and that its schema describes."""
-    if message not in _twins:
+    if message not in _json_structs:
         fields: list[Any] = []
         for field in msgspec.structs.fields(message):
             default = _defaults.get((message, field.name), field.default)
             if field.default_factory is not msgspec.NODEFAULT:
                 default = msgspec.field(default_factory=field.default_factory)
-            annotation = _packed.get((message, field.name)) or _twin_annotation(field.type)
+            annotation = _packed.get((message, field.name)) or _json_annotation(field.type)
             if (message, field.name) in _packed and default is not msgspec.NODEFAULT:
                 default = msgspec.field(default_factory=dict)
             required = default is msgspec.NODEFAULT
             fields.append((field.name, annotation, *(() if required else (default,))))
         is_request = message in _REQUESTS
-        twin = msgspec.defstruct(
+        struct = msgspec.defstruct(
             message.__name__,
             fields,
             frozen=True,
             forbid_unknown_fields=is_request,
             omit_defaults=is_request,
         )
-        twin.__doc__ = message.__doc__
-        _twins[message] = twin
-        _originals[twin] = message
-    return _twins[message]
+        struct.__doc__ = message.__doc__
+        _json_structs[message] = struct
+        _originals[struct] = message
+    return _json_structs[message]
 
 
-def _twin_annotation(annotation: Any) -> Any:
+def _json_annotation(annotation: Any) -> Any:
     """The annotation with every message in it replaced by its twin."""
     if isinstance(annotation, type) and issubclass(annotation, Message):
-        return twin_of(annotation)
+        return json_struct_of(annotation)
     arguments = get_args(annotation)
     origin = get_origin(annotation)
     if not arguments or origin is None or not any(map(_mentions_message, arguments)):
         return annotation
-    replaced = tuple(_twin_annotation(argument) for argument in arguments)
+    replaced = tuple(_json_annotation(argument) for argument in arguments)
     return Union[replaced] if origin in (Union, UnionType) else origin[replaced]  # noqa: UP007
 
 
@@ -82,25 +82,25 @@ def _mentions_message(annotation: Any) -> bool:
     return any(map(_mentions_message, get_args(annotation)))
 
 
-def to_twin(value: Any) -> Any:
+def to_json_struct(value: Any) -> Any:
     """What JSON shows of a message."""
     if isinstance(value, Message):
         kind = type(value)
         names = value.__struct_fields__
-        return twin_of(kind)(
+        return json_struct_of(kind)(
             *[
                 msgspec.msgpack.decode(getattr(value, name))
                 if (kind, name) in _packed
-                else to_twin(getattr(value, name))
+                else to_json_struct(getattr(value, name))
                 for name in names
             ]
         )
     if isinstance(value, tuple):
-        return tuple(map(to_twin, value))
+        return tuple(map(to_json_struct, value))
     return value
 
 
-def from_twin(value: Any) -> Any:
+def from_json_struct(value: Any) -> Any:
     """The message that JSON showed."""
     original = _originals.get(type(value))
     if original is not None:
@@ -109,10 +109,10 @@ def from_twin(value: Any) -> Any:
             *[
                 msgspec.msgpack.encode(getattr(value, name))
                 if (original, name) in _packed
-                else from_twin(getattr(value, name))
+                else from_json_struct(getattr(value, name))
                 for name in names
             ]
         )
     if isinstance(value, tuple):
-        return tuple(map(from_twin, value))
+        return tuple(map(from_json_struct, value))
     return value

@@ -41,7 +41,7 @@ class Manner:
     is_native: bool = False
 
 
-class Onlooker:
+class Profiler:
     """One py-spy, which looks at one process."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Watch:
         self._manner = manner
         self._form: Form = form
         self._folder = folder
-        self._onlookers: dict[int, tuple[str, Onlooker]] = {}
+        self._profilers: dict[int, tuple[str, Profiler]] = {}
         self._strangers = set(strangers)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="watch")
@@ -107,13 +107,13 @@ class Watch:
         self.duration_s = time.monotonic() - self._began_s
         self._stop.set()
         self._thread.join()
-        for _, onlooker in self._onlookers.values():
-            onlooker.stop()
+        for _, profiler in self._profilers.values():
+            profiler.stop()
         counts: dict[str, int] = {}
-        for pid in sorted(self._onlookers):
-            name, onlooker = self._onlookers[pid]
+        for pid in sorted(self._profilers):
+            name, profiler = self._profilers[pid]
             try:
-                seen = onlooker.read()
+                seen = profiler.read()
             except ContenderFailed:
                 continue  # its process ended before there was anything to see
             count = counts[name] = counts.get(name, 0) + 1
@@ -125,7 +125,7 @@ class Watch:
 
     def _look_around(self) -> None:
         for pid in families([os.getpid()]):
-            if pid in self._onlookers or pid in self._strangers:
+            if pid in self._profilers or pid in self._strangers:
                 continue
             words = command_of(pid)
             if "--fork" in words:  # it forks servers, or is about to become one
@@ -136,8 +136,8 @@ class Watch:
                     self._strangers.add(pid)
                 continue
             name = "story" if is_own else process_name(words)
-            onlooker = Onlooker(pid, self._manner, self._form, self._folder)
-            self._onlookers[pid] = (name, onlooker)
+            profiler = Profiler(pid, self._manner, self._form, self._folder)
+            self._profilers[pid] = (name, profiler)
 
 
 def _is_python(words: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The points at which cores may misbehave: each is reached, changes something, and does no harm."""
+"""Fault points: each is reached, changes something, and breaks no promise."""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from dodona_wire.cores.mischief import Point, behave
+from dodona_wire.cores.fault_points import FaultPoint, no_faults
 from simulator.drawing import draw_options
+from simulator.fault_injector import FIRING_RATES, FaultInjector
 from simulator.faults import Options
-from simulator.mischief import FIRING_RATES, Imp
 from simulator.simulation import Result, simulate
 from simulator.world import World
 from suite.levels import share
@@ -20,35 +20,35 @@ SEEDS_MIN, SEEDS_MAX = 24, 96
 """Writers wait for each other in one run of a dozen."""
 DRAWS = 5_000
 WORKLOADS = {
-    Point.CLOSE_LOAD_LATE: "loads",
-    Point.EXPIRE_LOAD_EARLY: "loads",
-    Point.FORGET_SEAL: "loads",
-    Point.LEAVE_LOAD_OPEN: "loads",
-    Point.LOSE_PUBLISHED: "loads",
-    Point.LOSE_SEALED: "loads",
-    Point.LOSE_STAGED: "loads",
-    Point.SEAL_TWICE: "loads",
+    FaultPoint.CLOSE_LOAD_LATE: "loads",
+    FaultPoint.EXPIRE_LOAD_EARLY: "loads",
+    FaultPoint.FORGET_SEAL: "loads",
+    FaultPoint.LEAVE_LOAD_OPEN: "loads",
+    FaultPoint.LOSE_PUBLISHED: "loads",
+    FaultPoint.LOSE_SEALED: "loads",
+    FaultPoint.LOSE_STAGED: "loads",
+    FaultPoint.SEAL_TWICE: "loads",
 }
 """Of points that most workloads never come to."""
-UNSEEN = (Point.WAKE_FOR_NOTHING, Point.WRITE_THE_LONG_WAY)
+UNSEEN = (FaultPoint.WAKE_FOR_NOTHING, FaultPoint.WRITE_THE_LONG_WAY)
 """Whoever wakes for nothing most often goes on waiting. Both ways of a write ask the same."""
 
 
-class OneTrack(Imp):
+class OneTrack(FaultInjector):
     """Misbehaves at one point only, half of the time."""
 
-    def __init__(self, world: World, point: Point) -> None:
+    def __init__(self, world: World, point: FaultPoint) -> None:
         super().__init__(world, 0.0)
         self._rates[point] = 0.5
 
 
-def imp(seed: int = 1, rate: float = 1.0) -> Imp:
-    made = Imp(World(seed), rate)
+def injector(seed: int = 1, rate: float = 1.0) -> FaultInjector:
+    made = FaultInjector(World(seed), rate)
     made.storm()
     return made
 
 
-def answers(asked: Imp, point: Point) -> list[bool]:
+def answers(asked: FaultInjector, point: FaultPoint) -> list[bool]:
     return [asked(point) for _ in range(DRAWS)]
 
 
@@ -57,7 +57,7 @@ def set_rate(monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
 
     def draw(random: Random, duration_us: int) -> Options:
         options = draw_options(random, duration_us)
-        return replace(options, mischief_rate=rate, remount_us_mean=500_000)
+        return replace(options, fault_point_rate=rate, remount_us_mean=500_000)
 
     monkeypatch.setattr("simulator.simulation.draw_options", draw)
 
@@ -71,55 +71,55 @@ def run(seed: int, workload: str | None = None) -> Result:
 # Who may, and when
 
 
-def test_nobody_misbehaves_before_and_after_the_storm() -> None:
-    made = Imp(World(1), 1.0)
-    before = [made(point) for point in Point for _ in range(DRAWS)]
+def test_no_point_fires_before_and_after_the_storm() -> None:
+    made = FaultInjector(World(1), 1.0)
+    before = [made(point) for point in FaultPoint for _ in range(DRAWS)]
     made.storm()
-    during = [made(point) for point in Point for _ in range(DRAWS)]
+    during = [made(point) for point in FaultPoint for _ in range(DRAWS)]
     made.calm()
-    after = [made(point) for point in Point for _ in range(DRAWS)]
+    after = [made(point) for point in FaultPoint for _ in range(DRAWS)]
     assert (any(before), all(made.counts.values()), any(after)) == (False, True, False)
     assert sum(during) == sum(made.counts.values())
 
 
 def test_a_part_of_the_points_is_active_in_a_run() -> None:
     for seed in (1, 2):
-        made = imp(seed, rate=0.25)
-        active_count = sum(any(answers(made, point)) for point in Point)
-        assert 0.05 * len(Point) < active_count < 0.5 * len(Point)
-    nobody = imp(rate=0.0)
-    assert not any(True in answers(nobody, point) for point in Point)
+        made = injector(seed, rate=0.25)
+        active_count = sum(any(answers(made, point)) for point in FaultPoint)
+        assert 0.05 * len(FaultPoint) < active_count < 0.5 * len(FaultPoint)
+    nobody = injector(rate=0.0)
+    assert not any(True in answers(nobody, point) for point in FaultPoint)
 
 
 def test_a_point_fires_at_one_of_the_rates() -> None:
-    parts = [sum(answers(imp(seed), Point.LEAVE_GAP)) / DRAWS for seed in range(12)]
+    parts = [sum(answers(injector(seed), FaultPoint.LEAVE_GAP)) / DRAWS for seed in range(12)]
     nearest = {min(FIRING_RATES, key=lambda rate: abs(rate - part)) for part in parts}
     assert nearest == set(FIRING_RATES)
 
 
 def test_one_point_does_not_shift_another() -> None:
-    alone, beside = imp(), imp()
-    expected = answers(alone, Point.LINGER)
+    alone, beside = injector(), injector()
+    expected = answers(alone, FaultPoint.LINGER)
     found = []
     for _ in range(DRAWS):
-        beside(Point.LEAVE_GAP)
-        found.append(beside(Point.LINGER))
+        beside(FaultPoint.LEAVE_GAP)
+        found.append(beside(FaultPoint.LINGER))
     assert found == expected
     assert True in found
 
 
 def test_every_point_is_counted() -> None:
-    assert Imp(World(1), 0.0).counts == dict.fromkeys(Point.__members__, 0)
+    assert FaultInjector(World(1), 0.0).counts == dict.fromkeys(FaultPoint.__members__, 0)
 
 
 def test_a_third_of_the_runs_behave() -> None:
-    rates = [draw_options(Random(seed), 1_000_000).mischief_rate for seed in range(300)]
+    rates = [draw_options(Random(seed), 1_000_000).fault_point_rate for seed in range(300)]
     assert 0.25 < rates.count(0.0) / len(rates) < 0.42
     assert 0.2 < sum(rates) / sum(rate > 0 for rate in rates) < 0.3
 
 
 def test_production_behaves() -> None:
-    assert not any(behave(point) for point in Point)
+    assert not any(no_faults(point) for point in FaultPoint)
 
 
 # What comes of it
@@ -128,12 +128,12 @@ def test_production_behaves() -> None:
 @pytest.mark.slow("many seeds")
 def test_every_point_is_hit_and_none_does_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all points are active, loads hardly come to their ends: some runs let them."""
-    counts: Counter[str] = Counter(dict.fromkeys(Point.__members__, 0))
+    counts: Counter[str] = Counter(dict.fromkeys(FaultPoint.__members__, 0))
     for seed in range(SEEDS_MAX):
         set_rate(monkeypatch, 1.0)
-        counts.update(run(seed).mischief_counts)
+        counts.update(run(seed).fault_point_counts)
         set_rate(monkeypatch, 0.5)
-        counts.update(run(seed, "loads").mischief_counts)
+        counts.update(run(seed, "loads").fault_point_counts)
         if seed >= SEEDS_MIN and all(counts.values()):
             break
     assert [name for name, count in counts.items() if not count] == []
@@ -141,21 +141,25 @@ def test_every_point_is_hit_and_none_does_harm(monkeypatch: pytest.MonkeyPatch) 
 
 @cache
 def digest_of_good_behaviour(seed: int, workload: str | None) -> str:
-    """The same for all points: nobody misbehaves."""
+    """The same for all points: none fires."""
     return run(seed, workload).digest
 
 
-@pytest.mark.parametrize("point", share([it for it in Point if it not in UNSEEN], one_in=8))
-def test_every_point_changes_what_happens(point: Point, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("point", share([it for it in FaultPoint if it not in UNSEEN], one_in=8))
+def test_every_point_changes_what_happens(
+    point: FaultPoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     set_rate(monkeypatch, 0.0)
     workload = WORKLOADS.get(point)
     for seed in range(SEEDS_MAX):
         with monkeypatch.context() as patch:
-            patch.setattr("simulator.simulation.Imp", lambda world, _: OneTrack(world, point))
-            misbehaved = run(seed, workload)
-        if not misbehaved.mischief_counts[point.name]:
+            patch.setattr(
+                "simulator.simulation.FaultInjector", lambda world, _: OneTrack(world, point)
+            )
+            faulty = run(seed, workload)
+        if not faulty.fault_point_counts[point.name]:
             continue
-        if misbehaved.digest != digest_of_good_behaviour(seed, workload):
+        if faulty.digest != digest_of_good_behaviour(seed, workload):
             return
     pytest.fail("nothing came of it")
 
@@ -164,18 +168,20 @@ def test_every_point_changes_what_happens(point: Point, monkeypatch: pytest.Monk
 def test_the_long_way_of_a_write_is_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole histories are the same, message by message, whichever way each write goes."""
     set_rate(monkeypatch, 0.0)
-    point, count = Point.WRITE_THE_LONG_WAY, 0
+    point, count = FaultPoint.WRITE_THE_LONG_WAY, 0
     for seed in range(SEEDS_MIN):
         with monkeypatch.context() as patch:
-            patch.setattr("simulator.simulation.Imp", lambda world, _: OneTrack(world, point))
+            patch.setattr(
+                "simulator.simulation.FaultInjector", lambda world, _: OneTrack(world, point)
+            )
             went_long = run(seed, "blind")
         assert went_long.digest == digest_of_good_behaviour(seed, "blind"), seed
-        count += went_long.mischief_counts[point.name]
+        count += went_long.fault_point_counts[point.name]
     assert count > SEEDS_MIN
 
 
-def test_mischief_too_depends_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_points_depend_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     set_rate(monkeypatch, 1.0)
     first, again = simulate(3, 5), simulate(3, 5)
-    assert any(first.mischief_counts.values())
-    assert (first.digest, first.mischief_counts) == (again.digest, again.mischief_counts)
+    assert any(first.fault_point_counts.values())
+    assert (first.digest, first.fault_point_counts) == (again.digest, again.fault_point_counts)

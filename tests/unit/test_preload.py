@@ -1,7 +1,7 @@
 """Whatever is read as a type of our own was described to msgspec before a second thread can read.
 
 Owns: the search of the sources for such reads, and the look at a process in which nothing has been
-read yet. See `dodona_wire.described` for what happens otherwise.
+read yet. See `dodona_wire.preload` for what happens otherwise.
 """
 
 import ast
@@ -18,7 +18,7 @@ FOLDERS: Final = ("client", "oracle", "tablets", "loadtest")
 
 BY_VARIABLE: Final = {
     ("client/dodona/_core/loads/ticket.py", "cls"),
-    ("client/dodona_wire/messages/rest.py", "twin"),
+    ("client/dodona_wire/messages/rest.py", "struct"),
     ("client/dodona_wire/messages/rest.py", "wanted"),
     ("client/dodona_gateway/core/content.py", "wanted"),
     ("client/dodona_gateway/shell/console/asking.py", "kind"),
@@ -35,11 +35,11 @@ import msgspec
 from dodona._core.loads.ticket import LoadTicket
 from dodona_wire.cores.recoveries import RecoveryPage
 from dodona_wire.messages.rest import OPERATIONS, Problem
-from dodona_wire.messages.twins import twin_of
+from dodona_wire.messages.json_messages import json_struct_of
 from dodona.schema import Column
 from dodona.types import TableSettings
 from dodona_gateway.core.access.tokens import Token
-from dodona_gateway.core.console import told
+from dodona_gateway.core.console import server_pages
 from dodona_gateway.shell.console import asking
 from dodona_gateway.shell.gateway import ROUTES
 from dodona_local import status
@@ -47,9 +47,9 @@ from dodona_local.backup import manifest
 from dodona_oracle.core import records
 
 kinds = [
-    *(twin_of(it) for operation in OPERATIONS for it in (operation.request, operation.reply)),
+    *(json_struct_of(it) for each in OPERATIONS for it in (each.request, each.reply)),
     *(route.request for route in ROUTES),
-    *(getattr(told, name) for name in dir(told) if name.endswith("Page")),
+    *(getattr(server_pages, name) for name in dir(server_pages) if name.endswith("Page")),
     *records._kinds.values(),
     asking._Status, status._CountsPage, status._DoubtPage,
     Column, LoadTicket, Problem, RecoveryPage, TableSettings, Token,
@@ -93,7 +93,7 @@ print(len(kinds), *(it.__qualname__ for it in kinds if looked_up_for(it)))
 
 
 @pytest.mark.slow("compiles every schema of every module")
-def test_whatever_is_read_as_is_described() -> None:
+def test_each_type_that_is_read_is_preloaded() -> None:
     found = {
         (str(path.relative_to(ROOT)), name)
         for folder in FOLDERS
@@ -104,7 +104,7 @@ def test_whatever_is_read_as_is_described() -> None:
         name
         for folder in FOLDERS
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for name in classes_described(path.read_text("utf-8"))
+        for name in preloaded_classes(path.read_text("utf-8"))
     }
     assert {it for it in found if it[1] not in decorated | PLAIN} == BY_VARIABLE
 
@@ -134,9 +134,11 @@ def test_a_read_is_found(source: str, kinds: list[str]) -> None:
     assert list(kinds_read(source)) == kinds
 
 
-def test_a_described_class_is_found() -> None:
-    source = "@described\nclass A(Struct): ...\nclass B(Struct): ...\n@dataclass\nclass C: ..."
-    assert list(classes_described(source)) == ["A"]
+def test_a_preloaded_class_is_found() -> None:
+    source = (
+        "@preload_decoder\nclass A(Struct): ...\nclass B(Struct): ...\n@dataclass\nclass C: ..."
+    )
+    assert list(preloaded_classes(source)) == ["A"]
 
 
 def kinds_read(source: str) -> Iterator[str]:
@@ -151,7 +153,9 @@ def kinds_read(source: str) -> Iterator[str]:
         yield from (ast.unparse(it) for it in (*by_name, *by_place))
 
 
-def classes_described(source: str) -> Iterator[str]:
+def preloaded_classes(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ClassDef) and "described" in map(ast.unparse, node.decorator_list):
+        if isinstance(node, ast.ClassDef) and "preload_decoder" in map(
+            ast.unparse, node.decorator_list
+        ):
             yield node.name

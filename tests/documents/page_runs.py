@@ -21,7 +21,7 @@ reader who has no environment activated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RunPlan:
     """How a page runs, or the sections of it that are named."""
 
     page: str
@@ -41,7 +41,9 @@ class Way:
     def blocks(self) -> list[Block]:
         """Those that run."""
         blocks = [it for it in blocks_of(self.page) if it.language in RUN]
-        taken = [heading for way in WAYS for heading in way.headings if way.page == self.page]
+        taken = [
+            heading for plan in RUN_PLANS for heading in plan.headings if plan.page == self.page
+        ]
         if self.headings:
             return [it for it in blocks if it.heading in self.headings]
         return [it for it in blocks if it.heading not in taken]
@@ -84,24 +86,25 @@ THEIRS: Final = _code("""
             (1, "Ann", {"since": 2013}), (2, b"B\\xf6b", ["new", None, 1.5]), (3, "Eve", "text")]])
 """)
 
-WAYS: Final = [
-    Way("README.md", place="alone", skipped=("make demo", "make test")),
-    Way(
+RUN_PLANS: Final = [
+    RunPlan("README.md", place="alone", skipped=("make demo", "make test")),
+    RunPlan(
         "docs/explanation/reliability.md",
         skipped=("make soak", "python -m simulator --seeds"),
     ),
-    Way("docs/explanation/mutants.md", skipped=("make mutants",)),
-    Way("docs/how-to/back-up.md", before=STOCK),
-    Way("docs/how-to/observe.md", before=ADMIN_TOKEN),
-    Way("docs/how-to/move-from-ytsaurus.md", before=THEIRS),
-    Way("docs/how-to/bulk-load-with-spark.md", place="spark"),
-    Way("docs/how-to/stream-with-spark.md", place="spark"),
-    Way("docs/reference/spark.md", place="spark"),
-    Way("docs/tutorial.md", skipped=("make install",)),
+    RunPlan("docs/explanation/mutants.md", skipped=("make mutants",)),
+    RunPlan("docs/how-to/back-up.md", before=STOCK),
+    RunPlan("docs/how-to/observe.md", before=ADMIN_TOKEN),
+    RunPlan("docs/how-to/move-from-ytsaurus.md", before=THEIRS),
+    RunPlan("docs/how-to/bulk-load-with-spark.md", place="spark"),
+    RunPlan("docs/how-to/stream-with-spark.md", place="spark"),
+    RunPlan("docs/reference/spark.md", place="spark"),
+    RunPlan("docs/tutorial.md", skipped=("make install",)),
 ]
 
 SHOWN: Final = {
-    ("ARCHITECTURE.md", "text"): (1, "a drawing"),
+    ("ARCHITECTURE.md", "text"): (3, "drawings"),
+    ("README.md", "text"): (1, "a drawing"),
     ("docs/explanation/reliability.md", "text"): (1, "the report of a failure"),
     ("docs/how-to/observe.md", "yaml"): (1, "is Prometheus's; test_observe_page.py reads it"),
     ("docs/how-to/run-on-kubernetes.md", "sh"): (16, "need a cluster; tests/unit/chart reads them"),
@@ -117,9 +120,13 @@ SIGNATURES: Final = ("docs/reference/api.md", "pyi")
 """Nor are these, which are made of the code that runs (`documents.generated`)."""
 
 
-def ways() -> list[Way]:
+def run_plans() -> list[RunPlan]:
     """One for each page, or part of one, that has blocks."""
-    named = {it.page for it in WAYS}
-    found = [it for it in pages() if it not in named or any(it == way.page for way in WAYS)]
-    rest = [Way(it) for it in found if not any(way.page == it and not way.headings for way in WAYS)]
-    return [it for it in [*WAYS, *rest] if it.blocks]
+    named = {it.page for it in RUN_PLANS}
+    found = [it for it in pages() if it not in named or any(it == plan.page for plan in RUN_PLANS)]
+    rest = [
+        RunPlan(it)
+        for it in found
+        if not any(plan.page == it and not plan.headings for plan in RUN_PLANS)
+    ]
+    return [it for it in [*RUN_PLANS, *rest] if it.blocks]

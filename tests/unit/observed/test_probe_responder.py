@@ -8,23 +8,23 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from dodona_server.door import Door
-from dodona_server.stand_in import POLL_SECONDS, STANDING_US_MIN, StandIn
+from dodona_server.listener import Listener
+from dodona_server.probe_responder import POLL_SECONDS, STALLED_US_MIN, ProbeResponder
 from suite.waiting import WAIT_S_MAX, wait_until
 
 HOST = "127.0.0.1"
 MOMENT_S = 3 * POLL_SECONDS
 
 
-class Standing:
+class Stalled:
     """A server whose loop stands still for as long as it is told to."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, listener: Listener) -> None:
         self.us = 0
-        (self.listening,) = door.hand_over()
-        self.port = door.port
-        self.url = f"http://{HOST}:{door.port}"
-        self.stand_in = StandIn([self.listening], lambda: self.us)
+        (self.listening,) = listener.hand_over()
+        self.port = listener.port
+        self.url = f"http://{HOST}:{listener.port}"
+        self.responder = ProbeResponder([self.listening], lambda: self.us)
 
     def is_answered(self, wait_s: float = MOMENT_S) -> bool:
         """Whoever is not is taken by the loop once it goes on."""
@@ -37,17 +37,17 @@ class Standing:
 
 
 @pytest.fixture
-def server() -> Iterator[Standing]:
-    with Door(HOST, 0) as door:
-        standing = Standing(door)
-        with standing.stand_in:
-            yield standing
+def server() -> Iterator[Stalled]:
+    with Listener(HOST, 0) as listener:
+        stalled = Stalled(listener)
+        with stalled.responder:
+            yield stalled
 
 
 def test_while_it_stands_still_probes_are_answered_and_all_else_is_refused(
-    server: Standing,
+    server: Stalled,
 ) -> None:
-    server.us = STANDING_US_MIN + 45_000
+    server.us = STALLED_US_MIN + 45_000
     assert httpx.get(f"{server.url}/healthz").json() == {"status": "ok"}
     assert httpx.get(f"{server.url}/startupz").json() == {"status": "started"}
     for path in ("readyz", "metrics", "v1/statistics", "rpc?version=1"):
@@ -58,8 +58,8 @@ def test_while_it_stands_still_probes_are_answered_and_all_else_is_refused(
         assert problem["detail"] == "the disk has not answered for 345 ms"
 
 
-def test_nobody_is_answered_while_the_loop_turns(server: Standing) -> None:
-    for us, expected in ((0, False), (STANDING_US_MIN - 1, False), (STANDING_US_MIN, True)):
+def test_nobody_is_answered_while_the_loop_turns(server: Stalled) -> None:
+    for us, expected in ((0, False), (STALLED_US_MIN - 1, False), (STALLED_US_MIN, True)):
         server.us = us
         assert server.is_answered(WAIT_S_MAX if expected else MOMENT_S) is expected
     server.us = 0
@@ -67,18 +67,20 @@ def test_nobody_is_answered_while_the_loop_turns(server: Standing) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\r\n\r\n", b"\x16\x03\x01", b"GET" + b"x" * 70_000])
-def test_it_is_not_harmed_by_garbage(server: Standing, garbage: bytes) -> None:
-    server.us = STANDING_US_MIN
+def test_it_is_not_harmed_by_garbage(server: Stalled, garbage: bytes) -> None:
+    server.us = STALLED_US_MIN
     with socket.create_connection((HOST, server.port)) as caller:
         caller.sendall(garbage)
     assert httpx.get(f"{server.url}/healthz", timeout=WAIT_S_MAX).status_code == 200
 
 
-def test_it_ends_with_a_server_whose_disk_hangs_at_the_end(server: Standing) -> None:
+def test_it_ends_with_a_server_whose_disk_hangs_at_the_end(server: Stalled) -> None:
     server.listening.close()
-    server.us = STANDING_US_MIN
+    server.us = STALLED_US_MIN
     time.sleep(MOMENT_S)  # so that it stands in by then
-    ending = threading.Thread(target=server.stand_in.__exit__, args=(None, None, None), daemon=True)
+    ending = threading.Thread(
+        target=server.responder.__exit__, args=(None, None, None), daemon=True
+    )
     ending.start()
     ending.join(WAIT_S_MAX)
     assert not ending.is_alive()

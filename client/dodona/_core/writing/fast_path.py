@@ -16,7 +16,7 @@ from dodona._core.protocol.routing import TableRoute, is_served
 from dodona._core.protocol.steps import Calls, Protocol
 from dodona._core.writing.committing import Answered
 from dodona._core.writing.writing import Account
-from dodona_wire.cores.mischief import Point
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import (
@@ -37,7 +37,7 @@ from dodona_wire.types import (
 )
 
 
-def write_at_once(
+def write_on_fast_path(
     context: Context, path: str, rows: Iterable[Any], update: bool, durability: Durability
 ) -> Protocol[Timestamp | Answered | None]:
     """→ the timestamp that the rows have, the answer that the long way has to judge, or None: then
@@ -52,7 +52,7 @@ def write_at_once(
     tablet = _tablet_of(route, writes)
     if tablet is None or tablet.cell is None:
         return None
-    if context.may_misbehave and context.mischief(Point.WRITE_THE_LONG_WAY):
+    if context.injects_faults and context.fault_at(FaultPoint.WRITE_THE_LONG_WAY):
         return None
     packed = route.schema.pack_writes(writes)
     if route.atomicity == "none":
@@ -63,7 +63,7 @@ def write_at_once(
     modifications = TabletModifications(tablet.tablet, tablet.revision, packed)
     request = CommitOne(transaction, (modifications,), True)
     (reply,) = yield Calls(((tablet.cell, request),))
-    if type(reply) is Committed and not context.may_misbehave:
+    if type(reply) is Committed and not context.injects_faults:
         return reply.timestamp
     return Answered(route, writes, tablet.cell, request, reply)
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from documents.blocks import ROOT, RUN, Block, blocks_of, commands_of, pages
+from documents.page_runs import RUN_PLANS, SHOWN, SIGNATURES, run_plans
 from documents.running import NotAsWritten, PageRun
-from documents.ways import SHOWN, SIGNATURES, WAYS, ways
 
 
 def test_every_block_runs_once_or_is_counted_among_those_that_do_not() -> None:
     blocks = [block for page in pages() for block in blocks_of(page)]
     assert len(blocks) > 100
-    run = Counter(block.place for way in ways() for block in way.blocks)
+    run = Counter(block.place for plan in run_plans() for block in plan.blocks)
     assert {it.place for it in blocks if it.language in RUN} == set(run)
     assert set(run.values()) == {1}
     shown = Counter((it.page, it.language) for it in blocks if it.language not in RUN)
     assert shown.pop(SIGNATURES) > 90
-    assert shown == {it: count for it, (count, _) in SHOWN.items()}, "see documents.ways.SHOWN"
+    assert shown == {it: count for it, (count, _) in SHOWN.items()}, "see documents.page_runs.SHOWN"
     assert all(reason for _, reason in SHOWN.values())
 
 
@@ -34,22 +34,22 @@ def test_every_output_belongs_to_python() -> None:
 
 
 def test_the_sections_that_are_named_are_there() -> None:
-    for way in WAYS:
-        headings = {it.heading for it in blocks_of(way.page)}
-        assert headings.issuperset(way.headings), way.name
+    for plan in RUN_PLANS:
+        headings = {it.heading for it in blocks_of(plan.page)}
+        assert headings.issuperset(plan.headings), plan.name
 
 
 def test_what_is_skipped_is_there_and_is_a_command_of_make_or_many_seeds() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    for way in WAYS:
+    for plan in RUN_PLANS:
         commands = [
             it.text
-            for block in way.blocks
+            for block in plan.blocks
             if block.language == "console"
             for it in commands_of(block)
         ]
-        for words in way.skipped:
-            assert any(it.startswith(words) for it in commands), (way.name, words)
+        for words in plan.skipped:
+            assert any(it.startswith(words) for it in commands), (plan.name, words)
             target = re.escape(words.removeprefix("make "))
             is_target = re.search(rf"^{target}:", makefile, re.MULTILINE) is not None
             assert is_target or words == "python -m simulator --seeds", words

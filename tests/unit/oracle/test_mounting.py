@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from dodona.errors import DodonaError, InvalidRequest, InvalidTabletState, Unavailable
 from dodona.types import KEY_MIN, CellId, Revision, TableSettings, TabletId
-from dodona_oracle.core import life
+from dodona_oracle.core import mounting
 from dodona_oracle.core.records import StoredTable, StoredTablet
 from dodona_wire.messages.catalog import MountedTablet, TabletSource
 from unit.oracle.realm import COLUMNS, pivot
@@ -52,11 +52,11 @@ def nowhere(count: int) -> list[CellId]:
 
 
 def mount(it: StoredTable, first: int | None = None, last: int | None = None) -> StoredTable:
-    return life.mount(it, first, last, is_frozen=False, revision=COMMAND, place=here)
+    return mounting.mount(it, first, last, is_frozen=False, revision=COMMAND, place=here)
 
 
 def mount_frozen(it: StoredTable, first: int | None = None, last: int | None = None) -> StoredTable:
-    return life.mount(it, first, last, is_frozen=True, revision=COMMAND, place=here)
+    return mounting.mount(it, first, last, is_frozen=True, revision=COMMAND, place=here)
 
 
 COMMANDS: list[tuple[str, Function, list[str]]] = [
@@ -68,13 +68,13 @@ COMMANDS: list[tuple[str, Function, list[str]]] = [
     ),
     (
         "unmount",
-        life.unmount,
+        mounting.unmount,
         [SAME, REFUSED, REFUSED, "unmounting", REFUSED, "unmounting", REFUSED, SAME],
     ),
-    ("freeze", life.freeze, [REFUSED, REFUSED, SAME, "freezing", SAME, SAME, REFUSED, REFUSED]),
+    ("freeze", mounting.freeze, [REFUSED, REFUSED, SAME, "freezing", SAME, SAME, REFUSED, REFUSED]),
     (
         "unfreeze",
-        life.unfreeze,
+        mounting.unfreeze,
         [REFUSED, REFUSED, REFUSED, SAME, REFUSED, "unfreezing", SAME, REFUSED],
     ),
 ]
@@ -120,7 +120,7 @@ def test_each_word_of_a_cell_in_each_state(state: str, word: str) -> None:
     said = {}
     if word != "nothing":
         said = {TabletId(10): MountedTablet(TabletId(10), before.tablets[0].revision, word)}
-    after = life.take_heartbeat(before, CELL, said)
+    after = mounting.take_heartbeat(before, CELL, said)
     assert after.tablets[0].state == WORDS.get((state, word), state)
     if (state, word) not in WORDS:
         assert after is before
@@ -131,9 +131,9 @@ def test_each_word_of_a_cell_in_each_state(state: str, word: str) -> None:
 def test_word_of_another_mount_or_of_another_cell_changes_nothing(state: str, word: str) -> None:
     before = table(state)
     said = {TabletId(10): MountedTablet(TabletId(10), Revision(6), word)}
-    assert life.take_heartbeat(before, CELL, said) is before
+    assert mounting.take_heartbeat(before, CELL, said) is before
     right = {TabletId(10): MountedTablet(TabletId(10), MOUNT, word)}
-    assert life.take_heartbeat(before, CellId(4), right) is before
+    assert mounting.take_heartbeat(before, CellId(4), right) is before
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,14 @@ def test_word_of_another_mount_or_of_another_cell_changes_nothing(state: str, wo
     ],
 )
 def test_what_a_cell_is_to_serve_a_tablet_for(state: str, mode: str | None) -> None:
-    assert [it.mode for it in life.assignments(table(state), CELL)] == ([mode] if mode else [])
-    assert life.assignments(table(state), CellId(4)) == []
+    assert [it.mode for it in mounting.assignments(table(state), CELL)] == ([mode] if mode else [])
+    assert mounting.assignments(table(state), CellId(4)) == []
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_only_what_is_on_its_way_is_moving(state: str) -> None:
     is_stable = state in ("unmounted", "mounted", "frozen")
-    assert life.is_moving(table(state).tablets[0]) != is_stable
+    assert mounting.is_moving(table(state).tablets[0]) != is_stable
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_only_what_is_on_its_way_is_moving(state: str) -> None:
     ],
 )
 def test_the_state_of_a_table(states: tuple[str, ...], together: str) -> None:
-    assert life.tablet_state(table(*states)) == together
+    assert mounting.tablet_state(table(*states)) == together
 
 
 # Ranges
@@ -191,7 +191,7 @@ def test_a_command_is_about_its_range_only() -> None:
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (0, 2), (1, 0), (2, None), (None, 2), (2, 2)])
 @pytest.mark.parametrize(
     "function",
-    [mount, mount_frozen, life.unmount, life.freeze, life.unfreeze, life.remount],
+    [mount, mount_frozen, mounting.unmount, mounting.freeze, mounting.unfreeze, mounting.remount],
     ids=lambda it: it.__name__,
 )
 def test_a_range_that_is_none_is_refused(
@@ -205,15 +205,15 @@ def test_a_range_that_is_none_is_refused(
 
 def test_one_tablet_in_the_wrong_state_refuses_the_whole_command() -> None:
     with pytest.raises(InvalidTabletState, match='Cannot freeze tablet 11 in "unmounted" state'):
-        life.freeze(table("mounted", "unmounted"), None, None)
-    assert life.freeze(table("mounted", "unmounted"), 0, 0).tablets[0].state == "freezing"
+        mounting.freeze(table("mounted", "unmounted"), None, None)
+    assert mounting.freeze(table("mounted", "unmounted"), 0, 0).tablets[0].state == "freezing"
 
 
 def test_freezing_what_is_mounted_beside_what_is_mounted_frozen_ends_frozen() -> None:
-    both = life.freeze(table("mounted", "frozen_mounting"), None, None)
+    both = mounting.freeze(table("mounted", "frozen_mounting"), None, None)
     assert [it.state for it in both.tablets] == ["freezing", "frozen_mounting"]
     said = {TabletId(at): MountedTablet(TabletId(at), MOUNT, "frozen") for at in (10, 11)}
-    after = life.take_heartbeat(both, CELL, said)
+    after = mounting.take_heartbeat(both, CELL, said)
     assert [it.state for it in after.tablets] == ["frozen", "frozen"]
 
 
@@ -224,7 +224,7 @@ def test_a_tablet_is_mounted_where_it_was_and_a_new_one_where_there_is_room() ->
     before = table("unmounted", "unmounted", "unmounted")
     placed = replace(before.tablets[1], cell=CellId(1))
     before = replace(before, tablets=(before.tablets[0], placed, before.tablets[2]))
-    after = life.mount(
+    after = mounting.mount(
         before,
         None,
         None,
@@ -237,28 +237,30 @@ def test_a_tablet_is_mounted_where_it_was_and_a_new_one_where_there_is_room() ->
 
 def test_without_a_cell_nothing_is_mounted_and_a_repeat_needs_none() -> None:
     with pytest.raises(Unavailable):
-        life.mount(table("unmounted"), None, None, is_frozen=False, revision=COMMAND, place=nowhere)
+        mounting.mount(
+            table("unmounted"), None, None, is_frozen=False, revision=COMMAND, place=nowhere
+        )
     mounted = table("mounted")
-    again = life.mount(mounted, None, None, is_frozen=False, revision=COMMAND, place=nowhere)
+    again = mounting.mount(mounted, None, None, is_frozen=False, revision=COMMAND, place=nowhere)
     assert again is mounted
 
 
 def test_settings_reach_tablets_at_the_next_mount_or_remount() -> None:
-    before = life.set_settings(table("unmounted"), {"max_data_versions": 5})
+    before = mounting.set_settings(table("unmounted"), {"max_data_versions": 5})
     mounted = mount(before)
-    assert life.assignments(mounted, CELL)[0].settings == TableSettings(max_data_versions=5)
-    changed = life.set_settings(mounted, {"max_data_versions": 6})
-    assert life.assignments(changed, CELL)[0].settings == TableSettings(max_data_versions=5)
-    remounted = life.remount(changed, None, None)
-    (assigned,) = life.assignments(remounted, CELL)
+    assert mounting.assignments(mounted, CELL)[0].settings == TableSettings(max_data_versions=5)
+    changed = mounting.set_settings(mounted, {"max_data_versions": 6})
+    assert mounting.assignments(changed, CELL)[0].settings == TableSettings(max_data_versions=5)
+    remounted = mounting.remount(changed, None, None)
+    (assigned,) = mounting.assignments(remounted, CELL)
     assert assigned.settings == TableSettings(max_data_versions=6)
     assert assigned.revision == COMMAND
-    assert life.remount(remounted, None, None) is remounted
+    assert mounting.remount(remounted, None, None) is remounted
 
 
 def test_a_remount_of_what_is_unmounted_does_nothing() -> None:
-    before = life.set_settings(table("unmounted"), {"min_data_ttl": 5})
-    assert life.remount(before, None, None) is before
+    before = mounting.set_settings(table("unmounted"), {"min_data_ttl": 5})
+    assert mounting.remount(before, None, None) is before
 
 
 # Rows that are taken over
@@ -274,35 +276,35 @@ def copying() -> StoredTable:
 
 def test_a_copy_is_assigned_until_its_cell_has_the_rows() -> None:
     before = copying()
-    (assigned,) = life.assignments(before, CELL)
+    (assigned,) = mounting.assignments(before, CELL)
     assert (assigned.mode, assigned.revision) == ("unmounted", 0)
     assert assigned.sources == (TabletSource(TabletId(1), CELL),)
-    assert life.is_moving(before.tablets[0])
-    assert life.take_heartbeat(before, CELL, {}) is before
+    assert mounting.is_moving(before.tablets[0])
+    assert mounting.take_heartbeat(before, CELL, {}) is before
     said = {TabletId(10): MountedTablet(TabletId(10), Revision(0), "unmounted")}
-    after = life.take_heartbeat(before, CELL, said)
+    after = mounting.take_heartbeat(before, CELL, said)
     assert (after.tablets[0].state, after.tablets[0].sources) == ("unmounted", ())
-    assert life.assignments(after, CELL) == []
-    assert not life.is_moving(after.tablets[0])
+    assert mounting.assignments(after, CELL) == []
+    assert not mounting.is_moving(after.tablets[0])
 
 
 def test_a_copy_may_be_mounted_before_it_has_its_rows() -> None:
-    mounting = mount(copying())
-    (assigned,) = life.assignments(mounting, CELL)
+    copy = mount(copying())
+    (assigned,) = mounting.assignments(copy, CELL)
     assert (assigned.mode, assigned.revision) == ("mounted", COMMAND)
     assert assigned.sources
     late = {TabletId(10): MountedTablet(TabletId(10), Revision(0), "unmounted")}
-    assert life.take_heartbeat(mounting, CELL, late) is mounting
+    assert mounting.take_heartbeat(copy, CELL, late) is copy
     said = {TabletId(10): MountedTablet(TabletId(10), COMMAND, "mounted")}
-    after = life.take_heartbeat(mounting, CELL, said).tablets[0]
+    after = mounting.take_heartbeat(copy, CELL, said).tablets[0]
     assert (after.state, after.sources) == ("mounted", ())
 
 
 @pytest.mark.parametrize("change", [lambda it: it, mount, mount_frozen])
 def test_what_has_yet_to_take_over_rows_is_assigned_first(change: Any) -> None:
-    served = life.assignments(table("mounted", "frozen"), CELL)
-    (copy,) = life.assignments(change(copying()), CELL)
-    assert life.in_order([*served, copy]) == (copy, *served)
+    served = mounting.assignments(table("mounted", "frozen"), CELL)
+    (copy,) = mounting.assignments(change(copying()), CELL)
+    assert mounting.in_order([*served, copy]) == (copy, *served)
 
 
 # The table as a whole
@@ -312,11 +314,14 @@ def test_what_has_yet_to_take_over_rows_is_assigned_first(change: Any) -> None:
 def test_what_needs_an_unmounted_table_says_so(state: str) -> None:
     it = table("unmounted", state)
     refused: list[tuple[Callable[[], object], str]] = [
-        (lambda: life.set_atomicity(it, "none"), "change table atomicity mode"),
-        (lambda: life.set_settings(it, {"in_memory_mode": "compressed"}), "change table in-memory"),
-        (lambda: life.alter(it, (*COLUMNS, COLUMNS[-1])), "alter table"),
-        (lambda: life.copied(it, "//u", 50), "copy table"),
-        (lambda: life.check_all_unmounted(it, "move table"), "move table"),
+        (lambda: mounting.set_atomicity(it, "none"), "change table atomicity mode"),
+        (
+            lambda: mounting.set_settings(it, {"in_memory_mode": "compressed"}),
+            "change table in-memory",
+        ),
+        (lambda: mounting.alter(it, (*COLUMNS, COLUMNS[-1])), "alter table"),
+        (lambda: mounting.copied(it, "//u", 50), "copy table"),
+        (lambda: mounting.check_all_unmounted(it, "move table"), "move table"),
     ]
     for call, what in refused:
         with pytest.raises(InvalidTabletState, match=f"Cannot {what}.*not all tablets are unm"):
@@ -325,13 +330,15 @@ def test_what_needs_an_unmounted_table_says_so(state: str) -> None:
 
 def test_atomicity_and_settings_of_an_unmounted_table_change() -> None:
     it = table("unmounted")
-    assert life.set_atomicity(it, "none").atomicity == "none"
-    assert life.set_atomicity(it, "full") is it
-    changed = life.set_settings(it, {"in_memory_mode": "uncompressed", "min_data_versions": 3})
+    assert mounting.set_atomicity(it, "none").atomicity == "none"
+    assert mounting.set_atomicity(it, "full") is it
+    changed = mounting.set_settings(it, {"in_memory_mode": "uncompressed", "min_data_versions": 3})
     assert changed.settings == TableSettings(in_memory_mode="uncompressed", min_data_versions=3)
-    assert life.set_settings(changed, {"min_data_versions": None}).settings.min_data_versions == 1
-    assert life.set_settings(changed, {"min_data_versions": 3}) is changed
-    assert life.set_atomicity(table("mounted"), "full").atomicity == "full"  # nothing changes
+    assert (
+        mounting.set_settings(changed, {"min_data_versions": None}).settings.min_data_versions == 1
+    )
+    assert mounting.set_settings(changed, {"min_data_versions": 3}) is changed
+    assert mounting.set_atomicity(table("mounted"), "full").atomicity == "full"  # nothing changes
 
 
 @pytest.mark.parametrize(
@@ -350,11 +357,11 @@ def test_atomicity_and_settings_of_an_unmounted_table_change() -> None:
 def test_a_setting_that_is_none_is_refused(changes: dict[str, object]) -> None:
     name, *_ = changes
     with pytest.raises(InvalidRequest, match=r"setting|0 to|takes a value") as caught:
-        life.set_settings(table("unmounted"), changes)
+        mounting.set_settings(table("unmounted"), changes)
     assert name in str(caught.value) or "in_memory_mode" in changes
 
 
 def test_an_atomicity_that_is_none_is_refused() -> None:
     wrong: object = "half"
     with pytest.raises(DodonaError, match="Atomicity must be"):
-        life.set_atomicity(table("unmounted"), wrong)  # type: ignore[arg-type]
+        mounting.set_atomicity(table("unmounted"), wrong)  # type: ignore[arg-type]

@@ -94,17 +94,17 @@ def text_double(number: float) -> bytes:
     integer. From 1e-10 up to 1e21 it has no exponent."""
     if number - number != 0:
         return b"%nan" if number != number else b"%inf" if number > 0 else b"%-inf"
-    spelt = float.__repr__(number)
-    if spelt.endswith(".0"):
-        return spelt[:-1].encode()
-    if "e" not in spelt:
-        return spelt.encode()
-    return _without_exponent(spelt).encode()
+    text = float.__repr__(number)
+    if text.endswith(".0"):
+        return text[:-1].encode()
+    if "e" not in text:
+        return text.encode()
+    return _without_exponent(text).encode()
 
 
-def _without_exponent(spelt: str) -> str:
+def _without_exponent(text: str) -> str:
     """Python turns to an exponent earlier than YTsaurus."""
-    mantissa, _, exponent_text = spelt.partition("e")
+    mantissa, _, exponent_text = text.partition("e")
     exponent = int(exponent_text)
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.removeprefix("-").partition(".")

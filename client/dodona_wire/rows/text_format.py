@@ -51,12 +51,12 @@ _UNUSUAL: Final = {
 # ---- to JSON
 
 
-def spell_double(value: float) -> float | dict[str, str]:
+def format_double(value: float) -> float | dict[str, str]:
     """A value of a column of type double."""
     return value if isfinite(value) else {DOUBLE: _name_of(value)}
 
 
-def spell_bytes(value: bytes) -> str | dict[str, str]:
+def format_bytes(value: bytes) -> str | dict[str, str]:
     """A value of a column of type string."""
     try:
         return value.decode()
@@ -64,22 +64,22 @@ def spell_bytes(value: bytes) -> str | dict[str, str]:
         return _base64(value)
 
 
-def spell_any(value: Any) -> Any:
+def format_any(value: Any) -> Any:
     """A value of a column of type any."""
     if isinstance(value, dict):
-        spelled = {name: spell_any(it) for name, it in value.items()}
-        return {DICT: spelled} if _is_reserved(value) else spelled
+        formatted = {name: format_any(it) for name, it in value.items()}
+        return {DICT: formatted} if _is_reserved(value) else formatted
     if isinstance(value, list | tuple):
-        return [spell_any(it) for it in value]
+        return [format_any(it) for it in value]
     if isinstance(value, bytes):
         return _base64(value)
-    return spell_double(value) if isinstance(value, float) else value
+    return format_double(value) if isinstance(value, float) else value
 
 
-SPELLERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "double": spell_double,
-    "string": spell_bytes,
-    "any": spell_any,
+FORMATTERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "double": format_double,
+    "string": format_bytes,
+    "any": format_any,
 }
 """Column type → what JSON says for a value that is not null. Types not named here are as they
 are."""
@@ -128,7 +128,7 @@ def reader_of(column: Column) -> Callable[[Any], Any]:
     def read_plain(value: Any) -> Any:
         return None if value is None else check(value, name)
 
-    return read if kind in SPELLERS else read_plain
+    return read if kind in FORMATTERS else read_plain
 
 
 def _double_of(value: str, column: str) -> float:
@@ -206,7 +206,7 @@ def place_of_misread(value: Any) -> list[Any]:
 # ---- text: CSV, and words of a command
 
 
-def spell_bytes_as_text(value: bytes) -> str:
+def format_bytes_as_text(value: bytes) -> str:
     """A value of a column of type string."""
     try:
         text = value.decode()
@@ -215,27 +215,27 @@ def spell_bytes_as_text(value: bytes) -> str:
     return CSV_BASE64 + b64encode(value).decode() if text.startswith(CSV_BASE64) else text
 
 
-def spell_any_as_text(value: Any) -> str:
+def format_any_as_text(value: Any) -> str:
     """A value of a column of type any: JSON."""
-    return msgspec.json.encode(spell_any(value)).decode()
+    return msgspec.json.encode(format_any(value)).decode()
 
 
-_MAY_BE_SPELLED: Final = re.compile(
+_MAY_BE_FORMATTED: Final = re.compile(
     rb"[\xc4-\xc6\xca]|\xcb[\x7f\xff][\xf0-\xff]|\$(?:base64|double|dict)"
 )
 """In MessagePack: the heads of bytes and of short floats, doubles that are no number, names that
 are reserved. A text may have such bytes, too: then it takes the long way for nothing."""
 
 
-def spell_packed_as_text(packed: bytes) -> str:
-    """`spell_any_as_text` of a value that is packed. Nearly all values are as JSON has them."""
+def format_packed_as_text(packed: bytes) -> str:
+    """`format_any_as_text` of a value that is packed. Nearly all values are as JSON has them."""
     value = msgspec.msgpack.decode(packed)
-    spelled = value if _MAY_BE_SPELLED.search(packed) is None else spell_any(value)
-    return msgspec.json.encode(spelled).decode()
+    formatted = value if _MAY_BE_FORMATTED.search(packed) is None else format_any(value)
+    return msgspec.json.encode(formatted).decode()
 
 
 def bytes_of_text(raw: bytes, column: str) -> bytes:
-    """The inverse of `spell_bytes_as_text`. Raises SchemaViolation."""
+    """The inverse of `format_bytes_as_text`. Raises SchemaViolation."""
     prefix = CSV_BASE64.encode()
     if not raw.startswith(prefix):
         return raw

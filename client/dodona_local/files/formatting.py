@@ -13,12 +13,12 @@ import pyarrow
 
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.schema import Column
-from dodona_wire.rows.spelling import (
-    spell_any,
-    spell_bytes,
-    spell_bytes_as_text,
-    spell_double,
-    spell_packed_as_text,
+from dodona_wire.rows.text_format import (
+    format_any,
+    format_bytes,
+    format_bytes_as_text,
+    format_double,
+    format_packed_as_text,
 )
 
 NULL_SHOWN: Final = "null"
@@ -51,21 +51,21 @@ def json_columns(shape: Shape, batch: Any) -> list[list[Any]]:
 
 def _json_values(shape: Shape, place: int, array: Any) -> list[Any]:
     values: list[Any] = _plain(array).to_pylist()
-    spell = _json_speller(shape, place)
-    if spell is None:
+    format_value = _json_formatter(shape, place)
+    if format_value is None:
         return values
-    return [None if value is None else spell(value) for value in values]
+    return [None if value is None else format_value(value) for value in values]
 
 
-def _json_speller(shape: Shape, place: int) -> Callable[[Any], Any] | None:
+def _json_formatter(shape: Shape, place: int) -> Callable[[Any], Any] | None:
     if shape.is_any(place):
-        return _spell_packed
+        return _format_packed
     kind, types = shape.schema.field(place).type, pyarrow.types
     if types.is_floating(kind):
-        return spell_double
+        return format_double
     if _is_bytes(kind):
-        return spell_bytes
-    return _spell_nested if types.is_nested(kind) or types.is_decimal(kind) else None
+        return format_bytes
+    return _format_nested if types.is_nested(kind) or types.is_decimal(kind) else None
 
 
 def csv_batch(shape: Shape, batch: Any) -> Any:
@@ -76,16 +76,16 @@ def csv_batch(shape: Shape, batch: Any) -> Any:
 
 def _csv_array(shape: Shape, place: int, array: Any) -> Any:
     array = _plain(array)
-    spell: Callable[[Any], str]
+    format_value: Callable[[Any], str]
     if shape.is_any(place):
-        spell = spell_packed_as_text
+        format_value = format_packed_as_text
     elif _is_bytes(array.type):
-        spell = spell_bytes_as_text
+        format_value = format_bytes_as_text
     elif pyarrow.types.is_nested(array.type):
-        spell = _text_of_nested
+        format_value = _text_of_nested
     else:
         return array
-    texts = [None if value is None else spell(value) for value in array.to_pylist()]
+    texts = [None if value is None else format_value(value) for value in array.to_pylist()]
     return pyarrow.array(texts, pyarrow.string())
 
 
@@ -156,24 +156,24 @@ def _is_bytes(kind: Any) -> bool:
     )
 
 
-def _spell_packed(value: bytes) -> Any:
-    return spell_any(msgspec.msgpack.decode(value))
+def _format_packed(value: bytes) -> Any:
+    return format_any(msgspec.msgpack.decode(value))
 
 
 def _text_of_nested(value: Any) -> str:
-    return msgspec.json.encode(_spell_nested(value)).decode()
+    return msgspec.json.encode(_format_nested(value)).decode()
 
 
-def _spell_nested(value: Any) -> Any:
+def _format_nested(value: Any) -> Any:
     """What a query may make: lists, structs and maps of anything; decimals, to their last digit."""
     if isinstance(value, dict):
-        return {name: _spell_nested(it) for name, it in value.items()}
+        return {name: _format_nested(it) for name, it in value.items()}
     if isinstance(value, list | tuple) and not isinstance(value, pyarrow.MonthDayNano):
-        return [_spell_nested(it) for it in value]
+        return [_format_nested(it) for it in value]
     if isinstance(value, Decimal):
         return msgspec.Raw(format(value, "f").encode())
     if value is None or isinstance(value, bool | int | float | str | bytes):
-        return spell_any(value)
+        return format_any(value)
     return _time_text(value)
 
 

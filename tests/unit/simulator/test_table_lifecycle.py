@@ -8,7 +8,7 @@ from dodona_loadtest.checkers.violation import Promise, Violation
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_tablets.core.mounting.mounting import Mounting
 from dodona_tablets.core.node import NodeCore
-from simulator import table_life
+from simulator import table_lifecycle
 from simulator.driver import Task
 from simulator.simulation import Simulation
 
@@ -57,7 +57,7 @@ def test_a_copy_is_a_snapshot_of_the_table_that_it_was_made_of(calm: Calm) -> No
     def story() -> Protocol[None]:
         yield from transfer(calm, calm.db)
         yield from calm.catalog.unmount_table(calm.table.path)
-        copied.append((yield from table_life.copy(calm.db, calm.table, PATH)))
+        copied.append((yield from table_lifecycle.copy(calm.db, calm.table, PATH)))
         yield from calm.catalog.mount_table(calm.table.path)
         yield from transfer(calm, calm.db)
 
@@ -75,7 +75,7 @@ def test_a_copy_that_lacks_a_row_is_seen(calm: Calm) -> None:
         yield from calm.catalog.copy(calm.table.path, PATH, recursive=True)
         yield from calm.catalog.mount_table(PATH)
         yield from calm.db.session.erase_rows(PATH, [{"id": 1}], "sync")
-        assert (yield from table_life._look(calm.db, calm.table, PATH, before))
+        assert (yield from table_lifecycle._look(calm.db, calm.table, PATH, before))
         yield from calm.catalog.mount_table(calm.table.path)
 
     calm.run(story())
@@ -92,7 +92,7 @@ def test_a_table_that_was_mounted_meanwhile_says_nothing(calm: Calm) -> None:
         yield from calm.catalog.mount_table(calm.table.path)
         yield from transfer(calm, calm.db)
         yield from calm.catalog.unmount_table(calm.table.path)
-        copied.append((yield from table_life._look(calm.db, calm.table, PATH, before)))
+        copied.append((yield from table_lifecycle._look(calm.db, calm.table, PATH, before)))
         yield from calm.catalog.mount_table(calm.table.path)
 
     calm.run(story())
@@ -105,7 +105,7 @@ def tried_out(calm: Calm, times: int) -> list[list[Violation] | None]:
 
     def story() -> Protocol[None]:
         for _ in range(times):
-            wrong = yield from table_life.try_out(calm.db, "//scratch/0")
+            wrong = yield from table_lifecycle.try_out(calm.db, "//scratch/0")
             found.append(wrong)
 
     calm.run(story())
@@ -130,9 +130,9 @@ def test_what_a_removed_table_leaves_behind_is_seen(
 
 def test_rows_that_are_lost_or_anothers_are_seen() -> None:
     written = {1: ("a", True), 2: ("b", False), 3: ("c", True)}
-    assert table_life._wrong("//t", written, {1: "a", 3: "c"}) == []
-    assert table_life._wrong("//t", written, {1: "a", 2: "b", 3: "c"}) == []
-    found = table_life._wrong("//t", written, {1: "a", 2: "c", 4: "a"})
+    assert table_lifecycle._wrong("//t", written, {1: "a", 3: "c"}) == []
+    assert table_lifecycle._wrong("//t", written, {1: "a", 2: "b", 3: "c"}) == []
+    found = table_lifecycle._wrong("//t", written, {1: "a", 2: "c", 4: "a"})
     assert [(it.promise, it.text) for it in found] == [
         ("DURABILITY", "row 3 of //t is not there"),
         ("GHOST", "row 2 of //t is another's"),
@@ -146,7 +146,7 @@ def test_columns_in_another_order_are_the_same_columns(calm: Calm) -> None:
     def story() -> Protocol[None]:
         for _ in range(4):
             yield from calm.catalog.unmount_table(calm.table.path)
-            yield from table_life.reorder(calm.db, calm.table)
+            yield from table_lifecycle.reorder(calm.db, calm.table)
             table = yield from calm.catalog.get_table(calm.table.path)
             orders.append(table.schema.value_names)
             yield from calm.catalog.mount_table(calm.table.path)
