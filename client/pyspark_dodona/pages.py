@@ -60,7 +60,7 @@ def read_part(
 
 
 def _versions(
-    snapshot: TableSnapshot, held: dodona.TableSnapshot, keys: Range, names: Sequence[str]
+    snapshot: TableSnapshot, held: dodona.Snapshot, keys: Range, names: Sequence[str]
 ) -> "Iterator[pyarrow.RecordBatch]":
     """All that are left. To tablets no such question is too old: that nothing went which the
     snapshot has, only who holds it can say. Raises SnapshotTooOld."""

@@ -100,7 +100,7 @@ def pin_snapshot(options: ReadOptions) -> TableSnapshot:
     )
 
 
-def renewed(snapshot: TableSnapshot) -> dodona.TableSnapshot:
+def renewed(snapshot: TableSnapshot) -> dodona.Snapshot:
     """The snapshot, held by this process as well, for as long as somebody has the result.
     Raises SnapshotTooOld; MetadataChanged if another table is there by now."""
     db = connect(snapshot)

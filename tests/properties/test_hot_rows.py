@@ -29,7 +29,7 @@ from dodona_tablets.core.tablet.snapshot import lookup
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep import compaction
 from dodona_tablets.core.upkeep.flushing import Flushing
-from dodona_wire.messages.data import ArrowPage, FoundRows, Lookup, Scan, ScanArrow, ScanPage
+from dodona_wire.messages.data import ArrowPage, Lookup, LookupReply, Scan, ScanArrow, ScanPage
 from dodona_wire.rows.arrow import table_of
 from unit.tablets.cells import ATOMIC, REVISION, Bench, key
 
@@ -87,7 +87,7 @@ class Table:
 
     def look_up(self, at: Timestamp = SYNC_LAST_COMMITTED, mask: int = 7, one: Key = HOT) -> Values:
         found = lookup(self.tablet, Lookup(ATOMIC, REVISION, at, (one,), mask))
-        assert isinstance(found, FoundRows)
+        assert isinstance(found, LookupReply)
         return found.rows[0]
 
     def scanned(self, at: Timestamp) -> dict[Key, Values]:

@@ -28,8 +28,8 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import (
     Aborted,
     Committed,
-    FoundRows,
     Lookup,
+    LookupReply,
     Prepare,
     Prepared,
     RowLock,
@@ -212,7 +212,7 @@ class LockMachine(RuleBasedStateMachine):
             if on == row and lock_type in ("exclusive", "shared_write")
             if groups & ((wanted | {MAIN}) if self.is_there(row, at) else set(GROUPS))
         )
-        assert isinstance(self.bench.answer(route), type(None) if must_wait else FoundRows)
+        assert isinstance(self.bench.answer(route), type(None) if must_wait else LookupReply)
 
     @invariant()
     def locked_rows_are_those_of_pending_transactions(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from dodona._core.protocol.steps import Protocol
 from dodona_wire.errors import LimitExceeded
-from dodona_wire.messages.data import FoundRows, VersionedRows
+from dodona_wire.messages.data import LookupReply, VersionedRows
 from dodona_wire.messages.families import Reply
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import KEY_MIN
@@ -47,7 +47,7 @@ def too_much(bytes_max: int) -> LimitExceeded:
 
 
 def _size_bytes(reply: Reply) -> int:
-    if type(reply) is FoundRows:
+    if type(reply) is LookupReply:
         return sum(_values_bytes(row) for row in reply.rows if row is not None)
     if type(reply) is VersionedRows:
         return sum(_values_bytes(version.values) for row in reply.rows for version in row)

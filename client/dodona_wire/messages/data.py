@@ -143,8 +143,8 @@ class WriteArrow(Message, frozen=True, array_like=True, gc=False, tag=15):
 
 
 class Lookup(Message, frozen=True, array_like=True, gc=False, tag=16):
-    """Read whole keys at a timestamp. → Rows, in the order of `keys`, None where no row is. What
-    was written or deleted before `retention_timestamp` is as if it had never been."""
+    """Read whole keys at a timestamp. → LookupReply, in the order of `keys`, None where no row is.
+    What was written or deleted before `retention_timestamp` is as if it had never been."""
 
     tablet: TabletId
     revision: Revision
@@ -353,7 +353,7 @@ class Written(Message, frozen=True, array_like=True, gc=False, tag=34):
     timestamp: Timestamp
 
 
-class FoundRows(Message, frozen=True, array_like=True, gc=False, tag=35):
+class LookupReply(Message, frozen=True, array_like=True, gc=False, tag=35):
     rows: tuple[tuple[Any, ...] | None, ...]
 
 
@@ -467,7 +467,7 @@ DataReply = (
     | OutcomeUnknown
     | Undecided
     | Written
-    | FoundRows
+    | LookupReply
     | VersionedRows
     | ScanPage
     | ArrowPage

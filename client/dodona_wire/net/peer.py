@@ -32,7 +32,7 @@ from dodona_wire.messages.codec import (
     encode_frame,
     newest_of_goodbye,
 )
-from dodona_wire.messages.data import FoundRows, WriteArrow
+from dodona_wire.messages.data import LookupReply, WriteArrow
 from dodona_wire.messages.families import Reply, RpcRequest
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.net.silence import BRIEF_SECONDS, Silence
@@ -347,7 +347,7 @@ class Peer:
         self._arrived.extend(replies)
         if not is_handing_out:
             self._per_turn = REPLIES_PER_TURN
-            if replies and type(replies[0][1]) is FoundRows:
+            if replies and type(replies[0][1]) is LookupReply:
                 half = max(ROWS_PER_TURN_MIN, (len(self._pending) + 1) // 2)
                 self._per_turn = min(REPLIES_PER_TURN, half)
             self._hand_out(self._per_turn)

@@ -35,8 +35,8 @@ from dodona_wire.messages.data import (
     Committed,
     DataReply,
     Decide,
-    FoundRows,
     Lookup,
+    LookupReply,
     LookupVersions,
     Prepare,
     Prepared,
@@ -164,7 +164,7 @@ class FakeCluster:
                 self.apply([body])
                 return Written(len(body.writes), body.stamp)
             case Lookup():
-                return FoundRows(tuple([self.rows.get((body.tablet, it)) for it in body.keys]))
+                return LookupReply(tuple([self.rows.get((body.tablet, it)) for it in body.keys]))
             case LookupVersions():
                 return VersionedRows(tuple([self._history(body.tablet, it) for it in body.keys]))
             case Scan():

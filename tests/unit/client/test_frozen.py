@@ -8,7 +8,7 @@ from dodona._core.protocol.steps import MASTER, Target
 from dodona.errors import TableNotMounted
 from dodona.types import Timestamp, TransactionId
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import FoundRows, Prepared
+from dodona_wire.messages.data import LookupReply, Prepared
 from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     MOVED,
@@ -35,7 +35,7 @@ def test_a_table_can_be_read_in_this_state(state: str) -> None:
     found = play(
         clock,
         session.lookup_rows(PATH, [{"id": 1}], timestamp=Timestamp(9)),
-        lambda target, body: FoundRows((None,)),
+        lambda target, body: LookupReply((None,)),
     )
     assert found == []
 
@@ -118,7 +118,7 @@ def test_a_tablet_that_was_divided_meanwhile_is_found_again() -> None:
         if target == MASTER:
             return table((tablet(20, 0, None), tablet(21, 1, 100)))
         asked.append((target, body))
-        return MOVED if len(asked) == 1 else FoundRows((None,))
+        return MOVED if len(asked) == 1 else LookupReply((None,))
 
     assert (
         play(clock, session.lookup_rows(PATH, [{"id": 100}], timestamp=Timestamp(9)), answer) == []

@@ -13,6 +13,9 @@ import pytest
 from dodona_wire.messages import base, catalog, cells, data, traced, tree
 from integration.other_release import RELEASES, paths_of, unpack
 
+RENAMED = {"Rows": "LookupReply"}
+"""Messages that have another name now. On the wire a message has a tag and no name."""
+
 SHAPES = """
 import json, sys
 import msgspec
@@ -52,7 +55,7 @@ def test_messages_are_those_of_older_releases_or_longer(release: Path, tmp_path:
     )
     modules = (base, catalog, cells, data, traced, tree)
     new = shapes_of(*(it for module in modules for it in vars(module).values()))
-    old = json.loads(said.stdout)
+    old = {RENAMED.get(name, name): shape for name, shape in json.loads(said.stdout).items()}
     assert old.keys() <= new.keys(), "a message went: older releases still send it"
     for name, shape in old.items():
         now = new[name]

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dodona.types import Key, Revision, TabletId, Timestamp, TransactionId
-from dodona_wire.messages.data import AskOutcome, Committed, DataReply, FoundRows, Lookup
+from dodona_wire.messages.data import AskOutcome, Committed, DataReply, Lookup, LookupReply
 from dodona_wire.net import peer as peer_module
 from dodona_wire.net.peer import Peer
 from unit.client.endpoint import Endpoint, serving
@@ -25,7 +25,7 @@ def echo(body: object) -> DataReply | None:
     if isinstance(body, AskOutcome):
         return Committed(body.transaction, Timestamp(body.transaction * 10))
     assert isinstance(body, Lookup)
-    return FoundRows((None,))
+    return LookupReply((None,))
 
 
 def ask(number: int = 1) -> AskOutcome:
@@ -80,7 +80,7 @@ async def test_rows_go_to_one_half_of_those_who_wait_and_then_to_the_other(
 ) -> None:
     async def caller(peer: Peer, number: int) -> None:
         for _ in range(2):
-            assert isinstance(await peer.call(lookup(number)), FoundRows)
+            assert isinstance(await peer.call(lookup(number)), LookupReply)
 
     async with serving(echo) as endpoint, connected(endpoint) as peer:
         await peer.call(ask())

@@ -28,9 +28,9 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import GetTable, Tablet
 from dodona_wire.messages.data import (
     CommitOne,
-    FoundRows,
     GenerateTimestamps,
     Lookup,
+    LookupReply,
     Scan,
     ScanPage,
     TimestampRange,
@@ -74,7 +74,7 @@ class Tablets:
                 return TimestampRange(Timestamp(777), 1)
             case Lookup():
                 found = {key(it): values for it, values in ROWS.items()}
-                return FoundRows(tuple([found.get(it) for it in body.keys]))
+                return LookupReply(tuple([found.get(it) for it in body.keys]))
             case Scan():
                 return self._scan(target, body)
         raise AssertionError(body)
@@ -138,7 +138,7 @@ def test_columns_are_chosen(columns: list[str], expected: dict[str, Any]) -> Non
 
     def answer(target: Target, body: Request) -> Reply:
         assert isinstance(body, Lookup)
-        return FoundRows((tuple([10] * int(body.column_mask).bit_count()),))
+        return LookupReply((tuple([10] * int(body.column_mask).bit_count()),))
 
     del tablets
     (found,) = play(clock, session.lookup_rows(PATH, [{"id": 1}], columns), answer)
@@ -212,7 +212,7 @@ def test_many_keys_travel_in_bounded_requests_and_waves() -> None:
         bodies = [body for _, body in lookup.calls]
         sizes.append([len(it.keys) for it in bodies if isinstance(it, Lookup)])
         lookup.answer(
-            *[FoundRows((None,) * len(it.keys)) for it in bodies if isinstance(it, Lookup)]
+            *[LookupReply((None,) * len(it.keys)) for it in bodies if isinstance(it, Lookup)]
         )
     assert sizes == [[10, 10, 10], [10, 10, 10], [10, 10, 10], [5]]
 
@@ -420,7 +420,9 @@ def test_a_lookup_begins_anew_when_the_schema_changed_on_the_way() -> None:
             return table(columns=COLUMNS[:2])
         assert isinstance(body, Lookup)
         masks.append(int(body.column_mask))
-        return MOVED if len(masks) <= 2 else FoundRows(((10,) * int(body.column_mask).bit_count(),))
+        return (
+            MOVED if len(masks) <= 2 else LookupReply(((10,) * int(body.column_mask).bit_count(),))
+        )
 
     found = play(clock, session.lookup_rows(PATH, [{"id": 1}]), answer)
     assert found == [{"id": 1, "value": 10}]

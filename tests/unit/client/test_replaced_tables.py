@@ -6,7 +6,7 @@ import pytest
 
 from dodona._core.protocol.steps import MASTER, Target
 from dodona.types import Timestamp
-from dodona_wire.messages.data import FoundRows, Lookup, Scan, ScanPage
+from dodona_wire.messages.data import Lookup, LookupReply, Scan, ScanPage
 from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import MOVED, PATH, PIVOT, Clock, key, new_session, play, table, tablet
 
@@ -36,7 +36,7 @@ def test_rows_of_a_table_and_of_its_successor_are_never_mixed(
             return MOVED
         row = (10, None) if target == HERE else None
         if isinstance(body, Lookup):
-            return FoundRows((row,))
+            return LookupReply((row,))
         assert isinstance(body, Scan)
         return ScanPage((key(1),), (row,), None) if row else ScanPage((), (), None)
 

@@ -9,7 +9,7 @@ from dodona.errors import LimitExceeded, Unavailable
 from dodona.types import Timestamp
 from dodona_gateway.core.answer_budget import within_budget
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import FoundRows, Lookup, LookupVersions, RowVersion
+from dodona_wire.messages.data import Lookup, LookupReply, LookupVersions, RowVersion
 from dodona_wire.messages.data import VersionedRows as Histories
 from dodona_wire.messages.families import Reply
 from unit.client.protocols import PATH, Clock, new_session, play, table
@@ -23,7 +23,7 @@ def answer(target: Target, body: Any) -> Reply:
         versions = (RowVersion(Timestamp(1), 3, (1, TEXT)),) * 3
         return Histories((versions, ()) * (len(body.keys) // 2))
     assert isinstance(body, Lookup)
-    return FoundRows(((1, TEXT), None) * (len(body.keys) // 2))
+    return LookupReply(((1, TEXT), None) * (len(body.keys) // 2))
 
 
 @pytest.mark.parametrize(("is_versioned", "size_bytes"), [(False, 5_000), (True, 15_000)])

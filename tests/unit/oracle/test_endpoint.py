@@ -28,7 +28,7 @@ from dodona_wire.messages.codec import (
     decode_replies,
     encode_frame,
 )
-from dodona_wire.messages.data import AskOutcome, FoundRows, GenerateTimestamps, TimestampRange
+from dodona_wire.messages.data import AskOutcome, GenerateTimestamps, LookupReply, TimestampRange
 from dodona_wire.messages.traced import Traced
 from suite.waiting import WAIT_S_MAX, until
 
@@ -45,9 +45,9 @@ class EchoCore:
     def handle(self, route: Any, body: Any, now: Now) -> None:
         reply: Any = TimestampRange(Timestamp(body.count), 1)
         if self.padding:
-            reply = FoundRows(((self.padding,),))
+            reply = LookupReply(((self.padding,),))
         if body.count == 0:
-            reply = FoundRows(((object(),),))
+            reply = LookupReply(((object(),),))
         self.effects.append(ReplyTo(route, reply))
 
     def tick(self, now: Now) -> None: ...
@@ -397,7 +397,7 @@ async def test_websockets_are_at_one_path_only() -> None:
 
 
 def test_replies_too_long_for_one_frame_leave_in_several() -> None:
-    third = FoundRows(((bytes(FRAME_BYTES_MAX // 3),),))
+    third = LookupReply(((bytes(FRAME_BYTES_MAX // 3),),))
     frames = list(reply_frames([(number, third) for number in range(1, 6)]))
     assert all(len(frame) <= FRAME_BYTES_MAX for frame in frames)
     replies = [reply for frame in frames for reply in decode_replies(frame)]
@@ -405,7 +405,7 @@ def test_replies_too_long_for_one_frame_leave_in_several() -> None:
 
 
 def test_a_reply_too_long_for_any_frame_becomes_a_failure() -> None:
-    huge = FoundRows(((bytes(FRAME_BYTES_MAX),),))
+    huge = LookupReply(((bytes(FRAME_BYTES_MAX),),))
     (frame,) = reply_frames([(7, huge)])
     ((request_id, body),) = decode_replies(frame)
     assert request_id == 7

@@ -94,7 +94,7 @@ def test_shares_are_judged_over_all_runs_and_not_in_each() -> None:
 
 
 def test_points_that_were_never_hit_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.summary.MISCHIEF_POINTS", ("LOSE_ANSWER", "ASK_TWICE"))
+    monkeypatch.setattr("simulator.summary.FAULT_POINTS", ("LOSE_ANSWER", "ASK_TWICE"))
     summary = Summary(60)
     summary.add(result(1), 0.5)
     assert summary.points_never_hit == ["ASK_TWICE"]

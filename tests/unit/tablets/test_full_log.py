@@ -18,8 +18,8 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.codec import FRAME_BYTES_MAX
 from dodona_wire.messages.data import (
     Committed,
-    FoundRows,
     Lookup,
+    LookupReply,
     Prepared,
     WriteArrow,
     WriteNonAtomic,
@@ -81,7 +81,7 @@ def test_reads_go_on() -> None:
     fill(bench)
     assert bench.read(1) == (10, "x")
     route = bench.ask(Lookup(NON_ATOMIC, REVISION, Timestamp(bench.oracle), (), 1))
-    assert isinstance(bench.answer(route), FoundRows)
+    assert isinstance(bench.answer(route), LookupReply)
 
 
 def test_a_transaction_that_has_its_locks_is_committed() -> None:

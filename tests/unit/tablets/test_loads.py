@@ -28,9 +28,9 @@ from dodona_tablets.core.tablet.loads import ENDED_MAX
 from dodona_wire.messages.data import (
     CloseLoad,
     Committed,
-    FoundRows,
     LoadHeld,
     Lookup,
+    LookupReply,
     OpenLoad,
     PeekLoad,
     RenewLoad,
@@ -423,4 +423,4 @@ def test_rows_are_deleted_without_atomicity_too() -> None:
     gone = replace(non_atomic(bench, load, stamp), kind="delete", batch=batch("delete", {1: None}))
     assert bench.answer(bench.ask(gone)) == Written(1, Timestamp(stamp + 1))
     request = Lookup(NON_ATOMIC, REVISION, SYNC_LAST_COMMITTED, (key(0), key(1), key(2)), 1)
-    assert bench.answer(bench.ask(request)) == FoundRows(((0,), None, (2,)))
+    assert bench.answer(bench.ask(request)) == LookupReply(((0,), None, (2,)))

@@ -23,8 +23,8 @@ from dodona_wire.messages.catalog import TabletAssignment, TabletSource
 from dodona_wire.messages.data import (
     CommitOne,
     Committed,
-    FoundRows,
     Lookup,
+    LookupReply,
     RowVersion,
     TabletModifications,
 )
@@ -53,7 +53,7 @@ def rows(bench: Bench, schema: TableSchema, revision: int, *keys: dict[str, Any]
         schema.pack_mask(schema.full_mask),
     )
     reply = bench.answer(bench.ask(request))
-    assert isinstance(reply, FoundRows), reply
+    assert isinstance(reply, LookupReply), reply
     return list(reply.rows)
 
 
@@ -96,7 +96,7 @@ def test_a_snapshot_from_before_reads_the_same_afterwards() -> None:
     mount(bench, ALTERED, 2)
     keys = (ALTERED.key_of({"id": 1, "id2": None}),)
     reply = bench.answer(bench.ask(Lookup(ATOMIC, Revision(2), first, keys, 7)))
-    assert isinstance(reply, FoundRows)
+    assert isinstance(reply, LookupReply)
     assert reply.rows == ((None, "one", 10),)
 
 

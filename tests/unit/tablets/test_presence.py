@@ -24,8 +24,8 @@ from dodona_wire.messages.data import (
     ArrowPage,
     CommitOne,
     Committed,
-    FoundRows,
     Lookup,
+    LookupReply,
     LookupVersions,
     Prepare,
     Prepared,
@@ -68,7 +68,7 @@ SEES_ROWS = ("lookup", "lookup of nothing", "scan", "columns")
 def count_of(reply: Any) -> int:
     """Of rows, or of versions, in an answer."""
     match reply:
-        case FoundRows(rows):
+        case LookupReply(rows):
             return sum(it is not None for it in rows)
         case VersionedRows(rows):
             return sum(map(len, rows))

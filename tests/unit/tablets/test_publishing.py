@@ -26,8 +26,8 @@ from dodona_wire.messages.data import (
     Aborted,
     CommitOne,
     Committed,
-    FoundRows,
     LoadHeld,
+    LookupReply,
     PeekLoad,
     Prepared,
     RowLock,
@@ -256,14 +256,14 @@ def test_reads_of_its_rows_wait_and_others_do_not() -> None:
         for it in (ScanRows, ScanArrow)
     ]
     assert [bench.answer(route) for route in waiting] == [None] * 4
-    assert bench.answer(bench.lookup(5)) == FoundRows((None,))
-    assert bench.answer(bench.lookup(1, at=ASYNC_LAST_COMMITTED)) == FoundRows((None,))
-    assert bench.answer(bench.lookup(1, at=Timestamp(start - 1))) == FoundRows((None,))
+    assert bench.answer(bench.lookup(5)) == LookupReply((None,))
+    assert bench.answer(bench.lookup(1, at=ASYNC_LAST_COMMITTED)) == LookupReply((None,))
+    assert bench.answer(bench.lookup(1, at=Timestamp(start - 1))) == LookupReply((None,))
     away = ScanRows(ATOMIC, REVISION, SYNC_LAST_COMMITTED, key(20), key(50), 3, 10)
     assert bench.answer(bench.ask(away)) == ScanPage((), (), None)
     bench.decide(start, bench.timestamp())
     bench.settle()
-    assert bench.answer(waiting[0]) == FoundRows(((1, None),))
+    assert bench.answer(waiting[0]) == LookupReply(((1, None),))
     assert bench.answer(waiting[2]).keys == (key(1), key(9))  # type: ignore[union-attr]
 
 
@@ -277,7 +277,7 @@ def test_a_read_before_its_prepare_timestamp_does_not_wait() -> None:
     at = bench.timestamp()  # after the start, before the oracle's answer
     waiting = bench.lookup(1, at=at)
     bench.answer_oracle()
-    assert bench.answer(waiting) == FoundRows((None,))
+    assert bench.answer(waiting) == LookupReply((None,))
 
 
 def test_writers_that_began_before_lose_and_those_behind_it_wait() -> None:

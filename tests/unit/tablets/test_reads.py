@@ -21,8 +21,8 @@ from dodona_tablets.core.tablet.scans import COLUMN_ROWS_MAX, WALKED_ROWS_MAX
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import (
     ArrowPage,
-    FoundRows,
     Lookup,
+    LookupReply,
     LookupVersions,
     RowVersion,
     Scan,
@@ -78,13 +78,13 @@ def test_a_column_filter_keeps_the_order_of_the_schema_and_no_column_is_a_filter
     bench.commit(update(1, a=2))
     for mask, expected in ((2, ("x",)), (1, (2,)), (3, (2, "x")), (0, ())):
         reply = bench.answer(bench.lookup(1, 9, mask=mask))
-        assert reply == FoundRows((expected, None))
+        assert reply == LookupReply((expected, None))
 
 
 def test_answers_come_in_request_order_with_repeats() -> None:
     bench = Bench()
     bench.commit(put(1, 1), put(2, 2))
-    assert bench.answer(bench.lookup(2, 1, 2, 5)) == FoundRows(
+    assert bench.answer(bench.lookup(2, 1, 2, 5)) == LookupReply(
         ((2, None), (1, None), (2, None), None)
     )
 
@@ -104,13 +104,13 @@ def test_a_read_waits_for_what_is_prepared_at_or_below_its_timestamp() -> None:
         bench.answer_oracle()
         assert bench.answer(after) is None
         assert bench.answer(latest) is None
-        assert bench.answer(bench.lookup(1, at=before)) == FoundRows(((1, None),))
-        assert bench.answer(bench.lookup(1, at=ASYNC_LAST_COMMITTED)) == FoundRows(((1, None),))
+        assert bench.answer(bench.lookup(1, at=before)) == LookupReply(((1, None),))
+        assert bench.answer(bench.lookup(1, at=ASYNC_LAST_COMMITTED)) == LookupReply(((1, None),))
         # Read before the prepare timestamp was asked for: it is below it, so it need not wait.
-        assert bench.answer(unknown) == FoundRows(((1, None),))
+        assert bench.answer(unknown) == LookupReply(((1, None),))
         bench.decide(start, at if at_commit else None)
         bench.settle()
-        seen = FoundRows(((2 if at_commit else 1, None),))
+        seen = LookupReply(((2 if at_commit else 1, None),))
         assert bench.answer(after) == seen
         assert bench.answer(latest) == seen
 
@@ -177,7 +177,7 @@ def test_reads_of_one_frame_share_one_question() -> None:
     bench.carry_out(node.cell.id)
     assert len(bench.asked) == 1
     bench.answer_oracle()
-    assert all(bench.answer(route) == FoundRows((None,)) for route in range(5))
+    assert all(bench.answer(route) == LookupReply((None,)) for route in range(5))
 
 
 def test_an_oracle_that_does_not_answer_ends_the_read_with_a_typed_error() -> None:
@@ -265,7 +265,7 @@ def test_what_is_older_than_the_retention_timestamp_is_as_if_it_had_never_been()
         (back, (None, (None, "y"))),
     ):
         request = Lookup(ATOMIC, REVISION, back, (key(1), key(2)), 3, retention)
-        assert bench.answer(bench.ask(request)) == FoundRows(expected)
+        assert bench.answer(bench.ask(request)) == LookupReply(expected)
         scanning = Scan(ATOMIC, REVISION, back, KEY_MIN, KEY_MAX, 3, 10, retention)
         page = bench.answer(bench.ask(scanning))
         assert isinstance(page, ScanPage)
@@ -284,7 +284,7 @@ def test_a_retention_timestamp_above_the_read_timestamp_is_refused() -> None:
         assert kind(bench.answer(bench.ask(request))) == "invalid_request"
     for newest in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED):
         request = Lookup(ATOMIC, REVISION, newest, (key(1),), 3, MAX_TIMESTAMP)
-        assert bench.answer(bench.ask(request)) == FoundRows((None,))
+        assert bench.answer(bench.ask(request)) == LookupReply((None,))
 
 
 # Versions
@@ -418,4 +418,4 @@ def test_a_read_below_the_retained_timestamp_is_told_how_far_back_it_may_go() ->
             "timestamp": at,
             "retained_timestamp": at + 1,
         }
-    assert bench.answer(bench.lookup(1)) == FoundRows(((1, None),))
+    assert bench.answer(bench.lookup(1)) == LookupReply(((1, None),))

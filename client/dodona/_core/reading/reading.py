@@ -22,7 +22,7 @@ from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
-from dodona_wire.messages.data import ArrowPage, FoundRows, Lookup, Scan, ScanArrow, ScanPage
+from dodona_wire.messages.data import ArrowPage, Lookup, LookupReply, Scan, ScanArrow, ScanPage
 from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, concatenate, table_of
 from dodona_wire.rows.row_code import no_row
@@ -174,7 +174,7 @@ def lookup_on_fast_path(
     mask = schema.pack_mask(schema.full_mask)
     asked = tablet.tablet, tablet.revision, at.timestamp, tuple(plain), mask, at.retention
     (reply,) = yield Calls(((tablet.cell, Lookup(*asked)),))  # type: ignore[arg-type]  # is served
-    if type(reply) is FoundRows and len(reply.rows) == len(plain):
+    if type(reply) is LookupReply and len(reply.rows) == len(plain):
         return Projection(schema, None).dicts(plain, reply.rows)
     if type(reply) is Failure and not may_read_again(reply):
         error = error_of(reply)
@@ -274,7 +274,7 @@ class _LookupJob:
         return Lookup(tablet.tablet, tablet.revision, at.timestamp, keys, mask, at.retention)
 
     def accept(self, reply: Reply) -> None:
-        rows = expect(reply, FoundRows).rows
+        rows = expect(reply, LookupReply).rows
         for place, row in zip(self._places, rows, strict=True):
             self._found[place] = row
 

@@ -28,8 +28,8 @@ from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
 from dodona_wire.messages.data import (
     CountVersions,
-    FoundRows,
     Lookup,
+    LookupReply,
     LookupVersions,
     RowVersion,
     Scan,
@@ -90,7 +90,7 @@ class Look:
         return values_between(newest, self.oldest, self.at, self.wanted, self.columns)
 
 
-def lookup(tablet: Tablet, request: Lookup) -> FoundRows | Transaction:
+def lookup(tablet: Tablet, request: Lookup) -> LookupReply | Transaction:
     look = Look(tablet, request)
     blocker = blocker_of_keys(tablet, request.keys, look.groups, look.at, look)
     if blocker is not None:
@@ -99,10 +99,10 @@ def lookup(tablet: Tablet, request: Lookup) -> FoundRows | Transaction:
     if stores.is_flat and not stores.hot_rows.newest_timestamp:
         rows = stores.active.rows
         try:
-            return FoundRows(tuple([values(rows.get(key)) for key in request.keys]))
+            return LookupReply(tuple([values(rows.get(key)) for key in request.keys]))
         except LongHistory:
             pass
-    return FoundRows(tuple([values_of(stores, key, look) for key in request.keys]))
+    return LookupReply(tuple([values_of(stores, key, look) for key in request.keys]))
 
 
 def values_of(stores: Stores, key: Key, look: Look) -> Values | None:
