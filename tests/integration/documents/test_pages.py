@@ -44,7 +44,7 @@ def run_apart(plan: RunPlan, folder: Path, addresses: dict[str, str], programs: 
     assert ended.returncode == 0, ended.stderr[-6000:]
 
 
-@pytest.mark.parametrize("way", HERE, ids=lambda plan: plan.name)
+@pytest.mark.parametrize("plan", HERE, ids=lambda plan: plan.name)
 def test_a_page_does_what_it_says(
     plan: RunPlan, folder: Path, addresses: dict[str, str], programs: Path, stand_in_curl: Path
 ) -> None:
@@ -52,7 +52,7 @@ def test_a_page_does_what_it_says(
     run_apart(plan, folder, addresses, [stand_in_curl, programs] if is_lacking else [programs])
 
 
-@pytest.mark.parametrize("way", REST, ids=lambda plan: plan.name)
+@pytest.mark.parametrize("plan", REST, ids=lambda plan: plan.name)
 def test_a_page_about_rest_does_so_with_a_stand_in_for_curl(
     plan: RunPlan, folder: Path, addresses: dict[str, str], programs: Path, stand_in_curl: Path
 ) -> None:

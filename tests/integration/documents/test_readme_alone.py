@@ -19,7 +19,7 @@ ALONE: Final = [it for it in run_plans() if it.place == "alone"]
 
 
 @pytest.mark.part("the README")
-@pytest.mark.parametrize("way", ALONE, ids=lambda plan: plan.name)
+@pytest.mark.parametrize("plan", ALONE, ids=lambda plan: plan.name)
 def test_a_page_runs_from_top_to_bottom(plan: RunPlan, folder: Path, stand_in_curl: Path) -> None:
     """Its Python in one process, its commands in one shell. `python3` is another one there."""
     job = Job(plan.page, [it.line for it in plan.blocks], skipped=list(plan.skipped))

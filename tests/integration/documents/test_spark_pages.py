@@ -23,7 +23,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    "way", [it for it in run_plans() if it.place == "spark"], ids=lambda it: it.name
+    "plan", [it for it in run_plans() if it.place == "spark"], ids=lambda it: it.name
 )
 def test_a_page_does_what_it_says(
     plan: RunPlan,
