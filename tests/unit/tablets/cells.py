@@ -165,6 +165,7 @@ class Bench:
 
     def carry_out(self, cell: CellId) -> None:
         for effect in self.nodes[cell].take_effects():
+            self.note(cell, effect)
             match effect:
                 case Append():
                     self.logs[cell].append(effect.record)
@@ -183,6 +184,9 @@ class Bench:
                     raise AssertionError(effect)
         if not self.holds_jobs:
             self.finish_jobs()
+
+    def note(self, cell: CellId, effect: Any) -> None:
+        """For benches that write effects down. Does nothing here."""
 
     def _work(self, cell: CellId, effect: RunJob | RemoveChunks | TruncateLog) -> None:
         if isinstance(effect, RunJob):
