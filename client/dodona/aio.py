@@ -1,10 +1,14 @@
-"""The client for asyncio: `connect`, `open`, and what they give.
+"""The asyncio client: `connect`, `open`, and the class `AsyncClient`.
 
-Owns: the public names and arguments of the asyncio API, but for those of tables as a whole, which
-are in `dodona.aio_catalog`; `dodona.client` is its twin, name by name, and says what each method
-does. Every method is one line over the same protocols. A client belongs to the event loop that it
-was made in: any number of its tasks may use it, a transaction one by one.
+Owns: the public names and arguments of the asyncio API, except the calls for whole tables, which
+are in `dodona.aio_catalog`.
+Each method passes one protocol of the session to its driver, which runs it. Any number of tasks
+may use one client. Only one task at a time may use a transaction.
+
+With asyncio, a client belongs to the event loop that created it.
 """
+
+# `python -m twins` makes client.py of this module.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -20,19 +24,13 @@ from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
-from dodona._io.aio_pinger import AsyncPinger
+from dodona._io.aio_pinger import AsyncPinger, async_close_all
 from dodona._io.aio_running import async_answer
 from dodona._io.beginning import Beginning
-from dodona._io.bounds import AsyncUntil, async_within, check_call_timeout
-from dodona._io.running import check_function, finished_async
-from dodona._io.sessions import (
-    CONNECT_TIMEOUT_MS,
-    FolderPath,
-    check_folder,
-    load_embedded,
-    new_session,
-)
-from dodona.aio_catalog import AsyncDriver
+from dodona._io.bounds import AsyncDriver, AsyncUntil, async_within
+from dodona._io.opening import async_connected, async_opened
+from dodona._io.running import async_finished, check_async_function
+from dodona._io.sessions import CONNECT_TIMEOUT_MS, FolderPath
 from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
 from dodona.aio_changes import AsyncChangeReader
 from dodona.aio_changes import AsyncChanges as AsyncChanges
@@ -63,18 +61,21 @@ async def connect(
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
 ) -> "AsyncClient":
-    """As `dodona.connect`."""
-    from dodona._io.making_drivers import asyncio_driver
+    """Connect to the cluster whose master is at `url`, such as `http://127.0.0.1:8500`.
 
-    session = new_session(acknowledgement)
-    check_call_timeout(call_timeout_ms)
-    client = AsyncClient(asyncio_driver(url, session.routing), session, url, call_timeout_ms)
-    try:
-        await client._driver.run(session.catalog.get_cluster(timeout_ms), timeout_ms)
-    except BaseException:
-        await client.close()
-        raise
-    return client
+    - `timeout_ms`: how long to wait for the first answer of the master, in ms.
+    - `acknowledgement`: when a commit in several cells returns. `"decided"` waits until the
+      coordinator has decided. `"prepared"` waits only until all cells have prepared, which is one
+      round trip less. After that, the outcome can only be a commit.
+    - `call_timeout_ms`: the time limit of each later call that has no `timeout_ms` of its own, in
+      ms. By default there is no limit, and calls wait about 10 to 20 s for a silent server.
+
+    A call that reaches its time limit raises Unavailable, or CommitOutcomeUnknown if it has sent a
+    commit. The attributes of the error name the server that did not answer: `cell` or `server`, and
+    `address`.
+
+    Raises Unavailable, InvalidRequest."""
+    return await async_connected(AsyncClient, url, timeout_ms, acknowledgement, call_timeout_ms)
 
 
 async def open(
@@ -83,15 +84,35 @@ async def open(
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
 ) -> "AsyncClient":
-    """As `dodona.open`. Its calls run in threads, so that none of them holds up the loop."""
-    folder, session = check_folder(path), new_session(acknowledgement)
-    check_call_timeout(call_timeout_ms)
-    driver = await load_embedded().open_async(folder, session.routing)
-    return AsyncClient(driver, session, folder, call_timeout_ms)
+    """Open a database in this process, with its data in the folder `path`.
+
+    It has the API of a cluster and needs no server. `open` creates the folder if it does not exist.
+    Only one client at a time may have the folder open.
+
+    - `acknowledgement`: as in `connect`, so that one program can use both. It has no effect,
+      because the database has one cell.
+    - `call_timeout_ms`: as in `connect`. It limits how long a call waits for other threads, and for
+      rows that other threads hold. It does not interrupt a sync of the disk.
+
+    Raises FolderInUse, DataCorrupted, and InvalidRequest (also if the server extra is not
+    installed).
+
+    With asyncio, the calls run in threads, so that no call blocks the event loop."""
+    return await async_opened(AsyncClient, path, acknowledgement, call_timeout_ms)
 
 
 class AsyncClient(AsyncChangeReader):
-    """As `dodona.Client`. Make it with `await dodona.aio.connect` or `await dodona.aio.open`."""
+    """A connection to a cluster, or an open embedded database. Create it with `dodona.aio.connect`
+    or `dodona.aio.open`.
+
+    The `timeout_ms` of a call limits the time of this call, in ms. `call_timeout_ms` of
+    `dodona.aio.connect` limits each call that has no `timeout_ms`. Some calls return an object: a
+    transaction, a snapshot, a load, or an iterator of changes. Then the limit also holds for each
+    call of this object that has no limit of its own. For an iterator of changes, it holds for each
+    page.
+
+    With asyncio, await its calls. Enter what `begin`, `begin_master` and `hold_snapshot` return by
+    `async with`, or await it."""
 
     def __init__(
         self,
@@ -106,7 +127,7 @@ class AsyncClient(AsyncChangeReader):
         self._holder = AsyncPinger(driver.run, session.holds)
         self._keeper = AsyncPinger(driver.run, session.leases)
         self.loads = AsyncLoads(self._run, session, self._keeper)
-        """Bulk loads."""
+        """The bulk loads."""
         self._place = place
 
     def __repr__(self) -> str:
@@ -124,18 +145,22 @@ class AsyncClient(AsyncChangeReader):
         await self.close()
 
     async def close(self) -> None:
-        """Let go of all connections. Calls that are under way fail."""
-        await self._pinger.close()
-        await self._holder.close()
-        await self._keeper.close()
-        await self._driver.close()
+        """Close the client and all its connections. Calls in progress fail. Later calls raise
+        InvalidRequest."""
+        await async_close_all(self._driver, self._pinger, self._holder, self._keeper)
 
     # ---- timestamps
 
     def generate_timestamp(self, *, timeout_ms: int | None = None) -> Awaitable[Timestamp]:
-        """A fresh timestamp. It is asked for when it is awaited; callers share requests."""
+        """Return a fresh timestamp of the oracle. It is larger than every timestamp that any client
+        had before. Raises Unavailable.
+
+        With asyncio, the request is sent when the result is awaited, and many callers share one
+        request."""
+        # asyncio only
         if self._bound_ms(timeout_ms) is None:
             return self._driver.generate_timestamp()
+        # end
         return self._run(self._session.generate_timestamp(), timeout_ms)
 
     # ---- reads
@@ -151,7 +176,21 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> list[dict[str, Any]]:
-        """As `dodona.Client.lookup_rows`."""
+        """Return the rows that have these keys, in the order of the keys.
+
+        - `keys`: dicts with all key columns. None is null. At most 1,000,000 keys.
+        - `columns`: the columns to return. The default is all columns.
+        - `keep_missing`: return None in the place of a missing row. By default, the result leaves
+          it out.
+        - `timestamp`: read the rows as of this timestamp. By default, each row is its newest
+          version. To read several rows from one snapshot, pass a timestamp, or read in a
+          transaction.
+        - `retention_timestamp`: ignore all writes and deletions before this timestamp. Those at
+          this timestamp are visible. The default is 0, which ignores nothing.
+
+        Each row is a dict of column names and values. Raises InvalidRequest, SchemaViolation,
+        LimitExceeded (more than 1,000,000 keys), TableNotFound, TableNotMounted, SnapshotTooOld,
+        RowBlocked, Unavailable. The other reads raise the same errors."""
         lookup = self._session.lookup_rows
         read = lookup(path, keys, columns, keep_missing, timestamp, retention_timestamp)
         return await self._run(read, timeout_ms)
@@ -169,7 +208,15 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> list[VersionedRow]:
-        """As `dodona.Client.lookup_versions`."""
+        """Return the history of each row: all its writes and deletions, newest first.
+
+        The history ends at `timestamp`. It has the versions that the settings of the table keep.
+
+        - `since`, `below`: return only versions with since < timestamp < below.
+        - `limit`: return at most this many versions of each row. To get the next versions, pass the
+          row's `more_below` as `below`.
+
+        The other arguments and the errors are as in `lookup_rows`."""
         lookup = self._session.lookup_versions
         read = lookup(path, keys, columns, keep_missing, timestamp, since, below, limit)
         return await self._run(read, timeout_ms)
@@ -185,7 +232,14 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Rows:
-        """As `dodona.Client.select`."""
+        """Return the rows with lower ≤ key < upper, in key order.
+
+        - `lower`, `upper`: lists of leading key column values. None means no bound.
+        - `timestamp`: read the snapshot at this timestamp. The default is a fresh snapshot. In a
+          table with atomicity `"none"`, the default reads the newest rows, which are not one
+          snapshot.
+
+        The other arguments and the errors are as in `lookup_rows`."""
         select = self._session.select
         return await self._run(
             select(path, lower, upper, columns, timestamp, retention_timestamp), timeout_ms
@@ -202,7 +256,12 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Any:
-        """As `dodona.Client.read_arrow`."""
+        """Return the same rows as `select`, as a `pyarrow.Table`. Columns of type `any` contain
+        MessagePack.
+
+        The arguments and the errors are as in `select`. If a column has integers and nulls, the
+        table's `to_pandas` converts the integers to floats. To keep integers, pass it a
+        `types_mapper`, or use `select(...).to_pandas()`."""
         read = self._session.read_arrow
         return await self._run(
             read(path, lower, upper, columns, timestamp, retention_timestamp), timeout_ms
@@ -216,12 +275,26 @@ class AsyncClient(AsyncChangeReader):
         reader: ReaderId | None = None,
         *,
         timeout_ms: int | None = None,
-    ) -> "Beginning[AsyncSnapshot]":
-        """As `dodona.Client.hold_snapshot`: `async with` it, or await it."""
-        hold = self._session.hold_snapshot
-        return Beginning(
-            partial(self._begin_hold, partial(hold, paths, timestamp, lease_ms, reader), timeout_ms)
-        )
+    ) -> Beginning[AsyncSnapshot]:
+        """Hold a snapshot of these tables until the end of the `async with` block.
+
+        Until then, the cells keep every version that the snapshot shows, however long the block
+        takes.
+
+        - `paths`: the tables.
+        - `timestamp`: the timestamp of the snapshot. The default is a fresh one.
+        - `lease_ms`: how long the cells keep the snapshot without a renewal, in ms. At most an
+          hour. The client renews the lease in the background.
+        - `reader`: the `reader` of another process's snapshot, to share it. Pass its timestamp and
+          its tables, too.
+
+        Returns a `AsyncSnapshot`. Raises SnapshotTooOld if some of the versions are gone already,
+        TableNotFound, TableNotMounted, InvalidRequest, Overloaded (1,000 readers in a cell),
+        Unavailable.
+
+        With asyncio, enter the result by `async with`, or await it."""
+        hold = partial(self._session.hold_snapshot, paths, timestamp, lease_ms, reader)
+        return Beginning(partial(self._begin_hold, hold, timeout_ms))
 
     async def _begin_hold(
         self, begin: Callable[[], steps.Protocol[Hold]], timeout_ms: int | None
@@ -239,7 +312,33 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Any:
-        """As `dodona.Client.query`. DuckDB runs in a thread, and stops if this is cancelled."""
+        """Run one SELECT in DuckDB's SQL, and return a `pyarrow.Table`. Name a table as `[//path]`.
+
+        - `timestamp`: read all tables at this timestamp. The default is a fresh timestamp. Then
+          tables with atomicity `"none"` are read at their newest rows.
+        - `retention_timestamp`: ignore versions that are older than this timestamp.
+
+        The query reads only the columns that it needs. If it compares leading key columns with
+        constants, it reads only that range of keys. In the SQL, these rules hold:
+
+        - Columns of type `string` are BLOBs. Compare them with `encode('text')`, or with `'text'`
+          if it is ASCII. `decode(column)` returns text.
+        - Columns of type `any` are JSON text, as in REST and in files. `{"$base64": "/w=="}` stands
+          for bytes, and `{"$double": "NaN"}` for a number such as NaN.
+        - Names must differ in more than upper and lower case. If two names do not, the second one
+          becomes `name_1`.
+        - Times are in UTC, and dates are in the Gregorian calendar. The time zone of the process
+          has no effect. `at time zone` converts to another zone.
+
+        To convert the result to a data frame and keep integers beside nulls, pass a `types_mapper`
+        to `to_pandas`.
+
+        A query can't use files, the network, extensions or variables. Raises InvalidRequest with
+        DuckDB's message, or if the sql extra is not installed. Raises TableNotFound, and what
+        `select` raises. Raises LimitExceeded above these limits: 1,048,576 characters of text,
+        10,000,000 rows that it reads or returns, 1,024 MiB of memory.
+
+        With asyncio, DuckDB runs in a thread, and stops if the call is cancelled."""
         begin = self._session.prepare_query(sql, timestamp, retention_timestamp)
         return await async_answer(self._run, self._session, begin, None, self._bound_ms(timeout_ms))
 
@@ -255,7 +354,16 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Timestamp | None:
-        """As `dodona.Client.insert_rows`."""
+        """Insert rows in a transaction of their own. Returns its commit timestamp, or None without
+        rows.
+
+        - `rows`, `update`, `aggregate`: as in `AsyncTransaction.insert_rows`.
+        - `durability`: `"async"` is for tables with atomicity `"none"` only.
+
+        The transaction has the atomicity of the table, and reads nothing. If all rows are in one
+        cell, earlier commits of other transactions are no conflict, and the call waits for locked
+        rows. If the rows are in several cells, it is an ordinary transaction. Raises the errors of
+        `AsyncTransaction.insert_rows` and `AsyncTransaction.commit`."""
         write = self._session.write_rows
         return await self._run(write(path, rows, update, durability, aggregate), timeout_ms)
 
@@ -267,7 +375,8 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Timestamp | None:
-        """As `dodona.Client.delete_rows`."""
+        """Delete rows by key in a transaction of their own. Returns its commit timestamp, or None
+        without keys. Otherwise as `insert_rows`."""
         return await self._run(self._session.erase_rows(path, keys, durability), timeout_ms)
 
     async def write_arrow(
@@ -279,7 +388,18 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> int:
-        """As `dodona.Client.write_arrow`."""
+        """Write Arrow data to a table with atomicity `"none"`. Returns the number of rows in the
+        data.
+
+        - `data`: a `pyarrow.Table`, a record batch, or an iterable of these. If several rows have
+          one key, the last one wins. Missing columns become null.
+        - `durability`: `"async"` returns before the rows are on disk.
+        - `stamp`: the timestamp of the rows. The default is the clock of this client.
+
+        Raises InvalidRequest, SchemaViolation (with the `row_index` of a bad key), TableNotMounted,
+        Overloaded, Unavailable. The attributes of the error say how much was written. The first
+        `row_count` rows are written. For the part after them, `applied`, `not_applied` and
+        `unknown` list the tablets."""
         return await self._run(self._session.write_arrow(path, data, durability, stamp), timeout_ms)
 
     # ---- transactions
@@ -292,7 +412,17 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> "Beginning[AsyncTransaction]":
-        """`async with db.begin() as tx`, or `tx = await db.begin()`."""
+        """Begin a transaction. It may live for at most 60 s.
+
+        In an `async with` block, it commits at the end of the block, or aborts on an exception.
+
+        - `atomicity`: must be the atomicity of the tables that it writes.
+        - `durability`: `"async"` is for atomicity `"none"` only.
+        - `read_own_writes`: reads of the transaction see its own writes.
+
+        Raises Unavailable, InvalidRequest.
+
+        With asyncio, use `async with db.begin() as tx`, or `tx = await db.begin()`."""
         begin = partial(self._session.begin, atomicity, durability, read_own_writes)
         return Beginning(partial(self._begin_rows, begin, timeout_ms))
 
@@ -311,26 +441,38 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Result:
-        """As `dodona.Client.run_in_transaction`."""
+        """Run `function(transaction)` and commit, again until the commit succeeds. Returns the
+        function's result.
+
+        The function runs again only after an error that a new transaction can avoid
+        (`is_retryable`). After an unknown outcome, it runs again only if the transaction is known
+        not to be committed.
+
+        - `attempts_max`: the largest number of attempts. The default is no limit.
+        - `deadline_ms`: no attempt begins later than this many ms after the call.
+        - `timeout_ms`: limits all calls of all attempts together, also the calls of the function.
+          It does not interrupt other work of the function.
+
+        After the last attempt, the call raises the last error."""
         session = self._session
         timeout_ms = self._bound_ms(timeout_ms)
         run = self._run if timeout_ms is None else AsyncUntil(self._run, timeout_ms)
         rerun = session.rerun(attempts_max, deadline_ms, timeout_ms)
-        check_function(function, is_async=True)
+        check_async_function(function)
         while True:
             transaction, results = None, []
             try:
                 begun = await run(session.begin())
                 transaction = AsyncTransaction(run, session, begun, self._call_timeout_ms)
                 async with transaction:
-                    results.append(await finished_async(function(transaction)))
+                    results.append(await async_finished(function(transaction)))
                 return results[0]
             except DodonaError as error:
                 buffer = None if transaction is None else transaction._buffer
                 is_committed = await run(session.after_failure(rerun, buffer, error))
                 if is_committed and results:
                     return results[0]
-                if is_committed:  # by the function itself, which then did not return
+                if is_committed:  # the function itself committed, and then did not return
                     raise
 
     async def outcome(
@@ -341,5 +483,16 @@ class AsyncClient(AsyncChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Outcome:
-        """As `dodona.Client.outcome`."""
+        """Return the outcome of a transaction of any client: committed, aborted or pending.
+
+        - `coordinator`: the cell that decides the transaction. It is an attribute of
+          CommitOutcomeUnknown. A wrong cell gives a wrong answer. Without it, the client asks all
+          cells. Then the answer is `pending` while a cell can't be reached, unless another cell
+          knows the outcome.
+        - `settle`: decide the transaction now. If it is not committed yet, it never will be.
+          Without `settle`, the call changes nothing.
+
+        Cells remember an outcome for 60 s from the start of the transaction, and for 15 s more.
+        After that, the answer may be `unknown`. Raises Unavailable, and InvalidRequest (also for
+        `settle` if no cell knows the transaction)."""
         return await self._run(self._session.outcome(transaction, coordinator, settle), timeout_ms)

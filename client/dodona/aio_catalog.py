@@ -1,14 +1,17 @@
-"""The part of the asyncio API that is about tables, the tree they are in, and master transactions.
+"""Tables, the tree and master transactions in the asyncio API.
 
-Owns: its public names and arguments; `dodona.catalog` is its twin, name by name, and says what each
-method does. Every method is one line over the same protocols.
+Owns: the public names and arguments of these calls.
+Each method passes one protocol of its session to the driver. The session is under a master
+transaction, or under none.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+# `python -m twins` makes catalog.py of this module.
+
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial, wraps
+from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from dodona._core.catalog.catalog import MOUNT_TIMEOUT_MS, CatalogSession
 from dodona._core.catalog.master_transaction import TIMEOUT_MS, Lease, RowsRefused
@@ -18,36 +21,36 @@ from dodona._core.protocol import steps
 from dodona._core.protocol.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.writing.transaction import TransactionState
 from dodona._io.aio_pinger import AsyncPinger
-from dodona._io.aio_writes import TreeWrites
+from dodona._io.aio_writes import TreeWrites, begun_at_calls
 from dodona._io.beginning import Beginning
+from dodona._io.bounds import AsyncDriver as AsyncDriver
 from dodona._io.bounds import async_within
 from dodona_wire.errors import DodonaError
 from dodona_wire.messages.attribute_names import names_set, warn_about
 from dodona_wire.messages.catalog import Cluster
 from dodona_wire.messages.tree import LockMode
 from dodona_wire.rows.schema import Column, TableSchema
-from dodona_wire.types import Atomicity, Timestamp, TreeTransactionId
+from dodona_wire.types import Atomicity, TreeTransactionId
 
-Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-class AsyncDriver(Protocol):
-    """What a client runs its protocols with."""
-
-    async def run(
-        self, protocol: steps.Protocol[Result], timeout_ms: int | None = None
-    ) -> Result: ...
-
-    def generate_timestamp(self) -> Awaitable[Timestamp]: ...
-
-    async def close(self) -> None: ...
-
-
 class AsyncTree(ProcessBound):
-    """As `dodona.catalog.Tree`."""
+    """The calls that a client and a master transaction have in common.
+
+    A master transaction sees its own changes immediately. Other callers see them after its commit.
+    On a client, each call is a change of its own.
+
+    A path is `//name/name`. `//name/@attribute` is an attribute of the node at `//name`. A name has
+    at most 256 characters: letters, digits, `_`, `.` and `-`. The names `.` and `..` are not
+    allowed."""
 
     _catalog: TreeSession
+
+    # asyncio only
+    _writes: TreeWrites | None = None
+    """The changes of a master transaction that have begun. None on a client."""
+    # end
 
     def __init__(
         self,
@@ -74,7 +77,20 @@ class AsyncTree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.create_table`."""
+        """Create a sorted table, and the directories above it.
+
+        - `schema`: a list of columns, as `Column` objects or as dicts of their fields.
+        - `pivot_keys`: the first key of each tablet, as a list of leading key column values. The
+          keys rise, and the first one is empty. By default, the table has one tablet.
+        - `tablet_count`: the number of tablets that divide all values of the first key column
+          evenly.
+        - `mount`: also mount the table. Not allowed in a master transaction. If the mount fails,
+          the table still exists.
+        - `attributes`: settings (see `TableSettings`), and attributes of your own. A misspelled
+          setting is an error. A YTsaurus setting that has no effect here causes a `DodonaWarning`.
+
+        Raises NodeExists, SchemaViolation, InvalidRequest, LimitExceeded, NodeLocked,
+        Unavailable."""
         warn_about(attributes or ())
         create = self._catalog.create_table
         await self._run(
@@ -82,12 +98,14 @@ class AsyncTree(ProcessBound):
         )
 
     async def remove_table(self, path: str, *, timeout_ms: int | None = None) -> None:
-        """As `dodona.Client.remove_table`."""
+        """Remove a table and all its rows. The table may be mounted. Raises TableNotFound,
+        NodeLocked."""
         await self._run(self._catalog.remove_table(path), timeout_ms)
 
     async def get_table(self, path: str, *, timeout_ms: int | None = None) -> TableInfo:
-        """As `dodona.Client.get_table`."""
-        return await self._read(self._catalog.get_table(path), timeout_ms)
+        """Return the schema, atomicity, settings and tablets of a table, as the master knows them
+        now. Raises TableNotFound."""
+        return await self._run_read(self._catalog.get_table(path), timeout_ms)
 
     async def create_directory(
         self,
@@ -98,7 +116,9 @@ class AsyncTree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.create_directory`."""
+        """Create a directory. With `recursive`, also create the directories above it. With
+        `ignore_existing`, a directory that exists is no error. Raises NodeExists, NodeNotFound,
+        InvalidRequest, NodeLocked."""
         warn_about(attributes or ())
         create = self._catalog.create_directory
         await self._run(create(path, attributes, recursive, ignore_existing), timeout_ms)
@@ -111,7 +131,9 @@ class AsyncTree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.remove`."""
+        """Remove a table, a directory or an attribute. A table may be mounted. A directory must be
+        empty, unless `recursive` is true. Raises NodeNotFound (unless `force` is true),
+        InvalidRequest, NodeLocked."""
         await self._run(self._catalog.remove(path, recursive, force), timeout_ms)
 
     async def move(
@@ -122,7 +144,9 @@ class AsyncTree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.move`."""
+        """Move a table or a directory to a path that does not exist yet. With `recursive`, also
+        create the directories above that path. The tables must be unmounted. Raises NodeNotFound,
+        NodeExists, InvalidTabletState, NodeLocked."""
         await self._run(self._catalog.move(source, destination, recursive), timeout_ms)
 
     async def copy(
@@ -133,55 +157,68 @@ class AsyncTree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.copy`."""
+        """Copy a table or a directory. A copy of a table has the rows, settings and attributes of
+        the table, and is unmounted. The rows are those of now, or in a master transaction, those at
+        its commit. Otherwise as `move`."""
         await self._run(self._catalog.copy(source, destination, recursive), timeout_ms)
 
     async def list(self, path: str, *, timeout_ms: int | None = None) -> Names:
-        """As `dodona.Client.list`."""
-        return await self._read(self._catalog.list(path), timeout_ms)
+        """Return the names in a directory, sorted. For `//name/@`, return the names of all
+        attributes. Raises NodeNotFound, and InvalidRequest for a table."""
+        return await self._run_read(self._catalog.list(path), timeout_ms)
 
     async def exists(self, path: str, *, timeout_ms: int | None = None) -> bool:
-        """As `dodona.Client.exists`."""
-        return await self._read(self._catalog.exists(path), timeout_ms)
+        """Return whether the table, the directory or the attribute exists."""
+        return await self._run_read(self._catalog.exists(path), timeout_ms)
 
     async def get(self, path: str, *, timeout_ms: int | None = None) -> Any:
-        """As `dodona.Client.get`."""
-        return await self._read(self._catalog.get(path), timeout_ms)
+        """Return the value of an attribute. For `//name/@`, return all attributes as a dict. For a
+        directory, return its content as nested dicts, in which tables are None. Raises
+        NodeNotFound."""
+        return await self._run_read(self._catalog.get(path), timeout_ms)
 
     async def set(self, path: str, value: Any, *, timeout_ms: int | None = None) -> None:
-        """As `dodona.Client.set`."""
+        """Set an attribute to a JSON value. For `//name/@`, set all your own attributes to those in
+        a dict. The settings of a table are attributes, too (see `TableSettings`). None stands for
+        the default of a setting. Raises NodeNotFound, InvalidRequest, InvalidTabletState,
+        NodeLocked."""
         await self._run(self._catalog.set(path, value), timeout_ms)
         warn_about(names_set(path, value))
 
-    async def _read(self, read: steps.Protocol[Result], timeout_ms: int | None) -> Result:
+    # asyncio only
+    async def _run_read(self, read: steps.Protocol[Result], timeout_ms: int | None) -> Result:
         return await self._run(read, timeout_ms)
 
-    def _around(self) -> TreeWrites | None:
-        """For a master transaction in this one."""
-        return None
-
+    # end
     async def _begin(
         self, timeout_ms: int, title: str, call_timeout_ms: int | None
     ) -> "AsyncMasterTransaction":
         limit_ms = self._bound_ms(call_timeout_ms)
-        begun = await self._read(self._catalog.begin(timeout_ms, title), limit_ms)
+        begun = await self._run_read(self._catalog.begin(timeout_ms, title), limit_ms)
         self._pinger.watch(begun.lease)
-        return AsyncMasterTransaction(self._driver, self._pinger, begun, limit_ms, self._around())
+        return AsyncMasterTransaction(self, begun, limit_ms)
 
     def _bound_ms(self, timeout_ms: int | None) -> int | None:
-        """Of a call that was given this."""
+        """Return the time limit of a call that has this `timeout_ms`, in ms. None is no limit."""
         return self._call_timeout_ms if timeout_ms is None else timeout_ms
 
 
 class AsyncCatalog(AsyncTree):
-    """As `dodona.catalog.Catalog`."""
+    """The calls that exist only outside of master transactions, such as mounting a table.
+
+    Some calls take a range of tablets. `first_tablet_index` and `last_tablet_index` count from 0,
+    and both ends are included. By default, the range begins with the first tablet and ends with the
+    last one. `timeout_ms` is how long to wait for the tablets: the client's `call_timeout_ms` by
+    default, or 30 s. After that, the call raises Unavailable, and the change continues. A change
+    that is done already, or in progress, is no error. While a master transaction has a lock on the
+    table, all these calls raise NodeLocked."""
 
     _instead = MAKE_ONE_THERE
 
     _catalog: CatalogSession
 
     def _mounting_ms(self, timeout_ms: int | None) -> int:
-        """How long a call that was given this waits for tablets."""
+        """Return how long a call that has this `timeout_ms` waits for tablets, in ms."""
         limit_ms = self._bound_ms(timeout_ms)
         return MOUNT_TIMEOUT_MS if limit_ms is None else limit_ms
 
@@ -193,7 +230,16 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.mount_table`."""
+        """Mount a table: let cells serve it, and wait until they do.
+
+        - `freeze`: serve reads only.
+        - `first_tablet_index`, `last_tablet_index`: the range of tablets, from 0, both included.
+          The default is all tablets.
+        - `timeout_ms`: how long to wait, in ms. The default is the client's `call_timeout_ms`, or
+          30 s. After that, the mount continues.
+
+        Raises TableNotFound, InvalidTabletState, NodeLocked, Unavailable (its attributes list the
+        tablets that are not served yet)."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.mount_table(path, freeze, first, last, limit_ms)
@@ -206,7 +252,8 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.unmount_table`."""
+        """Unmount a table, and wait until no cell serves it. The call waits for the transactions
+        that are committing in the table. Otherwise as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.unmount_table(path, first, last, limit_ms)
@@ -219,7 +266,7 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.freeze_table`."""
+        """Freeze a mounted table, and wait until it refuses writes. Otherwise as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.freeze_table(path, first, last, limit_ms)
@@ -232,7 +279,7 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.unfreeze_table`."""
+        """Let a frozen table accept writes, and wait until it does. Otherwise as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.unfreeze_table(path, first, last, limit_ms)
@@ -245,7 +292,9 @@ class AsyncCatalog(AsyncTree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.remount_table`."""
+        """Apply the current settings of a table to its mounted tablets. They take effect shortly
+        after the call. The arguments are as in `mount_table`. Raises TableNotFound,
+        InvalidTabletState, NodeLocked, Unavailable."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.remount_table(path, first, last, limit_ms)
@@ -261,7 +310,15 @@ class AsyncCatalog(AsyncTree):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.reshard_table`."""
+        """Divide an unmounted table into other tablets. Its rows stay.
+
+        - `pivot_keys`: the first key of each new tablet. The first one is that of the first tablet
+          in the range: empty for the whole table.
+        - `tablet_count`: the number of tablets that divide the table evenly. For a whole table
+          only.
+        - `first_tablet_index`, `last_tablet_index`: as in `mount_table`.
+
+        Raises TableNotFound, InvalidTabletState, SchemaViolation, InvalidRequest, NodeLocked."""
         first, last = first_tablet_index, last_tablet_index
         await self._run(
             self._catalog.reshard_table(path, pivot_keys, tablet_count, first, last), timeout_ms
@@ -274,50 +331,72 @@ class AsyncCatalog(AsyncTree):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `dodona.Client.alter_table`."""
+        """Give an unmounted table another schema, which its rows must fit. The schema has all
+        columns of the table, and may have new columns that are not required. A column may lose
+        `required`, change its lock, get an aggregate, or change from `utf8` to `string`. Raises
+        TableNotFound, InvalidTabletState, SchemaViolation, NodeLocked."""
         await self._run(self._catalog.alter_table(path, schema), timeout_ms)
 
     async def list_tables(self, prefix: str = "//", *, timeout_ms: int | None = None) -> Names:
-        """As `dodona.Client.list_tables`."""
+        """Return the paths of all tables that begin with `prefix`, in order."""
         return await self._run(self._catalog.list_tables(prefix), timeout_ms)
 
     async def get_cluster(self, *, timeout_ms: int | None = None) -> Cluster:
-        """As `dodona.Client.get_cluster`."""
+        """Return the proxies and cells that the master hears from."""
         return await self._run(self._catalog.get_cluster(), timeout_ms)
 
     def begin_master(
         self, timeout_ms: int = TIMEOUT_MS, title: str = "", *, call_timeout_ms: int | None = None
     ) -> "Beginning[AsyncMasterTransaction]":
-        """`async with db.begin_master() as tx`, or `tx = await db.begin_master()`."""
+        """Begin a master transaction, which changes the tree.
+
+        In an `async with` block, it commits at the end of the block, or aborts on an exception.
+
+        - `timeout_ms`: the master aborts the transaction if it hears nothing from this client for
+          this long, in ms: 1,000 to 3,600,000.
+        - `title`: a text for other callers that meet a lock of the transaction.
+        - `call_timeout_ms`: the time limit of this call, and of each call of the transaction, in
+          ms.
+
+        Raises Unavailable, InvalidRequest, LimitExceeded.
+
+        With asyncio, use `async with db.begin_master() as tx`, or
+        `tx = await db.begin_master()`."""
         return Beginning(partial(self._begin, timeout_ms, title, call_timeout_ms))
 
 
+# asyncio only
+@begun_at_calls(
+    *("create_table", "remove_table", "create_directory", "remove", "move", "copy", "set"),
+    "lock",
+)
+# end
 class AsyncMasterTransaction(AsyncTree, RowsRefused):
-    """As `dodona.MasterTransaction`."""
+    """A transaction on the tree. All its changes take effect at its commit, or none.
+
+    The client pings it in the background while it is open and the program refers to it. If no ping
+    arrives within its timeout, the master aborts it. Then all its calls, and the end of its block,
+    raise TransactionNotFound."""
 
     _instead = "begin one in each process"
 
     _catalog: MasterTransactionSession
+    _writes: TreeWrites  # asyncio only
 
     def __init__(
-        self,
-        driver: AsyncDriver,
-        pinger: AsyncPinger[Lease],
-        catalog: MasterTransactionSession,
-        call_timeout_ms: int | None,
-        around: TreeWrites | None = None,
+        self, around: AsyncTree, catalog: MasterTransactionSession, call_timeout_ms: int | None
     ) -> None:
-        super().__init__(driver, pinger, catalog, call_timeout_ms)
-        self._writes = TreeWrites(around)
+        super().__init__(around._driver, around._pinger, catalog, call_timeout_ms)
+        self._writes = TreeWrites(around._writes)  # asyncio only
 
     @property
     def id(self) -> TreeTransactionId:
-        """As `dodona.MasterTransaction.id`."""
+        """The id of the transaction."""
         return self._catalog.lease.id
 
     @property
     def state(self) -> TransactionState:
-        """As `dodona.MasterTransaction.state`."""
+        """The state of the transaction, as far as this client knows."""
         return self._catalog.lease.state_known
 
     def __repr__(self) -> str:
@@ -332,19 +411,20 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # asyncio only
         if error is not None or self.state is not TransactionState.ACTIVE:
             self._writes.drop()
-        await self._end(self._catalog.leave(error is not None))
+        # end
+        await self._run_end(self._catalog.leave(error is not None))
 
-    async def _read(self, read: steps.Protocol[Result], timeout_ms: int | None) -> Result:
+    # asyncio only
+    async def _run_read(self, read: steps.Protocol[Result], timeout_ms: int | None) -> Result:
         await self._writes.wait(timeout_ms)
         return await self._run(read, timeout_ms)
 
-    def _around(self) -> TreeWrites | None:
-        return self._writes
-
-    async def _end(self, end: steps.Protocol[None], timeout_ms: int | None = None) -> None:
-        """Behind all changes. Aborts if one of them failed that nobody has awaited."""
+    async def _run_end(self, end: steps.Protocol[None], timeout_ms: int | None = None) -> None:
+        """Run `end` after all earlier changes. Abort instead if one of them failed that nothing
+        awaited."""
         try:
             await self._writes.wait(timeout_ms)
             await self._writes.settle(timeout_ms)
@@ -354,6 +434,7 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
             raise
         await self._run(end, timeout_ms)
 
+    # end
     async def lock(
         self,
         path: str,
@@ -363,45 +444,39 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
         *,
         timeout_ms: int | None = None,
     ) -> int:
-        """As `dodona.MasterTransaction.lock`."""
+        """Lock a node until the end of the transaction. Returns the id of the node.
+
+        - `mode`: `"exclusive"` prevents all changes by other transactions. `"shared"` prevents
+          exclusive locks of others. `"snapshot"` shows the node as it is now until the end of the
+          transaction.
+        - `child`, `attribute`: with `"shared"`, lock only this name in the node. Others can't
+          change the same one.
+
+        Raises NodeLocked, NodeNotFound, InvalidRequest."""
         return await self._run(self._catalog.lock(path, mode, child, attribute), timeout_ms)
 
     def begin(
         self, timeout_ms: int = TIMEOUT_MS, title: str = "", *, call_timeout_ms: int | None = None
     ) -> "Beginning[AsyncMasterTransaction]":
-        """As `dodona.MasterTransaction.begin`."""
+        """Begin a nested transaction. Its commit passes its changes to this transaction. The end of
+        this transaction aborts it. Raises as `AsyncClient.begin_master`, and TransactionClosed.
+
+        With asyncio, enter the result by `async with`, or await it."""
         return Beginning(partial(self._begin, timeout_ms, title, call_timeout_ms))
 
     async def ping(self, *, timeout_ms: int | None = None) -> None:
-        """As `dodona.MasterTransaction.ping`."""
+        """Ping the master now, to keep the transaction open. The client also pings in the
+        background. Raises TransactionNotFound, TransactionClosed, Unavailable."""
         await self._run(self._catalog.ping(), timeout_ms)
 
     async def commit(self, *, timeout_ms: int | None = None) -> None:
-        """As `dodona.MasterTransaction.commit`."""
-        await self._end(self._catalog.commit(), timeout_ms)
+        """Commit all changes. Nested transactions that are still open are aborted. If it raises
+        CommitOutcomeUnknown, call it again to learn the outcome. After any other error, nothing is
+        committed."""
+        await self._run_end(self._catalog.commit(), timeout_ms)
 
     async def abort(self, *, timeout_ms: int | None = None) -> None:
-        """As `dodona.MasterTransaction.abort`."""
-        self._writes.drop()
+        """Abort the transaction: none of its changes takes effect. Raises TransactionClosed after a
+        commit."""
+        self._writes.drop()  # asyncio only
         await self._run(self._catalog.abort(), timeout_ms)
-
-
-def _begun_at_call(
-    method: Callable[Concatenate[AsyncMasterTransaction, Arguments], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate[AsyncMasterTransaction, Arguments], Coroutine[Any, Any, Result]]:
-    """It begins when it is called, behind those before it: what nobody awaits is committed, too."""
-
-    @wraps(method)
-    def call(
-        self: AsyncMasterTransaction, /, *arguments: Arguments.args, **named: Arguments.kwargs
-    ) -> Coroutine[Any, Any, Result]:
-        return self._writes.begin(method(self, *arguments, **named))
-
-    return call
-
-
-for _name in (
-    *("create_table", "remove_table", "create_directory", "remove", "move", "copy", "set"),
-    "lock",
-):
-    setattr(AsyncMasterTransaction, _name, _begun_at_call(getattr(AsyncMasterTransaction, _name)))

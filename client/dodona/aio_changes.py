@@ -1,8 +1,9 @@
-"""What became of a table's rows between two timestamps, in the asyncio API.
+"""The change feed of a table in the asyncio API: all versions between two timestamps.
 
-Owns: the public names and arguments of the reads of changes, which `AsyncClient` has; `changes` is
-its twin, name by name, and says what each method does.
+Owns: the public names and arguments of the reads of changes, which `AsyncClient` has.
 """
+
+# `python -m twins` makes changes.py of this module.
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
@@ -16,7 +17,8 @@ from dodona_wire.types import Timestamp
 
 
 class AsyncChanges(ProcessBound):
-    """As `dodona.Changes`: `async for` it."""
+    """An iterator of `pyarrow.RecordBatch`, from `AsyncClient.read_changes`. One page at a time is
+    in memory."""
 
     _instead = "give its `timestamp` to `read_changes` there, as `since`"
 
@@ -27,7 +29,7 @@ class AsyncChanges(ProcessBound):
 
     @property
     def timestamp(self) -> Timestamp:
-        """As `dodona.Changes.timestamp`."""
+        """The timestamp at which these changes end. To continue from there, pass it as `since`."""
         return self._pages.timestamp
 
     def __repr__(self) -> str:
@@ -46,7 +48,7 @@ class AsyncChanges(ProcessBound):
 
 
 class AsyncChangeReader(AsyncCatalog):
-    """As `dodona.changes.ChangeReader`."""
+    """The part of a client that reads changes."""
 
     _session: Session
 
@@ -61,7 +63,36 @@ class AsyncChangeReader(AsyncCatalog):
         *,
         timeout_ms: int | None = None,
     ) -> AsyncChanges:
-        """As `dodona.Client.read_changes`: `async for batch in await db.read_changes(…)`."""
+        """Return the changes of a table after `since`, as an iterator of `pyarrow.RecordBatch`.
+
+        A change is a version of a row: one write or one deletion. The batches are in key order, and
+        newest first within a row.
+
+        - `since`: return versions after this timestamp. 0 is never too old. It returns all versions
+          that are left: for each row, at least those that a read at `timestamp` sees.
+        - `timestamp`: return versions up to this timestamp. The default is a fresh one.
+        - `lower`, `upper`: return only rows with lower ≤ key < upper.
+        - `columns`: the columns to return. The default is all columns. A column is null if the
+          version does not set it.
+
+        A batch also has these columns:
+
+        - `$timestamp`, uint64: the commit timestamp. All rows of a transaction have the same one.
+        - `$change_type`: `"write"` sets all value columns, and the old values do not matter.
+          `"update"` sets only some columns, or changes aggregates. `"delete"` deletes the row.
+        - `$columns`, a list of names: the requested columns that an update sets. Null if it sets
+          all columns of the table, and for a write and a deletion.
+        - `$aggregated`, a list of names: the columns whose value is a change that combines with the
+          old value. Null if there are none. Only if a requested column is an aggregate.
+
+        To continue, pass `AsyncChanges.timestamp` as `since`, or the timestamp of a snapshot that
+        you read. Then you get every version exactly once, also from tables with atomicity `"none"`.
+
+        Raises SnapshotTooOld if retention has passed `since`. To avoid this, hold a snapshot there
+        (`hold_snapshot`), or keep versions for longer (`min_data_ttl`). Other errors are as in
+        `lookup_rows`.
+
+        With asyncio, use `async for batch in await db.read_changes(…)`."""
         read = self._session.read_changes(path, since, timestamp, lower, upper, columns)
         run = async_within(self._run, timeout_ms)
         return AsyncChanges(run, await run(read))
@@ -76,6 +107,12 @@ class AsyncChangeReader(AsyncCatalog):
         *,
         timeout_ms: int | None = None,
     ) -> list[tuple[Timestamp, int]]:
-        """As `dodona.Client.count_changes`."""
+        """Count the versions that `read_changes` would return, by time.
+
+        Returns pairs (timestamp, count), with rising timestamps. A count has the versions up to its
+        timestamp, and after the timestamp of the pair before. The list is empty if nothing changed.
+        A tablet reports about 1,000 different timestamps. If there are more, a count may also
+        include versions at or before the timestamp of the pair before. The arguments and the errors
+        are as in `read_changes`."""
         count = self._session.count_changes(path, since, timestamp, lower, upper)
         return await self._run(count, timeout_ms)

@@ -1,8 +1,9 @@
-"""A snapshot that is held for as long as somebody reads it, in the asyncio API.
+"""Held snapshots in the asyncio API.
 
-Owns: the public names and arguments of `AsyncSnapshot`; `dodona.snapshot` is its twin, name by
-name, and says what each method does.
+Owns: the public names and arguments of `AsyncSnapshot`.
 """
+
+# `python -m twins` makes snapshot.py of this module.
 
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
@@ -16,7 +17,11 @@ from dodona_wire.types import ReaderId, Timestamp
 
 
 class AsyncSnapshot(ProcessBound):
-    """As `dodona.Snapshot`."""
+    """Tables as they were at one timestamp, from `AsyncClient.hold_snapshot`.
+
+    The client renews the lease in the background while the snapshot is open and the program refers
+    to it. Every read of these tables at this timestamp finds the snapshot, also from other
+    processes."""
 
     _instead = "send its `timestamp` and `reader`, and give them to `hold_snapshot` there"
 
@@ -27,17 +32,19 @@ class AsyncSnapshot(ProcessBound):
 
     @property
     def timestamp(self) -> Timestamp:
-        """As `dodona.Snapshot.timestamp`."""
+        """The timestamp of the snapshot, for reads."""
         return self._hold.timestamp
 
     @property
     def reader(self) -> ReaderId:
-        """As `dodona.Snapshot.reader`."""
+        """The number of the reader. Processes that share the work pass it to
+        `AsyncClient.hold_snapshot`."""
         return self._hold.reader
 
     @property
     def tables(self) -> dict[str, int]:
-        """As `dodona.Snapshot.tables`."""
+        """The ids of the tables, by path. If a path has another id later, another table is
+        there."""
         return dict(self._hold.tables)
 
     def __repr__(self) -> str:
@@ -67,12 +74,16 @@ class AsyncSnapshot(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> AsyncIterator[Any]:
-        """As `dodona.Snapshot.read_batches`: `async for` it."""
+        """Return the rows with lower ≤ key < upper, in key order, as an iterator of
+        `pyarrow.RecordBatch`.
+
+        One batch at a time is in memory. If `hold_snapshot` got no timestamp, tables with atomicity
+        `"none"` are read at their newest rows. Otherwise as `AsyncClient.read_arrow`."""
         pages = self._session.read_pages(self._hold, path, lower, upper, columns)
         while not pages.is_over:
             page = await self._run(pages.next(), timeout_ms)
-            for batch in page.to_batches():
-                yield batch
+            for batch in page.to_batches():  # blocking: yield from page.to_batches()
+                yield batch  # asyncio only
 
     async def split(
         self,
@@ -83,13 +94,18 @@ class AsyncSnapshot(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> list[tuple[Any, ...]]:
-        """As `dodona.Snapshot.split`."""
+        """Return the keys at which to cut lower ≤ key < upper into parts for several readers.
+
+        A part has about `rows_per_part` rows at most, and is in one tablet. The keys rise. They are
+        the first keys of all parts, except the first part. Raises the errors of reads."""
         return await self._run(self._session.split(path, rows_per_part, lower, upper), timeout_ms)
 
     async def check(self) -> None:
-        """As `dodona.Snapshot.check`."""
+        """Check that the snapshot was held without a break until now. Then all its reads saw one
+        state. The end of the block does this check, too. Raises SnapshotTooOld if the client could
+        not reach all cells for most of the lease. Raises InvalidRequest after the release."""
         self._session.check_hold(self._hold)
 
     async def release(self, *, timeout_ms: int | None = None) -> None:
-        """As `dodona.Snapshot.release`."""
+        """Release the snapshot, for all processes that share it. Repeating the call is harmless."""
         await self._run(self._session.release_hold(self._hold), timeout_ms)

@@ -1,8 +1,9 @@
-"""One transaction on rows, in the asyncio API.
+"""Transactions of rows in the asyncio API.
 
-Owns: the public names and arguments of `AsyncTransaction`; `dodona.transaction` is its twin, name
-by name, and says what each method does.
+Owns: the public names and arguments of `AsyncTransaction`.
 """
+
+# `python -m twins` makes transaction.py of this module.
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -22,7 +23,11 @@ Row = Mapping[str, Any]
 
 
 class AsyncTransaction(ProcessBound):
-    """As `dodona.Transaction`."""
+    """A transaction of rows (a *tablet* transaction), from `AsyncClient.begin`.
+
+    Its reads see the snapshot at its start. Its writes stay in this process until it commits. Its
+    reads see its own writes only if it began with `read_own_writes`. Only one task at a time may
+    use it."""
 
     _instead = "begin one in each process"
 
@@ -37,26 +42,28 @@ class AsyncTransaction(ProcessBound):
         self._session = session
         self._buffer = buffer
         self._call_timeout_ms = call_timeout_ms
-        self._writes = Writes(run)
+        self._writes = Writes(run)  # asyncio only
 
     @property
     def id(self) -> TransactionId | None:
-        """As `dodona.Transaction.id`."""
+        """The id of the transaction. None if the transaction is not atomic."""
         return self._buffer.id
 
     @property
     def start_timestamp(self) -> Timestamp | None:
-        """As `dodona.Transaction.start_timestamp`."""
+        """The timestamp of the snapshot that the transaction reads. None if the transaction is not
+        atomic: then it reads the newest rows."""
         return self._buffer.start_timestamp
 
     @property
     def commit_timestamp(self) -> Timestamp | None:
-        """As `dodona.Transaction.commit_timestamp`."""
+        """The commit timestamp. None before the commit, and if the transaction wrote nothing. If
+        the transaction is not atomic, the largest timestamp of its rows."""
         return self._buffer.commit_timestamp
 
     @property
     def state(self) -> TransactionState:
-        """As `dodona.Transaction.state`."""
+        """The state: active, committing (also after CommitOutcomeUnknown), committed or aborted."""
         return self._buffer.state
 
     def __repr__(self) -> str:
@@ -86,8 +93,9 @@ class AsyncTransaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> list[dict[str, Any]]:
-        """As `dodona.Transaction.lookup_rows`."""
-        await self._writes.settle(timeout_ms)
+        """Return the rows that have these keys, as of the start of the transaction. Otherwise as
+        `AsyncClient.lookup_rows`."""
+        await self._writes.settle(timeout_ms)  # asyncio only
         at, lookup = self._buffer.read_timestamp(), self._session.lookup_rows
         return await self._run(
             lookup(path, keys, columns, keep_missing, at, transaction=self._buffer), timeout_ms
@@ -105,8 +113,9 @@ class AsyncTransaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> list[VersionedRow]:
-        """As `dodona.Transaction.lookup_versions`."""
-        await self._writes.settle(timeout_ms)
+        """Return the history of each row up to the start of the transaction, without its own
+        writes. Otherwise as `AsyncClient.lookup_versions`."""
+        await self._writes.settle(timeout_ms)  # asyncio only
         at, lookup = self._buffer.read_timestamp(), self._session.lookup_versions
         read = lookup(path, keys, columns, keep_missing, at, since, below, limit)
         return await self._run(read, timeout_ms)
@@ -120,8 +129,9 @@ class AsyncTransaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> Rows:
-        """As `dodona.Transaction.select`."""
-        await self._writes.settle(timeout_ms)
+        """Return the rows with lower ≤ key < upper, as of the start of the transaction. Otherwise
+        as `AsyncClient.select`."""
+        await self._writes.settle(timeout_ms)  # asyncio only
         at = self._buffer.read_timestamp()
         select = self._session.select
         return await self._run(
@@ -137,8 +147,9 @@ class AsyncTransaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> Any:
-        """As `dodona.Transaction.read_arrow`."""
-        await self._writes.settle(timeout_ms)
+        """Return the same rows as `select`, as a `pyarrow.Table`. Otherwise as
+        `AsyncClient.read_arrow`."""
+        await self._writes.settle(timeout_ms)  # asyncio only
         at = self._buffer.read_timestamp()
         read = self._session.read_arrow
         return await self._run(
@@ -146,8 +157,9 @@ class AsyncTransaction(ProcessBound):
         )
 
     async def query(self, sql: str, *, timeout_ms: int | None = None) -> Any:
-        """As `dodona.Transaction.query`."""
-        await self._writes.settle(timeout_ms)
+        """Run one SELECT in DuckDB's SQL, as of the start of the transaction. Otherwise as
+        `AsyncClient.query`."""
+        await self._writes.settle(timeout_ms)  # asyncio only
         begin = self._session.prepare_query(sql, self._buffer.read_timestamp())
         limit_ms = self._call_timeout_ms if timeout_ms is None else timeout_ms
         return await async_answer(self._run, self._session, begin, self._buffer, limit_ms)
@@ -162,21 +174,37 @@ class AsyncTransaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> Coroutine[Any, Any, None]:
-        """As `dodona.Transaction.insert_rows`. Rows are buffered when it is called: what is not
-        awaited is committed all the same."""
-        insert, buffer = self._session.insert_rows, self._buffer
+        """Buffer rows for the commit.
+
+        - `rows`: dicts with all key columns and at least one other column. None is null.
+        - `update`: columns that a row lacks keep their values. By default, they become null.
+          Required columns must be there in both cases.
+        - `aggregate`: values of aggregate columns are changes, and null is no change. By default,
+          they are new values.
+        - `lock_type`: with `"shared_write"`, other transactions that also use it may write the row
+          at the same time. The table must allow it, which the commit checks.
+
+        The call buffers all rows or none. Raises SchemaViolation, LimitExceeded (100,000 rows, 32
+        MiB), InvalidRequest, TableNotFound, TransactionClosed.
+
+        With asyncio, the write begins at the call, so the commit includes it even if it is not
+        awaited."""
+        rows = self._writes.kept(rows)  # asyncio only
+        insert = self._session.insert_rows
         return self._writes.begin(
-            lambda given: insert(buffer, path, given, update, aggregate, lock_type),
-            rows,
-            timeout_ms,
+            insert(self._buffer, path, rows, update, aggregate, lock_type), timeout_ms
         )
 
     def delete_rows(
         self, path: str, keys: Iterable[Row], *, timeout_ms: int | None = None
     ) -> Coroutine[Any, Any, None]:
-        """As `dodona.Transaction.delete_rows`. Buffered when it is called."""
-        delete, buffer = self._session.delete_rows, self._buffer
-        return self._writes.begin(lambda given: delete(buffer, path, given), keys, timeout_ms)
+        """Buffer deletions of rows by key for the commit. A deletion takes the main lock. A key
+        that no row has is no error. Raises as `insert_rows`.
+
+        With asyncio, the write begins at the call, so the commit includes it even if it is not
+        awaited."""
+        keys = self._writes.kept(keys)  # asyncio only
+        return self._writes.begin(self._session.delete_rows(self._buffer, path, keys), timeout_ms)
 
     def lock_rows(
         self,
@@ -187,22 +215,39 @@ class AsyncTransaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> Coroutine[Any, Any, None]:
-        """As `dodona.Transaction.lock_rows`. Buffered when it is called."""
-        lock, buffer = self._session.lock_rows, self._buffer
-        return self._writes.begin(
-            lambda given: lock(buffer, path, given, locks, lock_type), keys, timeout_ms
-        )
+        """Buffer locks of rows for the commit. The rows need not exist.
+
+        - `locks`: the lock groups to lock. The default is the main lock. A row that does not exist
+          is locked as a whole.
+        - `lock_type`: with `"shared_weak"`, the commit fails if another transaction wrote the row
+          after this one began. With `"shared_strong"`, another transaction also fails if it began
+          before this commit and writes the row later. `"exclusive"` and `"shared_write"` lock as a
+          write does.
+
+        The commit raises conflicts. Raises InvalidRequest, LimitExceeded, TransactionClosed.
+
+        With asyncio, the lock begins at the call, so the commit includes it even if it is not
+        awaited."""
+        keys = self._writes.kept(keys)  # asyncio only
+        lock = self._session.lock_rows
+        return self._writes.begin(lock(self._buffer, path, keys, locks, lock_type), timeout_ms)
 
     async def commit(self, *, timeout_ms: int | None = None) -> Timestamp | None:
-        """As `dodona.Transaction.commit`."""
+        """Commit the transaction. Returns the commit timestamp, or None if nothing was written.
+
+        Raises TransactionConflict and other errors: then nothing is committed. If the transaction
+        is not atomic, some tablets may have its rows: the attributes of the error list them. After
+        CommitOutcomeUnknown, ask `AsyncClient.outcome`."""
+        # asyncio only
         try:
             await self._writes.settle(timeout_ms)
         except BaseException:
             await self.abort()
             raise
+        # end
         return await self._run(self._session.commit(self._buffer), timeout_ms)
 
     async def abort(self) -> None:
-        """As `dodona.Transaction.abort`."""
-        self._writes.drop()
+        """Discard the buffered writes and locks. Raises TransactionClosed after a commit."""
+        self._writes.drop()  # asyncio only
         self._buffer.abort()

@@ -1,21 +1,23 @@
-"""The part of the blocking API that is about tables, the tree they are in, and master transactions.
+"""Tables, the tree and master transactions in the blocking API.
 
-Owns: its public names and arguments; `dodona.aio_catalog` is its twin, name by name. Every method
-is one line over a protocol of the session that its object was made with: under a master
+Owns: the public names and arguments of these calls.
+Each method passes one protocol of its session to the driver. The session is under a master
 transaction, or under none.
 """
 
+# Generated from aio_catalog.py by python -m twins: change that, and run it.
+
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from dodona._core.catalog.catalog import MOUNT_TIMEOUT_MS, CatalogSession
 from dodona._core.catalog.master_transaction import TIMEOUT_MS, Lease, RowsRefused
 from dodona._core.catalog.tables import TableInfo
 from dodona._core.catalog.tree import MasterTransactionSession, Names, TreeSession
-from dodona._core.protocol import steps
 from dodona._core.protocol.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.writing.transaction import TransactionState
+from dodona._io.bounds import Driver as Driver
 from dodona._io.bounds import within
 from dodona._io.pinger import Pinger
 from dodona_wire.messages.attribute_names import names_set, warn_about
@@ -27,21 +29,15 @@ from dodona_wire.types import Atomicity, TreeTransactionId
 Result = TypeVar("Result")
 
 
-class Driver(Protocol):
-    """What a client runs its protocols with."""
-
-    def run(self, protocol: steps.Protocol[Result], timeout_ms: int | None = None) -> Result: ...
-
-    def close(self) -> None: ...
-
-
 class Tree(ProcessBound):
-    """The calls that a client and a master transaction have in common. In a transaction others see
-    what they do once it is committed, and it sees it at once; outside, each is on its own.
+    """The calls that a client and a master transaction have in common.
 
-    A path is `//name/name`; `//name/@attribute` is an attribute of what is there. A name is at
-    most 256 letters, digits and any of `_.-`, and not `.` or `..`.
-    """
+    A master transaction sees its own changes immediately. Other callers see them after its commit.
+    On a client, each call is a change of its own.
+
+    A path is `//name/name`. `//name/@attribute` is an attribute of the node at `//name`. A name has
+    at most 256 characters: letters, digits, `_`, `.` and `-`. The names `.` and `..` are not
+    allowed."""
 
     _catalog: TreeSession
 
@@ -70,16 +66,20 @@ class Tree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Make a sorted table, and the directories above it. `schema` is a list of columns, as
-        `Column` or as dicts of its fields.
+        """Create a sorted table, and the directories above it.
 
-        It has one tablet, or one for each of `pivot_keys` (lists of leading key column values,
-        rising, the first is empty), or `tablet_count`, which divide all values of the first key
-        column evenly. `attributes` are settings (see `TableSettings`) and others of your own:
-        a misspelled setting is refused, and one of YTsaurus's that changes nothing here is warned
-        of (`DodonaWarning`). With `mount` (not in a master transaction) it is mounted too: should
-        that fail, the table is there. Raises NodeExists, SchemaViolation, InvalidRequest,
-        LimitExceeded, NodeLocked, Unavailable."""
+        - `schema`: a list of columns, as `Column` objects or as dicts of their fields.
+        - `pivot_keys`: the first key of each tablet, as a list of leading key column values. The
+          keys rise, and the first one is empty. By default, the table has one tablet.
+        - `tablet_count`: the number of tablets that divide all values of the first key column
+          evenly.
+        - `mount`: also mount the table. Not allowed in a master transaction. If the mount fails,
+          the table still exists.
+        - `attributes`: settings (see `TableSettings`), and attributes of your own. A misspelled
+          setting is an error. A YTsaurus setting that has no effect here causes a `DodonaWarning`.
+
+        Raises NodeExists, SchemaViolation, InvalidRequest, LimitExceeded, NodeLocked,
+        Unavailable."""
         warn_about(attributes or ())
         create = self._catalog.create_table
         self._run(
@@ -87,12 +87,13 @@ class Tree(ProcessBound):
         )
 
     def remove_table(self, path: str, *, timeout_ms: int | None = None) -> None:
-        """Remove a table and all its rows, mounted or not. Raises TableNotFound, NodeLocked."""
+        """Remove a table and all its rows. The table may be mounted. Raises TableNotFound,
+        NodeLocked."""
         self._run(self._catalog.remove_table(path), timeout_ms)
 
     def get_table(self, path: str, *, timeout_ms: int | None = None) -> TableInfo:
-        """The table's schema, atomicity, settings and tablets, as the master knows them now. Raises
-        TableNotFound."""
+        """Return the schema, atomicity, settings and tablets of a table, as the master knows them
+        now. Raises TableNotFound."""
         return self._run(self._catalog.get_table(path), timeout_ms)
 
     def create_directory(
@@ -104,8 +105,9 @@ class Tree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Make a directory; with `recursive` those above it too. Raises NodeExists (unless
-        `ignore_existing` and it is a directory), NodeNotFound, InvalidRequest, NodeLocked."""
+        """Create a directory. With `recursive`, also create the directories above it. With
+        `ignore_existing`, a directory that exists is no error. Raises NodeExists, NodeNotFound,
+        InvalidRequest, NodeLocked."""
         warn_about(attributes or ())
         create = self._catalog.create_directory
         self._run(create(path, attributes, recursive, ignore_existing), timeout_ms)
@@ -118,8 +120,9 @@ class Tree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Remove a table (a mounted one too), a directory (an empty one, unless `recursive`) or an
-        attribute. Raises NodeNotFound, unless `force`; InvalidRequest, NodeLocked."""
+        """Remove a table, a directory or an attribute. A table may be mounted. A directory must be
+        empty, unless `recursive` is true. Raises NodeNotFound (unless `force` is true),
+        InvalidRequest, NodeLocked."""
         self._run(self._catalog.remove(path, recursive, force), timeout_ms)
 
     def move(
@@ -130,9 +133,9 @@ class Tree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Move a table or a directory to a path where nothing is; with `recursive` the directories
-        above that are made. Tables must be unmounted. Raises NodeNotFound, NodeExists,
-        InvalidTabletState, NodeLocked."""
+        """Move a table or a directory to a path that does not exist yet. With `recursive`, also
+        create the directories above that path. The tables must be unmounted. Raises NodeNotFound,
+        NodeExists, InvalidTabletState, NodeLocked."""
         self._run(self._catalog.move(source, destination, recursive), timeout_ms)
 
     def copy(
@@ -143,28 +146,31 @@ class Tree(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """As `move`, and the source stays. Copies of tables have their rows of now (in a master
-        transaction: of its commit), settings and attributes, and are unmounted."""
+        """Copy a table or a directory. A copy of a table has the rows, settings and attributes of
+        the table, and is unmounted. The rows are those of now, or in a master transaction, those at
+        its commit. Otherwise as `move`."""
         self._run(self._catalog.copy(source, destination, recursive), timeout_ms)
 
     def list(self, path: str, *, timeout_ms: int | None = None) -> Names:
-        """The names in a directory, sorted; of `//name/@` those of all attributes. Raises
-        NodeNotFound, and InvalidRequest for a table."""
+        """Return the names in a directory, sorted. For `//name/@`, return the names of all
+        attributes. Raises NodeNotFound, and InvalidRequest for a table."""
         return self._run(self._catalog.list(path), timeout_ms)
 
     def exists(self, path: str, *, timeout_ms: int | None = None) -> bool:
-        """Whether there is such a table, directory or attribute."""
+        """Return whether the table, the directory or the attribute exists."""
         return self._run(self._catalog.exists(path), timeout_ms)
 
     def get(self, path: str, *, timeout_ms: int | None = None) -> Any:
-        """The value of an attribute; of `//name/@` all attributes as a dict; of a directory what is
-        in it as nested dicts, in which tables are None. Raises NodeNotFound."""
+        """Return the value of an attribute. For `//name/@`, return all attributes as a dict. For a
+        directory, return its content as nested dicts, in which tables are None. Raises
+        NodeNotFound."""
         return self._run(self._catalog.get(path), timeout_ms)
 
     def set(self, path: str, value: Any, *, timeout_ms: int | None = None) -> None:
-        """Set an attribute to any value that JSON has; `//name/@` to a dict of all attributes that
-        are the user's own. Settings of tables are attributes (see `TableSettings`), where None is
-        the default. Raises NodeNotFound, InvalidRequest, InvalidTabletState, NodeLocked."""
+        """Set an attribute to a JSON value. For `//name/@`, set all your own attributes to those in
+        a dict. The settings of a table are attributes, too (see `TableSettings`). None stands for
+        the default of a setting. Raises NodeNotFound, InvalidRequest, InvalidTabletState,
+        NodeLocked."""
         self._run(self._catalog.set(path, value), timeout_ms)
         warn_about(names_set(path, value))
 
@@ -174,30 +180,29 @@ class Tree(ProcessBound):
         limit_ms = self._bound_ms(call_timeout_ms)
         begun = self._run(self._catalog.begin(timeout_ms, title), limit_ms)
         self._pinger.watch(begun.lease)
-        return MasterTransaction(self._driver, self._pinger, begun, limit_ms)
+        return MasterTransaction(self, begun, limit_ms)
 
     def _bound_ms(self, timeout_ms: int | None) -> int | None:
-        """Of a call that was given this."""
+        """Return the time limit of a call that has this `timeout_ms`, in ms. None is no limit."""
         return self._call_timeout_ms if timeout_ms is None else timeout_ms
 
 
 class Catalog(Tree):
-    """What there is outside of master transactions only: the life of tables.
+    """The calls that exist only outside of master transactions, such as mounting a table.
 
-    Where a range of tablets can be given, its ends are places in the table from 0, both included;
-    without one it begins with the first or ends with the last. `timeout_ms` is how long to wait for
-    tablets (the client's `call_timeout_ms` unless given, or 30 s), after which Unavailable is
-    raised and what was asked for goes on. What is so already, or on its
-    way to be, is no error. While a master transaction has a lock on the table all of them raise
-    NodeLocked.
-    """
+    Some calls take a range of tablets. `first_tablet_index` and `last_tablet_index` count from 0,
+    and both ends are included. By default, the range begins with the first tablet and ends with the
+    last one. `timeout_ms` is how long to wait for the tablets: the client's `call_timeout_ms` by
+    default, or 30 s. After that, the call raises Unavailable, and the change continues. A change
+    that is done already, or in progress, is no error. While a master transaction has a lock on the
+    table, all these calls raise NodeLocked."""
 
     _instead = MAKE_ONE_THERE
 
     _catalog: CatalogSession
 
     def _mounting_ms(self, timeout_ms: int | None) -> int:
-        """How long a call that was given this waits for tablets."""
+        """Return how long a call that has this `timeout_ms` waits for tablets, in ms."""
         limit_ms = self._bound_ms(timeout_ms)
         return MOUNT_TIMEOUT_MS if limit_ms is None else limit_ms
 
@@ -209,9 +214,16 @@ class Catalog(Tree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Have the table served, and wait until it is; with `freeze` for reads only. Raises
-        TableNotFound, InvalidTabletState, Unavailable (whose attributes say which tablets are not
-        served yet)."""
+        """Mount a table: let cells serve it, and wait until they do.
+
+        - `freeze`: serve reads only.
+        - `first_tablet_index`, `last_tablet_index`: the range of tablets, from 0, both included.
+          The default is all tablets.
+        - `timeout_ms`: how long to wait, in ms. The default is the client's `call_timeout_ms`, or
+          30 s. After that, the mount continues.
+
+        Raises TableNotFound, InvalidTabletState, NodeLocked, Unavailable (its attributes list the
+        tablets that are not served yet)."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.mount_table(path, freeze, first, last, limit_ms)
@@ -224,8 +236,8 @@ class Catalog(Tree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Have it served no more, and wait until it is not: until the transactions that are
-        committing there have ended. Raises as `mount_table`."""
+        """Unmount a table, and wait until no cell serves it. The call waits for the transactions
+        that are committing in the table. Otherwise as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.unmount_table(path, first, last, limit_ms)
@@ -238,7 +250,7 @@ class Catalog(Tree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Have a mounted table refuse writes, and wait until it does. Raises as `mount_table`."""
+        """Freeze a mounted table, and wait until it refuses writes. Otherwise as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.freeze_table(path, first, last, limit_ms)
@@ -251,7 +263,7 @@ class Catalog(Tree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Have a frozen table take writes, and wait until it does. Raises as `mount_table`."""
+        """Let a frozen table accept writes, and wait until it does. Otherwise as `mount_table`."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.unfreeze_table(path, first, last, limit_ms)
@@ -264,8 +276,9 @@ class Catalog(Tree):
         last_tablet_index: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Have mounted tablets go by the table's settings as they are now: so it is a moment later.
-        Raises TableNotFound, InvalidTabletState, Unavailable."""
+        """Apply the current settings of a table to its mounted tablets. They take effect shortly
+        after the call. The arguments are as in `mount_table`. Raises TableNotFound,
+        InvalidTabletState, NodeLocked, Unavailable."""
         first, last = first_tablet_index, last_tablet_index
         limit_ms = self._mounting_ms(timeout_ms)
         change = self._catalog.remount_table(path, first, last, limit_ms)
@@ -281,9 +294,15 @@ class Catalog(Tree):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Cut an unmounted table anew, at `pivot_keys` (the first is that of the first tablet
-        concerned: empty for the whole table) or, the whole table only, evenly into `tablet_count`
-        tablets. Its rows stay. Raises TableNotFound, InvalidTabletState, SchemaViolation."""
+        """Divide an unmounted table into other tablets. Its rows stay.
+
+        - `pivot_keys`: the first key of each new tablet. The first one is that of the first tablet
+          in the range: empty for the whole table.
+        - `tablet_count`: the number of tablets that divide the table evenly. For a whole table
+          only.
+        - `first_tablet_index`, `last_tablet_index`: as in `mount_table`.
+
+        Raises TableNotFound, InvalidTabletState, SchemaViolation, InvalidRequest, NodeLocked."""
         first, last = first_tablet_index, last_tablet_index
         self._run(
             self._catalog.reshard_table(path, pivot_keys, tablet_count, first, last), timeout_ms
@@ -296,49 +315,61 @@ class Catalog(Tree):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Give an unmounted table another schema, which its rows must fit: all its columns and new
-        ones that are not required. A column may become not required, change its lock, get an
-        aggregate, or become string from utf8. Raises TableNotFound, InvalidTabletState,
-        SchemaViolation."""
+        """Give an unmounted table another schema, which its rows must fit. The schema has all
+        columns of the table, and may have new columns that are not required. A column may lose
+        `required`, change its lock, get an aggregate, or change from `utf8` to `string`. Raises
+        TableNotFound, InvalidTabletState, SchemaViolation, NodeLocked."""
         self._run(self._catalog.alter_table(path, schema), timeout_ms)
 
     def list_tables(self, prefix: str = "//", *, timeout_ms: int | None = None) -> Names:
-        """The paths of all tables that begin with `prefix`, in order."""
+        """Return the paths of all tables that begin with `prefix`, in order."""
         return self._run(self._catalog.list_tables(prefix), timeout_ms)
 
     def get_cluster(self, *, timeout_ms: int | None = None) -> Cluster:
-        """The proxies and cells that the master hears from."""
+        """Return the proxies and cells that the master hears from."""
         return self._run(self._catalog.get_cluster(), timeout_ms)
 
     def begin_master(
         self, timeout_ms: int = TIMEOUT_MS, title: str = "", *, call_timeout_ms: int | None = None
     ) -> "MasterTransaction":
-        """Begin a transaction on the tree. Used in a `with` block it commits at the end, or aborts
-        on an exception. The master ends it if it hears nothing from this client for `timeout_ms`
-        (1,000 to 3,600,000). Others who meet its locks see its `title`. `call_timeout_ms` bounds
-        the time of this call, and of the transaction's. Raises Unavailable, InvalidRequest,
-        LimitExceeded."""
+        """Begin a master transaction, which changes the tree.
+
+        In a `with` block, it commits at the end of the block, or aborts on an exception.
+
+        - `timeout_ms`: the master aborts the transaction if it hears nothing from this client for
+          this long, in ms: 1,000 to 3,600,000.
+        - `title`: a text for other callers that meet a lock of the transaction.
+        - `call_timeout_ms`: the time limit of this call, and of each call of the transaction, in
+          ms.
+
+        Raises Unavailable, InvalidRequest, LimitExceeded."""
         return self._begin(timeout_ms, title, call_timeout_ms)
 
 
 class MasterTransaction(Tree, RowsRefused):
-    """A transaction on the tree: what it creates, removes, moves, copies and sets takes effect at
-    its commit, all of it or nothing. It is pinged in the background for as long as it is open and
-    referred to. If that fails for its time-out the master ends it: then all calls, and the end of
-    the block, raise TransactionNotFound."""
+    """A transaction on the tree. All its changes take effect at its commit, or none.
+
+    The client pings it in the background while it is open and the program refers to it. If no ping
+    arrives within its timeout, the master aborts it. Then all its calls, and the end of its block,
+    raise TransactionNotFound."""
 
     _instead = "begin one in each process"
 
     _catalog: MasterTransactionSession
 
+    def __init__(
+        self, around: Tree, catalog: MasterTransactionSession, call_timeout_ms: int | None
+    ) -> None:
+        super().__init__(around._driver, around._pinger, catalog, call_timeout_ms)
+
     @property
     def id(self) -> TreeTransactionId:
-        """Names it."""
+        """The id of the transaction."""
         return self._catalog.lease.id
 
     @property
     def state(self) -> TransactionState:
-        """What has become of it, as far as this client knows."""
+        """The state of the transaction, as far as this client knows."""
         return self._catalog.lease.state_known
 
     def __repr__(self) -> str:
@@ -364,28 +395,36 @@ class MasterTransaction(Tree, RowsRefused):
         *,
         timeout_ms: int | None = None,
     ) -> int:
-        """Lock what is there until the end: `exclusive` against all changes by others, `shared`
-        (of one `child` name or one `attribute`, if given) against those of the same, `snapshot` to
-        see it as it is now. → the node's id. Raises NodeLocked, NodeNotFound, InvalidRequest."""
+        """Lock a node until the end of the transaction. Returns the id of the node.
+
+        - `mode`: `"exclusive"` prevents all changes by other transactions. `"shared"` prevents
+          exclusive locks of others. `"snapshot"` shows the node as it is now until the end of the
+          transaction.
+        - `child`, `attribute`: with `"shared"`, lock only this name in the node. Others can't
+          change the same one.
+
+        Raises NodeLocked, NodeNotFound, InvalidRequest."""
         return self._run(self._catalog.lock(path, mode, child, attribute), timeout_ms)
 
     def begin(
         self, timeout_ms: int = TIMEOUT_MS, title: str = "", *, call_timeout_ms: int | None = None
     ) -> "MasterTransaction":
-        """Begin one inside this one: its commit hands over to this one what it did, and the end of
-        this one aborts it. Raises as `Client.begin_master`, and TransactionClosed."""
+        """Begin a nested transaction. Its commit passes its changes to this transaction. The end of
+        this transaction aborts it. Raises as `Client.begin_master`, and TransactionClosed."""
         return self._begin(timeout_ms, title, call_timeout_ms)
 
     def ping(self, *, timeout_ms: int | None = None) -> None:
-        """Tell the master that this client is alive, now; it is told from time to time anyway.
-        Raises TransactionNotFound, TransactionClosed, Unavailable."""
+        """Ping the master now, to keep the transaction open. The client also pings in the
+        background. Raises TransactionNotFound, TransactionClosed, Unavailable."""
         self._run(self._catalog.ping(), timeout_ms)
 
     def commit(self, *, timeout_ms: int | None = None) -> None:
-        """Have all of it take effect; those inside it that are still open are aborted. Raises
-        CommitOutcomeUnknown (call it again to find out), and others: then nothing of it has."""
+        """Commit all changes. Nested transactions that are still open are aborted. If it raises
+        CommitOutcomeUnknown, call it again to learn the outcome. After any other error, nothing is
+        committed."""
         self._run(self._catalog.commit(), timeout_ms)
 
     def abort(self, *, timeout_ms: int | None = None) -> None:
-        """Have none of it take effect. Raises TransactionClosed once it is committed."""
+        """Abort the transaction: none of its changes takes effect. Raises TransactionClosed after a
+        commit."""
         self._run(self._catalog.abort(), timeout_ms)

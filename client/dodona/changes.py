@@ -1,8 +1,9 @@
-"""What became of a table's rows between two timestamps, in the blocking API.
+"""The change feed of a table in the blocking API: all versions between two timestamps.
 
-Owns: the public names and arguments of the reads of changes, which `Client` has; `aio_changes` is
-its twin, name by name.
+Owns: the public names and arguments of the reads of changes, which `Client` has.
 """
+
+# Generated from aio_changes.py by python -m twins: change that, and run it.
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
@@ -16,7 +17,8 @@ from dodona_wire.types import Timestamp
 
 
 class Changes(ProcessBound):
-    """An iterator of `pyarrow.RecordBatch`, of `Client.read_changes`, with one page in memory."""
+    """An iterator of `pyarrow.RecordBatch`, from `Client.read_changes`. One page at a time is
+    in memory."""
 
     _instead = "give its `timestamp` to `read_changes` there, as `since`"
 
@@ -27,7 +29,7 @@ class Changes(ProcessBound):
 
     @property
     def timestamp(self) -> Timestamp:
-        """Changes up to here are among these, later ones are not: to go on from, as `since`."""
+        """The timestamp at which these changes end. To continue from there, pass it as `since`."""
         return self._pages.timestamp
 
     def __repr__(self) -> str:
@@ -40,12 +42,13 @@ class Changes(ProcessBound):
         while (batch := next(self._batches, None)) is None:
             if self._pages.is_over:
                 raise StopIteration
-            self._batches = iter(self._run(self._pages.next()).to_batches())
+            page = self._run(self._pages.next())
+            self._batches = iter(page.to_batches())
         return batch
 
 
 class ChangeReader(Catalog):
-    """A client's reads of changes, on top of what it does with tables as a whole."""
+    """The part of a client that reads changes."""
 
     _session: Session
 
@@ -60,24 +63,34 @@ class ChangeReader(Catalog):
         *,
         timeout_ms: int | None = None,
     ) -> Changes:
-        """What was written and deleted after `since`, up to a timestamp, a fresh one unless given:
-        every version of the rows of lower ≤ key < upper, in key order, and newest first within a
-        row, as an iterator of `pyarrow.RecordBatch`. It has the `columns` named, or all, null where
-        a version does not set them, and
+        """Return the changes of a table after `since`, as an iterator of `pyarrow.RecordBatch`.
 
-        - `$timestamp`, uint64: of the commit; all its rows have the same;
-        - `$change_type`: "write" (all value columns are set, and what was there before is gone),
-          "update" (only some are set, or aggregates are changed), or "delete";
-        - `$columns`: of an update the columns asked for that it sets, a list of names; null where
-          all are set, or none;
-        - `$aggregated`, if a column asked for is an aggregate: those of which the value is a change
-          to be added to what was there, not a new value; null if none is.
+        A change is a version of a row: one write or one deletion. The batches are in key order, and
+        newest first within a row.
 
-        Whoever goes on from `Changes.timestamp`, or from the timestamp of a snapshot that was read,
-        is given every version exactly once, also of tables of atomicity none. SnapshotTooOld says
-        that retention has passed `since`: hold a snapshot there (`hold_snapshot`) or keep versions
-        for longer (`min_data_ttl`). A `since` of 0 is never too old: it gives whatever is still
-        there, of each row at least what a read at `timestamp` sees. Raises as `lookup_rows`."""
+        - `since`: return versions after this timestamp. 0 is never too old. It returns all versions
+          that are left: for each row, at least those that a read at `timestamp` sees.
+        - `timestamp`: return versions up to this timestamp. The default is a fresh one.
+        - `lower`, `upper`: return only rows with lower ≤ key < upper.
+        - `columns`: the columns to return. The default is all columns. A column is null if the
+          version does not set it.
+
+        A batch also has these columns:
+
+        - `$timestamp`, uint64: the commit timestamp. All rows of a transaction have the same one.
+        - `$change_type`: `"write"` sets all value columns, and the old values do not matter.
+          `"update"` sets only some columns, or changes aggregates. `"delete"` deletes the row.
+        - `$columns`, a list of names: the requested columns that an update sets. Null if it sets
+          all columns of the table, and for a write and a deletion.
+        - `$aggregated`, a list of names: the columns whose value is a change that combines with the
+          old value. Null if there are none. Only if a requested column is an aggregate.
+
+        To continue, pass `Changes.timestamp` as `since`, or the timestamp of a snapshot that
+        you read. Then you get every version exactly once, also from tables with atomicity `"none"`.
+
+        Raises SnapshotTooOld if retention has passed `since`. To avoid this, hold a snapshot there
+        (`hold_snapshot`), or keep versions for longer (`min_data_ttl`). Other errors are as in
+        `lookup_rows`."""
         read = self._session.read_changes(path, since, timestamp, lower, upper, columns)
         run = within(self._run, timeout_ms)
         return Changes(run, run(read))
@@ -92,9 +105,12 @@ class ChangeReader(Catalog):
         *,
         timeout_ms: int | None = None,
     ) -> list[tuple[Timestamp, int]]:
-        """How many versions `read_changes` would give, by time: pairs (timestamp, count), the
-        timestamps rising, of which the counts say how many there are up to here, above the pair
-        before. Empty if nothing changed. A tablet tells about 1,000 timestamps apart: where there
-        are more, some of a count may lie before the pair before. Raises as `read_changes`."""
-        count = self._session.count_changes
-        return self._run(count(path, since, timestamp, lower, upper), timeout_ms)
+        """Count the versions that `read_changes` would return, by time.
+
+        Returns pairs (timestamp, count), with rising timestamps. A count has the versions up to its
+        timestamp, and after the timestamp of the pair before. The list is empty if nothing changed.
+        A tablet reports about 1,000 different timestamps. If there are more, a count may also
+        include versions at or before the timestamp of the pair before. The arguments and the errors
+        are as in `read_changes`."""
+        count = self._session.count_changes(path, since, timestamp, lower, upper)
+        return self._run(count, timeout_ms)

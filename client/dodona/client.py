@@ -1,36 +1,37 @@
-"""The blocking client: `connect`, `open`, and what they give.
+"""The blocking client: `connect`, `open`, and the class `Client`.
 
-Owns: the public names and arguments of the blocking API, but for those of tables as a whole, which
-are in `dodona.catalog`; `dodona.aio` is its twin, name by name.
-Every method is one line over a protocol of the session, which its driver runs. A client may be used
-by any number of threads, a transaction by one at a time.
+Owns: the public names and arguments of the blocking API, except the calls for whole tables, which
+are in `dodona.catalog`.
+Each method passes one protocol of the session to its driver, which runs it. Any number of threads
+may use one client. Only one thread at a time may use a transaction.
 """
 
+# Generated from aio.py by python -m twins: change that, and run it.
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from dodona._core.protocol import steps
 from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
 from dodona._core.protocol.retry import RERUN_DEADLINE_MS
-from dodona._core.reading.holding import LEASE_MS
+from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.reading.rows import Rows
 from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
 from dodona._core.writing.outcomes import Outcome
-from dodona._io.bounds import Until, check_call_timeout, within
-from dodona._io.pinger import Pinger
+from dodona._core.writing.transaction import TransactionBuffer
+from dodona._io.bounds import Driver, Until, within
+from dodona._io.opening import connected, opened
+from dodona._io.pinger import Pinger, close_all
 from dodona._io.running import answer, check_function, finished
-from dodona._io.sessions import (
-    CONNECT_TIMEOUT_MS,
-    FolderPath,
-    check_folder,
-    load_embedded,
-    new_session,
-)
-from dodona.catalog import Driver
+from dodona._io.sessions import CONNECT_TIMEOUT_MS, FolderPath
+from dodona.catalog import MasterTransaction as MasterTransaction
 from dodona.changes import ChangeReader
+from dodona.changes import Changes as Changes
 from dodona.loads import Loads
-from dodona.snapshot import Snapshot
+from dodona.snapshot import Snapshot as Snapshot
 from dodona.transaction import Transaction as Transaction
 from dodona_wire.errors import DodonaError
 from dodona_wire.net.urls import hide_password
@@ -56,29 +57,21 @@ def connect(
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
 ) -> "Client":
-    """A client of the cluster whose master is at `url`, such as http://127.0.0.1:8500.
+    """Connect to the cluster whose master is at `url`, such as `http://127.0.0.1:8500`.
 
-    Waits up to `timeout_ms` for the master to answer. `acknowledgement` says what a commit in
-    several cells waits for: the coordinator's decision, or with `"prepared"` only for every cell's
-    word, a round trip less; once all have given it nothing but a commit can come of it.
+    - `timeout_ms`: how long to wait for the first answer of the master, in ms.
+    - `acknowledgement`: when a commit in several cells returns. `"decided"` waits until the
+      coordinator has decided. `"prepared"` waits only until all cells have prepared, which is one
+      round trip less. After that, the outcome can only be a commit.
+    - `call_timeout_ms`: the time limit of each later call that has no `timeout_ms` of its own, in
+      ms. By default there is no limit, and calls wait about 10 to 20 s for a silent server.
 
-    `call_timeout_ms` bounds the time of each later call that is given no `timeout_ms` of its own.
-    A call whose time is up raises Unavailable, or CommitOutcomeUnknown if it had sent a commit. The
-    error's attributes name the server that did not answer: `cell` or `server`, and `address`.
-    Without a bound, calls wait for silent servers for about 10 to 20 s. Raises Unavailable,
-    InvalidRequest.
-    """
-    from dodona._io.making_drivers import blocking_driver
+    A call that reaches its time limit raises Unavailable, or CommitOutcomeUnknown if it has sent a
+    commit. The attributes of the error name the server that did not answer: `cell` or `server`, and
+    `address`.
 
-    session = new_session(acknowledgement)
-    check_call_timeout(call_timeout_ms)
-    client = Client(blocking_driver(url, session.routing), session, url, call_timeout_ms)
-    try:
-        client._driver.run(session.catalog.get_cluster(timeout_ms), timeout_ms)
-    except BaseException:
-        client.close()
-        raise
-    return client
+    Raises Unavailable, InvalidRequest."""
+    return connected(Client, url, timeout_ms, acknowledgement, call_timeout_ms)
 
 
 def open(
@@ -87,35 +80,37 @@ def open(
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
 ) -> "Client":
-    """A database in this process, kept in the folder `path`, which is made if it is not there. No
-    server; same API.
+    """Open a database in this process, with its data in the folder `path`.
 
-    One client at a time may have it open. It has one cell, so that `acknowledgement` changes
-    nothing but which programs also run with `connect`. `call_timeout_ms` is as in `connect`: it
-    bounds waits for other threads and for rows that they hold, and cuts no sync of the disk short.
-    Raises FolderInUse, DataCorrupted; InvalidRequest, also if the server extra is not installed.
-    """
-    folder, session = check_folder(path), new_session(acknowledgement)
-    check_call_timeout(call_timeout_ms)
-    made: list[Any] = []
-    try:
-        driver = load_embedded().open_blocking(folder, session.routing, made)
-        return Client(driver, session, folder, call_timeout_ms)
-    except BaseException:  # an interrupt too: what nobody has is not left open
-        for driver in made:
-            driver.begin_closing()
-        raise
+    It has the API of a cluster and needs no server. `open` creates the folder if it does not exist.
+    Only one client at a time may have the folder open.
+
+    - `acknowledgement`: as in `connect`, so that one program can use both. It has no effect,
+      because the database has one cell.
+    - `call_timeout_ms`: as in `connect`. It limits how long a call waits for other threads, and for
+      rows that other threads hold. It does not interrupt a sync of the disk.
+
+    Raises FolderInUse, DataCorrupted, and InvalidRequest (also if the server extra is not
+    installed)."""
+    return opened(Client, path, acknowledgement, call_timeout_ms)
 
 
 class Client(ChangeReader):
-    """A cluster, or an embedded database. Make it with `dodona.connect` or `dodona.open`.
+    """A connection to a cluster, or an open embedded database. Create it with `dodona.connect`
+    or `dodona.open`.
 
-    `timeout_ms` of a call bounds its time, as `call_timeout_ms` of `dodona.connect` does for all
-    calls. What a call gives has that bound too, for each of its calls that is given none: a
-    transaction, a snapshot, a load, an iterator of changes for each page."""
+    The `timeout_ms` of a call limits the time of this call, in ms. `call_timeout_ms` of
+    `dodona.connect` limits each call that has no `timeout_ms`. Some calls return an object: a
+    transaction, a snapshot, a load, or an iterator of changes. Then the limit also holds for each
+    call of this object that has no limit of its own. For an iterator of changes, it holds for each
+    page."""
 
     def __init__(
-        self, driver: Driver, session: Session, place: str, call_timeout_ms: int | None = None
+        self,
+        driver: Driver,
+        session: Session,
+        place: str,
+        call_timeout_ms: int | None = None,
     ) -> None:
         pinger = Pinger(driver.run, session.pings)
         super().__init__(driver, pinger, session.catalog, call_timeout_ms)
@@ -123,7 +118,7 @@ class Client(ChangeReader):
         self._holder = Pinger(driver.run, session.holds)
         self._keeper = Pinger(driver.run, session.leases)
         self.loads = Loads(self._run, session, self._keeper)
-        """Bulk loads."""
+        """The bulk loads."""
         self._place = place
 
     def __repr__(self) -> str:
@@ -141,17 +136,15 @@ class Client(ChangeReader):
         self.close()
 
     def close(self) -> None:
-        """Let go of all connections. Calls under way fail, later ones raise InvalidRequest."""
-        self._driver.close()
-        self._pinger.close()
-        self._holder.close()
-        self._keeper.close()
+        """Close the client and all its connections. Calls in progress fail. Later calls raise
+        InvalidRequest."""
+        close_all(self._driver, self._pinger, self._holder, self._keeper)
 
     # ---- timestamps
 
     def generate_timestamp(self, *, timeout_ms: int | None = None) -> Timestamp:
-        """A fresh timestamp of the oracle: larger than any that anybody had before. Raises
-        Unavailable."""
+        """Return a fresh timestamp of the oracle. It is larger than every timestamp that any client
+        had before. Raises Unavailable."""
         return self._run(self._session.generate_timestamp(), timeout_ms)
 
     # ---- reads
@@ -167,17 +160,21 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> list[dict[str, Any]]:
-        """The rows of these keys, in their order, as dicts of the `columns` named, or of all.
+        """Return the rows that have these keys, in the order of the keys.
 
-        A key is a dict of all key columns (None is null). Missing rows are left out, or None
-        with `keep_missing`. Without a timestamp each row is the newest; for one snapshot of several
-        rows give a timestamp, or read in a transaction. What was written or deleted before
-        `retention_timestamp` (included in what is seen; 0 for none), here and below, is as if it
-        had never been.
+        - `keys`: dicts with all key columns. None is null. At most 1,000,000 keys.
+        - `columns`: the columns to return. The default is all columns.
+        - `keep_missing`: return None in the place of a missing row. By default, the result leaves
+          it out.
+        - `timestamp`: read the rows as of this timestamp. By default, each row is its newest
+          version. To read several rows from one snapshot, pass a timestamp, or read in a
+          transaction.
+        - `retention_timestamp`: ignore all writes and deletions before this timestamp. Those at
+          this timestamp are visible. The default is 0, which ignores nothing.
 
-        Raises InvalidRequest, SchemaViolation, LimitExceeded (1,000,000 keys), TableNotFound,
-        TableNotMounted, SnapshotTooOld, RowBlocked, Unavailable, and so do the other reads.
-        """
+        Each row is a dict of column names and values. Raises InvalidRequest, SchemaViolation,
+        LimitExceeded (more than 1,000,000 keys), TableNotFound, TableNotMounted, SnapshotTooOld,
+        RowBlocked, Unavailable. The other reads raise the same errors."""
         lookup = self._session.lookup_rows
         read = lookup(path, keys, columns, keep_missing, timestamp, retention_timestamp)
         return self._run(read, timeout_ms)
@@ -195,13 +192,18 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> list[VersionedRow]:
-        """The histories of these rows up to a timestamp: all that was written and deleted, newest
-        first, as far as settings keep it. Otherwise as `lookup_rows`. Reads versions of since <
-        timestamp < below, at most `limit` of each row; the next are below its `more_below`."""
+        """Return the history of each row: all its writes and deletions, newest first.
+
+        The history ends at `timestamp`. It has the versions that the settings of the table keep.
+
+        - `since`, `below`: return only versions with since < timestamp < below.
+        - `limit`: return at most this many versions of each row. To get the next versions, pass the
+          row's `more_below` as `below`.
+
+        The other arguments and the errors are as in `lookup_rows`."""
         lookup = self._session.lookup_versions
-        return self._run(
-            lookup(path, keys, columns, keep_missing, timestamp, since, below, limit), timeout_ms
-        )
+        read = lookup(path, keys, columns, keep_missing, timestamp, since, below, limit)
+        return self._run(read, timeout_ms)
 
     def select(
         self,
@@ -214,9 +216,14 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Rows:
-        """The rows of lower ≤ key < upper, in key order, at one snapshot: a fresh one without a
-        timestamp. The ends are lists of leading key column values; None is no end. Of tables of
-        atomicity none the newest is read, which is no snapshot. Raises as `lookup_rows`."""
+        """Return the rows with lower ≤ key < upper, in key order.
+
+        - `lower`, `upper`: lists of leading key column values. None means no bound.
+        - `timestamp`: read the snapshot at this timestamp. The default is a fresh snapshot. In a
+          table with atomicity `"none"`, the default reads the newest rows, which are not one
+          snapshot.
+
+        The other arguments and the errors are as in `lookup_rows`."""
         select = self._session.select
         return self._run(
             select(path, lower, upper, columns, timestamp, retention_timestamp), timeout_ms
@@ -233,9 +240,12 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Any:
-        """As `select`, as a `pyarrow.Table`. Columns of type any hold MessagePack. Its own
-        `to_pandas` makes floats of integers beside nulls: give it a `types_mapper`, or use
-        `select(...)`'s."""
+        """Return the same rows as `select`, as a `pyarrow.Table`. Columns of type `any` contain
+        MessagePack.
+
+        The arguments and the errors are as in `select`. If a column has integers and nulls, the
+        table's `to_pandas` converts the integers to floats. To keep integers, pass it a
+        `types_mapper`, or use `select(...).to_pandas()`."""
         read = self._session.read_arrow
         return self._run(
             read(path, lower, upper, columns, timestamp, retention_timestamp), timeout_ms
@@ -250,17 +260,31 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Snapshot:
-        """Keep what these tables show at a timestamp, a fresh one unless given, until the end of
-        the `with` block: old versions that are seen there stay meanwhile, however long it takes.
-        Without renewals, `lease_ms`, an hour at most. With another's `reader`, and its timestamp
-        and tables, this is the other's snapshot. Raises SnapshotTooOld if some have gone already;
-        TableNotFound, TableNotMounted, InvalidRequest, Overloaded (1,000 readers of a cell),
+        """Hold a snapshot of these tables until the end of the `with` block.
+
+        Until then, the cells keep every version that the snapshot shows, however long the block
+        takes.
+
+        - `paths`: the tables.
+        - `timestamp`: the timestamp of the snapshot. The default is a fresh one.
+        - `lease_ms`: how long the cells keep the snapshot without a renewal, in ms. At most an
+          hour. The client renews the lease in the background.
+        - `reader`: the `reader` of another process's snapshot, to share it. Pass its timestamp and
+          its tables, too.
+
+        Returns a `Snapshot`. Raises SnapshotTooOld if some of the versions are gone already,
+        TableNotFound, TableNotMounted, InvalidRequest, Overloaded (1,000 readers in a cell),
         Unavailable."""
-        hold = self._run(
-            self._session.hold_snapshot(paths, timestamp, lease_ms, reader), timeout_ms
-        )
+        hold = partial(self._session.hold_snapshot, paths, timestamp, lease_ms, reader)
+        return self._begin_hold(hold, timeout_ms)
+
+    def _begin_hold(
+        self, begin: Callable[[], steps.Protocol[Hold]], timeout_ms: int | None
+    ) -> Snapshot:
+        run = within(self._run, timeout_ms)
+        hold = run(begin())
         self._holder.watch(hold)
-        return Snapshot(within(self._run, timeout_ms), self._session, hold)
+        return Snapshot(run, self._session, hold)
 
     def query(
         self,
@@ -270,26 +294,31 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Run one SELECT of DuckDB's SQL over tables named as `[//path]` → a `pyarrow.Table`.
+        """Run one SELECT in DuckDB's SQL, and return a `pyarrow.Table`. Name a table as `[//path]`.
 
-        All tables are read at one timestamp, a fresh one if none is given; non-atomic tables then
-        at their newest. Versions older than `retention_timestamp` are not seen. Only the columns
-        that the query needs are read, and where it compares leading key columns with constants,
-        only that range of keys.
+        - `timestamp`: read all tables at this timestamp. The default is a fresh timestamp. Then
+          tables with atomicity `"none"` are read at their newest rows.
+        - `retention_timestamp`: ignore versions that are older than this timestamp.
 
-        Columns of type string are BLOBs there: compare them with encode('text'), or with 'text' if
-        it is ASCII; decode(column) is text. Columns of type any are JSON text, with {"$base64":
-        "/w=="} for bytes and {"$double": "NaN"}, as in REST and in files. Names differ by more than
-        upper and lower case: the second of two that do not is called name_1.
+        The query reads only the columns that it needs. If it compares leading key columns with
+        constants, it reads only that range of keys. In the SQL, these rules hold:
 
-        Times are of UTC, dates of the Gregorian calendar: the time zone of the process changes no
-        answer; `at time zone` gives another's. To make a frame of the result without making floats
-        of integers beside nulls, give `to_pandas` a `types_mapper`.
+        - Columns of type `string` are BLOBs. Compare them with `encode('text')`, or with `'text'`
+          if it is ASCII. `decode(column)` returns text.
+        - Columns of type `any` are JSON text, as in REST and in files. `{"$base64": "/w=="}` stands
+          for bytes, and `{"$double": "NaN"}` for a number such as NaN.
+        - Names must differ in more than upper and lower case. If two names do not, the second one
+          becomes `name_1`.
+        - Times are in UTC, and dates are in the Gregorian calendar. The time zone of the process
+          has no effect. `at time zone` converts to another zone.
 
-        The query sees no files, network, extensions or variables. Raises InvalidRequest with
-        DuckDB's message, or without the sql extra; TableNotFound, LimitExceeded
-        (`SessionLimits.query`), and what `select` raises.
-        """
+        To convert the result to a data frame and keep integers beside nulls, pass a `types_mapper`
+        to `to_pandas`.
+
+        A query can't use files, the network, extensions or variables. Raises InvalidRequest with
+        DuckDB's message, or if the sql extra is not installed. Raises TableNotFound, and what
+        `select` raises. Raises LimitExceeded above these limits: 1,048,576 characters of text,
+        10,000,000 rows that it reads or returns, 1,024 MiB of memory."""
         begin = self._session.prepare_query(sql, timestamp, retention_timestamp)
         return answer(self._run, self._session, begin, None, self._bound_ms(timeout_ms))
 
@@ -305,11 +334,15 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Timestamp | None:
-        """Insert in a transaction of its own, of the table's atomicity. → its commit timestamp,
-        None for no rows. `durability="async"` is for tables of atomicity none.
+        """Insert rows in a transaction of their own. Returns its commit timestamp, or None without
+        rows.
 
-        It reads nothing: what others committed meanwhile is no conflict, and locked rows are waited
-        for, if all rows are in one cell (in several it is an ordinary transaction). See
+        - `rows`, `update`, `aggregate`: as in `Transaction.insert_rows`.
+        - `durability`: `"async"` is for tables with atomicity `"none"` only.
+
+        The transaction has the atomicity of the table, and reads nothing. If all rows are in one
+        cell, earlier commits of other transactions are no conflict, and the call waits for locked
+        rows. If the rows are in several cells, it is an ordinary transaction. Raises the errors of
         `Transaction.insert_rows` and `Transaction.commit`."""
         write = self._session.write_rows
         return self._run(write(path, rows, update, durability, aggregate), timeout_ms)
@@ -322,7 +355,8 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Timestamp | None:
-        """As `insert_rows`, but delete. → the commit timestamp, None for no keys."""
+        """Delete rows by key in a transaction of their own. Returns its commit timestamp, or None
+        without keys. Otherwise as `insert_rows`."""
         return self._run(self._session.erase_rows(path, keys, durability), timeout_ms)
 
     def write_arrow(
@@ -334,12 +368,18 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> int:
-        """Write a `pyarrow.Table`, a record batch, or an iterable of these, to a table of
-        atomicity none. → how many rows were given. Of rows with one key the last is written. Absent
-        columns become null. `stamp` is the rows' timestamp: this client's clock unless given.
-        Raises InvalidRequest, SchemaViolation (with the `row_index` of a key), TableNotMounted,
-        Overloaded, Unavailable; attributes say what had been written: the first `row_count` rows,
-        and of the part behind them the tablets `applied`, `not_applied`, `unknown`."""
+        """Write Arrow data to a table with atomicity `"none"`. Returns the number of rows in the
+        data.
+
+        - `data`: a `pyarrow.Table`, a record batch, or an iterable of these. If several rows have
+          one key, the last one wins. Missing columns become null.
+        - `durability`: `"async"` returns before the rows are on disk.
+        - `stamp`: the timestamp of the rows. The default is the clock of this client.
+
+        Raises InvalidRequest, SchemaViolation (with the `row_index` of a bad key), TableNotMounted,
+        Overloaded, Unavailable. The attributes of the error say how much was written. The first
+        `row_count` rows are written. For the part after them, `applied`, `not_applied` and
+        `unknown` list the tablets."""
         return self._run(self._session.write_arrow(path, data, durability, stamp), timeout_ms)
 
     # ---- transactions
@@ -352,12 +392,24 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> "Transaction":
-        """Begin a transaction, which lives at most 60 s. Used in a `with` block it commits at the
-        end, or aborts on an exception. `durability="async"` goes with atomicity none only. Raises
-        Unavailable, InvalidRequest."""
-        begin = self._session.begin(atomicity, durability, read_own_writes)
+        """Begin a transaction. It may live for at most 60 s.
+
+        In a `with` block, it commits at the end of the block, or aborts on an exception.
+
+        - `atomicity`: must be the atomicity of the tables that it writes.
+        - `durability`: `"async"` is for atomicity `"none"` only.
+        - `read_own_writes`: reads of the transaction see its own writes.
+
+        Raises Unavailable, InvalidRequest."""
+        begin = partial(self._session.begin, atomicity, durability, read_own_writes)
+        return self._begin_rows(begin, timeout_ms)
+
+    def _begin_rows(
+        self, begin: Callable[[], steps.Protocol[TransactionBuffer]], timeout_ms: int | None
+    ) -> Transaction:
         run = within(self._run, timeout_ms)
-        return Transaction(run, self._session, run(begin), self._bound_ms(timeout_ms))
+        buffer = run(begin())
+        return Transaction(run, self._session, buffer, self._bound_ms(timeout_ms))
 
     def run_in_transaction(
         self,
@@ -367,13 +419,19 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Result:
-        """Run `function(transaction)` and commit, again and again until that succeeds, and return
-        what the function returned. It is run again only after errors that are gone with a new
-        transaction (`is_retryable`); after an unknown outcome, only once it is known not to have
-        been committed. No attempt begins after `deadline_ms`, and with `attempts_max` there are at
-        most so many; then the last error is raised. `timeout_ms` bounds all calls of the
-        transactions together, those of the function included; what else the function does is not
-        cut short."""
+        """Run `function(transaction)` and commit, again until the commit succeeds. Returns the
+        function's result.
+
+        The function runs again only after an error that a new transaction can avoid
+        (`is_retryable`). After an unknown outcome, it runs again only if the transaction is known
+        not to be committed.
+
+        - `attempts_max`: the largest number of attempts. The default is no limit.
+        - `deadline_ms`: no attempt begins later than this many ms after the call.
+        - `timeout_ms`: limits all calls of all attempts together, also the calls of the function.
+          It does not interrupt other work of the function.
+
+        After the last attempt, the call raises the last error."""
         session = self._session
         timeout_ms = self._bound_ms(timeout_ms)
         run = self._run if timeout_ms is None else Until(self._run, timeout_ms)
@@ -383,7 +441,8 @@ class Client(ChangeReader):
             transaction, results = None, []
             try:
                 begun = run(session.begin())
-                with Transaction(run, session, begun, self._call_timeout_ms) as transaction:
+                transaction = Transaction(run, session, begun, self._call_timeout_ms)
+                with transaction:
                     results.append(finished(function(transaction)))
                 return results[0]
             except DodonaError as error:
@@ -391,7 +450,7 @@ class Client(ChangeReader):
                 is_committed = run(session.after_failure(rerun, buffer, error))
                 if is_committed and results:
                     return results[0]
-                if is_committed:  # by the function itself, which then did not return
+                if is_committed:  # the function itself committed, and then did not return
                     raise
 
     def outcome(
@@ -402,13 +461,16 @@ class Client(ChangeReader):
         *,
         timeout_ms: int | None = None,
     ) -> Outcome:
-        """What became of a transaction, of this client or of any other: committed, aborted, or
-        pending. Looking changes nothing. With `settle` it is decided now: what was not committed by
-        now never will be.
+        """Return the outcome of a transaction of any client: committed, aborted or pending.
 
-        `coordinator` is who decides it, and is among the attributes of CommitOutcomeUnknown; a
-        wrong one answers wrongly. Without one all cells are asked: the answer is `pending` as long
-        as one of them can't be reached, unless another knows. The answer is right for 60 s from the
-        transaction's start, and some; then it may be `unknown`. Raises Unavailable, InvalidRequest
-        (also if it is to be settled, and no cell has heard of it)."""
+        - `coordinator`: the cell that decides the transaction. It is an attribute of
+          CommitOutcomeUnknown. A wrong cell gives a wrong answer. Without it, the client asks all
+          cells. Then the answer is `pending` while a cell can't be reached, unless another cell
+          knows the outcome.
+        - `settle`: decide the transaction now. If it is not committed yet, it never will be.
+          Without `settle`, the call changes nothing.
+
+        Cells remember an outcome for 60 s from the start of the transaction, and for 15 s more.
+        After that, the answer may be `unknown`. Raises Unavailable, and InvalidRequest (also for
+        `settle` if no cell knows the transaction)."""
         return self._run(self._session.outcome(transaction, coordinator, settle), timeout_ms)

@@ -1,8 +1,9 @@
-"""Bulk loads in the blocking API: many rows, visible at one commit timestamp or not at all.
+"""Bulk loads in the blocking API: many rows become visible at one commit timestamp, or not at all.
 
-Owns: the public names and arguments of `Loads` and `Load`; `dodona.aio_loads` is their twin, name
-by name.
+Owns: the public names and arguments of `Loads` and `Load`.
 """
+
+# Generated from aio_loads.py by python -m twins: change that, and run it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,8 +24,10 @@ from dodona_wire.types import Atomicity, Durability, LoadId, LoadMode, Timestamp
 
 
 class Loads(ProcessBound):
-    """Bulk loads of a client, of `Client.loads`: many rows, from many processes, that become
-    visible at one commit timestamp or not at all; or, to tables of atomicity none, as they come."""
+    """The bulk loads of a client, from `Client.loads`.
+
+    A load takes many rows from many processes. The rows become visible at one commit timestamp, or
+    not at all. In tables with atomicity `"none"`, they become visible as they arrive."""
 
     _instead = MAKE_ONE_THERE
 
@@ -48,25 +51,27 @@ class Loads(ProcessBound):
         owner: str = "",
         timeout_ms: int | None = None,
     ) -> "Load":
-        """Begin a load into these tables, all of one atomicity.
+        """Begin a load into these tables, which must all have this atomicity.
 
-        `mode` says what its rows do: "upsert" writes whole rows; "insert" too, and a key that is
-        there is an error; "update" sets the columns that are given, of rows that must be there;
-        "delete" takes keys. What others committed to the same rows after `start_timestamp` (its
-        beginning unless given: a DataFrame that was made of a snapshot has that one's) is a
-        conflict, unless it `overwrites`. In the ranges that are `erased` (by path: lower ≤ key <
-        upper, leading key values or None) the load's rows will be the only ones.
-
-        Of an `application` every `version` is published once in each table, and none that is below
-        the last: `Load.is_recorded` then says that there is nothing to do. If only some of the
-        tables have the version, that is ConcurrentTransaction, with lists of them.
-
-        It is kept for `lease_ms` (an hour at most) beyond the last sign of life of any process that
-        has part in it. `owner` is for people who look at `list_loads`.
+        - `mode`: `"upsert"` writes whole rows. `"insert"` does the same, but a key that exists is
+          an error. `"update"` sets the given columns of rows that must exist. `"delete"` takes
+          keys.
+        - `start_timestamp`: changes that others commit to the same rows after this timestamp are
+          conflicts. The default is the beginning of the load. If you computed the rows from a
+          snapshot, pass its timestamp.
+        - `overwrites`: overwrite such changes. Then they are no conflict.
+        - `erased`: ranges of keys by path, as (lower, upper): leading key values, or None. In these
+          ranges, lower ≤ key < upper, the rows of the load will be the only rows.
+        - `application`, `version`: the name of a program, and the number that it gives to this
+          load. Each table takes each version once, and no version below the last one. If all tables
+          have this version or a later one, `Load.is_recorded` is true: there is nothing to
+          do. If only some have it, the call raises ConcurrentTransaction, which lists them.
+        - `lease_ms`: how long cells keep the load without a renewal by any process that takes part,
+          in ms. At most an hour.
+        - `owner`: a text for people who read `list_loads`.
 
         Raises InvalidRequest, TableNotFound, TableNotMounted, SnapshotTooOld,
-        ConcurrentTransaction, Overloaded (1,000 loads), Unavailable.
-        """
+        ConcurrentTransaction, Overloaded (1,000 loads), Unavailable."""
         begin = self._session.loads.begin
         ticket = self._run(
             begin(
@@ -86,7 +91,7 @@ class Loads(ProcessBound):
         return self._join(ticket, within(self._run, timeout_ms))
 
     def join(self, ticket: LoadTicket) -> "Load":
-        """Take part in a load that another process began: `Load.ticket` can be pickled."""
+        """Join a load that another process began. Its `Load.ticket` can be pickled."""
         return self._join(ticket, self._run)
 
     def _join(self, ticket: LoadTicket, run: Run) -> "Load":
@@ -96,36 +101,39 @@ class Loads(ProcessBound):
         return Load(run, self._session, lease)
 
     def find(self, load: LoadId, *, timeout_ms: int | None = None) -> LoadRecord | None:
-        """What is remembered of a load; None if it was none, or one without atomicity."""
+        """Return the record of a load. None if there is no such load, or if it has atomicity
+        `"none"`."""
         return self._run(self._session.loads.find(load), timeout_ms)
 
     def list_loads(self, *, timeout_ms: int | None = None) -> list[LoadRecord]:
-        """The loads of the last thirty days, oldest first; those without atomicity are not
-        recorded."""
+        """Return the loads of the last thirty days, oldest first. Loads with atomicity `"none"` are
+        not recorded."""
         return self._run(self._session.loads.list_loads(), timeout_ms)
 
     def list_recoveries(self, *, timeout_ms: int | None = None) -> list[LoadRecovery]:
-        """What was made of loads whose owners died, oldest first."""
+        """Return the recoveries of loads that their owner left unfinished, oldest first."""
         return self._run(self._session.loads.list_recoveries(), timeout_ms)
 
     def recover(self, owner: str = "", *, timeout_ms: int | None = None) -> list[LoadRecovery]:
-        """Clear up behind loads whose lease has ended: those that had been published are finished,
-        the others are aborted. → what was recovered. Every atomic load that begins does so for
-        those of the last day. Raises Unavailable."""
+        """Recover the loads whose lease has ended, and return these recoveries. Loads that were
+        published are finished. The others are aborted. Each atomic load that begins also recovers
+        the loads of the last day. Raises Unavailable."""
         return self._run(self._session.loads.recover(owner), timeout_ms)
 
     def abort(
         self, load: LoadId, reason: str = "it was aborted", *, timeout_ms: int | None = None
     ) -> Published | None:
-        """As `Load.abort`, for a load that another process began, without its ticket. Raises
-        LoadEnded if there is no such load, Unavailable."""
+        """Abort a load that another process began, without its ticket. Otherwise as
+        `Load.abort`. Raises LoadEnded if there is no such load, Unavailable."""
         return self._run(self._session.loads.abort_load(load, reason), timeout_ms)
 
 
 class Load(ProcessBound):
-    """A load that this process takes part in, of `Client.loads`. It is renewed in the background
-    while it is open and referred to. Used in a `with` block it is published at the end, with what
-    was written in the block, or aborted on an exception."""
+    """A load in which this process takes part, from `Client.loads`.
+
+    The client renews its lease in the background while the load is open and the program refers to
+    it. In a `with` block, the load is published at the end with the rows that the block
+    wrote, or aborted on an exception."""
 
     _instead = "send its `ticket`, and give that to `loads.join` there"
 
@@ -138,17 +146,18 @@ class Load(ProcessBound):
 
     @property
     def ticket(self) -> LoadTicket:
-        """What another process needs to take part in it (`Loads.join`)."""
+        """The ticket, with which another process can join the load (`Loads.join`)."""
         return self._lease.ticket
 
     @property
     def id(self) -> LoadId:
-        """Its start timestamp."""
+        """The id of the load: the timestamp at which it began."""
         return self.ticket.load
 
     @property
     def is_recorded(self) -> bool:
-        """Whether its application's version was published before: there is nothing to do."""
+        """Whether the version of its application was published before. Then there is nothing to
+        do."""
         return self.ticket.is_recorded
 
     def __repr__(self) -> str:
@@ -166,15 +175,16 @@ class Load(ProcessBound):
         if self._is_over:
             return
         if error is not None:
-            with suppress(DodonaError):  # what went wrong before is what there is to say
+            with suppress(DodonaError):  # the caller needs the first error, not this one
                 self.abort(f"{type(error).__name__}: {error}")
             return
         try:
             self.publish()
+        except CommitOutcomeUnknown:
+            raise
         except DodonaError as refused:
-            if not isinstance(refused, CommitOutcomeUnknown):
-                with suppress(DodonaError):
-                    self.abort(refused.message)
+            with suppress(DodonaError):
+                self.abort(_reason(refused))
             raise
 
     def write(
@@ -187,14 +197,19 @@ class Load(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> list[StagedBatch]:
-        """Bring rows: a `pyarrow.Table`, a record batch, or an iterable of these. → what was
-        staged, for `publish`, wherever that is called; of this object it is remembered. Nobody sees
-        it before. Without atomicity the rows are written at once, and nothing is returned.
+        """Send rows to the load. They stay invisible until the load is published.
 
-        `partition` and `attempt` tell apart who brings what: give each process one of its own.
-        No key may come twice in a load: that shows here, or when it is published; without atomicity
-        the last row counts, and `durability` may be "async". Raises LoadEnded, DuplicateKey,
-        InvalidRequest, SchemaViolation, TableNotMounted, Overloaded, Unavailable."""
+        - `data`: a `pyarrow.Table`, a record batch, or an iterable of these. A load must not have a
+          key twice. This call or `publish` raises the error.
+        - `partition`, `attempt`: numbers that tell writers apart. Give each process its own.
+        - `durability`: `"async"` is for atomicity `"none"` only.
+
+        Returns the staged batches, which `publish` takes in any process. This object also remembers
+        them. With atomicity `"none"`, the rows are written and visible immediately, the last row of
+        a key wins, and the list is empty.
+
+        Raises LoadEnded, DuplicateKey, InvalidRequest, SchemaViolation, TableNotMounted,
+        Overloaded, Unavailable."""
         loads, ticket = self._session.loads, self.ticket
         if ticket.atomicity == "none":
             self._run(loads.write(ticket, path, data, durability), timeout_ms)
@@ -207,10 +222,13 @@ class Load(ProcessBound):
     def publish(
         self, staged: Iterable[StagedBatch] | None = None, *, timeout_ms: int | None = None
     ) -> Published:
-        """Make what was staged visible: of this object, unless given. → the commit timestamp, and
-        how many rows. Raises DuplicateKey, RowNotFound, ConcurrentAppend and its kin, LoadEnded,
-        and nothing of it ever is visible once it is aborted; CommitOutcomeUnknown: publish it again
-        or abort it, and both tell what happened."""
+        """Make the staged rows visible. Returns the commit timestamp and the number of rows.
+
+        - `staged`: the batches to publish. The default is the batches that this object wrote.
+
+        Raises DuplicateKey, RowNotFound, ConcurrentAppend and similar conflicts, LoadEnded. Then
+        abort the load, and none of its rows is ever visible. If it raises CommitOutcomeUnknown,
+        publish the load again or abort it. Both report what happened."""
         loads, ticket = self._session.loads, self.ticket
         if ticket.atomicity == "none":
             self._run(loads.finish(ticket), timeout_ms)
@@ -224,13 +242,17 @@ class Load(ProcessBound):
     def abort(
         self, reason: str = "it was aborted", *, timeout_ms: int | None = None
     ) -> Published | None:
-        """Drop all that was staged. A load that was published stays so: → what it was. Repeating
-        it is harmless."""
+        """Abort the load, and drop all staged rows. Repeating the call is harmless. A load that was
+        published stays published. Then the call returns its `Published`, else None."""
         published = self._run(self._session.loads.abort(self.ticket, reason), timeout_ms)
         self._end()
         return published
 
     def _end(self) -> None:
-        """Nothing more is to be done for it."""
+        """Note that the load needs no more work."""
         self._is_over = True
         self._lease.is_open = False
+
+
+def _reason(refused: Exception) -> str:
+    return refused.message if isinstance(refused, DodonaError) else f"{refused!r}"

@@ -1,7 +1,9 @@
-"""A snapshot that is held for as long as somebody reads it, in the blocking API.
+"""Held snapshots in the blocking API.
 
-Owns: the public names and arguments of `Snapshot`; `dodona.aio_snapshot` is its twin, name by name.
+Owns: the public names and arguments of `Snapshot`.
 """
+
+# Generated from aio_snapshot.py by python -m twins: change that, and run it.
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -15,9 +17,11 @@ from dodona_wire.types import ReaderId, Timestamp
 
 
 class Snapshot(ProcessBound):
-    """Some tables as they were at one timestamp, of `Client.hold_snapshot`. It is renewed in the
-    background for as long as it is open and referred to. Any read of the client at this timestamp
-    finds it, of these tables, and so may reads of other processes."""
+    """Tables as they were at one timestamp, from `Client.hold_snapshot`.
+
+    The client renews the lease in the background while the snapshot is open and the program refers
+    to it. Every read of these tables at this timestamp finds the snapshot, also from other
+    processes."""
 
     _instead = "send its `timestamp` and `reader`, and give them to `hold_snapshot` there"
 
@@ -28,17 +32,19 @@ class Snapshot(ProcessBound):
 
     @property
     def timestamp(self) -> Timestamp:
-        """To be given to reads."""
+        """The timestamp of the snapshot, for reads."""
         return self._hold.timestamp
 
     @property
     def reader(self) -> ReaderId:
-        """To be given to `Client.hold_snapshot` by processes that share the work."""
+        """The number of the reader. Processes that share the work pass it to
+        `Client.hold_snapshot`."""
         return self._hold.reader
 
     @property
     def tables(self) -> dict[str, int]:
-        """The ids of its tables, by path: a table that is there later is another if its id is."""
+        """The ids of the tables, by path. If a path has another id later, another table is
+        there."""
         return dict(self._hold.tables)
 
     def __repr__(self) -> str:
@@ -68,12 +74,15 @@ class Snapshot(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> Iterator[Any]:
-        """The rows of lower ≤ key < upper in key order, as an iterator of `pyarrow.RecordBatch`,
-        of which one at a time is in memory. Where no timestamp was given to `hold_snapshot`,
-        tables of atomicity none are read at their newest. Otherwise as `Client.read_arrow`."""
+        """Return the rows with lower ≤ key < upper, in key order, as an iterator of
+        `pyarrow.RecordBatch`.
+
+        One batch at a time is in memory. If `hold_snapshot` got no timestamp, tables with atomicity
+        `"none"` are read at their newest rows. Otherwise as `Client.read_arrow`."""
         pages = self._session.read_pages(self._hold, path, lower, upper, columns)
         while not pages.is_over:
-            yield from self._run(pages.next(), timeout_ms).to_batches()
+            page = self._run(pages.next(), timeout_ms)
+            yield from page.to_batches()
 
     def split(
         self,
@@ -84,17 +93,18 @@ class Snapshot(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> list[tuple[Any, ...]]:
-        """Where to cut lower ≤ key < upper into parts of about so many rows at most, none of them
-        in two tablets: the keys at which the second part and those behind it begin, rising. Raises
-        what reads raise."""
+        """Return the keys at which to cut lower ≤ key < upper into parts for several readers.
+
+        A part has about `rows_per_part` rows at most, and is in one tablet. The keys rise. They are
+        the first keys of all parts, except the first part. Raises the errors of reads."""
         return self._run(self._session.split(path, rows_per_part, lower, upper), timeout_ms)
 
     def check(self) -> None:
-        """That it was held from its beginning until now, so that whatever was read is of one
-        moment. The end of a block does so too. Raises SnapshotTooOld, if the cells that keep it
-        could not be reached for most of a minute; InvalidRequest after its end."""
+        """Check that the snapshot was held without a break until now. Then all its reads saw one
+        state. The end of the block does this check, too. Raises SnapshotTooOld if the client could
+        not reach all cells for most of the lease. Raises InvalidRequest after the release."""
         self._session.check_hold(self._hold)
 
     def release(self, *, timeout_ms: int | None = None) -> None:
-        """Let go of it, for all who share it. Repeating it is harmless."""
+        """Release the snapshot, for all processes that share it. Repeating the call is harmless."""
         self._run(self._session.release_hold(self._hold), timeout_ms)

@@ -1,8 +1,9 @@
-"""One transaction on rows, in the blocking API.
+"""Transactions of rows in the blocking API.
 
-Owns: the public names and arguments of `Transaction`; `dodona.aio_transaction` is its twin, name by
-name.
+Owns: the public names and arguments of `Transaction`.
 """
+
+# Generated from aio_transaction.py by python -m twins: change that, and run it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -21,14 +22,20 @@ Row = Mapping[str, Any]
 
 
 class Transaction(ProcessBound):
-    """One transaction on rows (a *tablet* transaction), of `Client.begin`. Reads see the state at
-    its start. Its own writes stay in this process until it commits; reads see them only if it was
-    begun with `read_own_writes`. For one thread at a time."""
+    """A transaction of rows (a *tablet* transaction), from `Client.begin`.
+
+    Its reads see the snapshot at its start. Its writes stay in this process until it commits. Its
+    reads see its own writes only if it began with `read_own_writes`. Only one thread at a time may
+    use it."""
 
     _instead = "begin one in each process"
 
     def __init__(
-        self, run: Run, session: Session, buffer: TransactionBuffer, call_timeout_ms: int | None
+        self,
+        run: Run,
+        session: Session,
+        buffer: TransactionBuffer,
+        call_timeout_ms: int | None,
     ) -> None:
         self._run = run
         self._session = session
@@ -37,23 +44,24 @@ class Transaction(ProcessBound):
 
     @property
     def id(self) -> TransactionId | None:
-        """Names the transaction; None for a non-atomic one."""
+        """The id of the transaction. None if the transaction is not atomic."""
         return self._buffer.id
 
     @property
     def start_timestamp(self) -> Timestamp | None:
-        """The snapshot that it reads; None for a non-atomic one, which reads the newest."""
+        """The timestamp of the snapshot that the transaction reads. None if the transaction is not
+        atomic: then it reads the newest rows."""
         return self._buffer.start_timestamp
 
     @property
     def commit_timestamp(self) -> Timestamp | None:
-        """None until it is committed, and if it wrote nothing. For a non-atomic one, the largest
-        timestamp that a row got."""
+        """The commit timestamp. None before the commit, and if the transaction wrote nothing. If
+        the transaction is not atomic, the largest timestamp of its rows."""
         return self._buffer.commit_timestamp
 
     @property
     def state(self) -> TransactionState:
-        """Active, committing (also after CommitOutcomeUnknown), committed or aborted."""
+        """The state: active, committing (also after CommitOutcomeUnknown), committed or aborted."""
         return self._buffer.state
 
     def __repr__(self) -> str:
@@ -83,7 +91,8 @@ class Transaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> list[dict[str, Any]]:
-        """As `Client.lookup_rows`, at the transaction's start."""
+        """Return the rows that have these keys, as of the start of the transaction. Otherwise as
+        `Client.lookup_rows`."""
         at, lookup = self._buffer.read_timestamp(), self._session.lookup_rows
         return self._run(
             lookup(path, keys, columns, keep_missing, at, transaction=self._buffer), timeout_ms
@@ -101,11 +110,11 @@ class Transaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> list[VersionedRow]:
-        """As `Client.lookup_versions`, up to the transaction's start, without its own writes."""
+        """Return the history of each row up to the start of the transaction, without its own
+        writes. Otherwise as `Client.lookup_versions`."""
         at, lookup = self._buffer.read_timestamp(), self._session.lookup_versions
-        return self._run(
-            lookup(path, keys, columns, keep_missing, at, since, below, limit), timeout_ms
-        )
+        read = lookup(path, keys, columns, keep_missing, at, since, below, limit)
+        return self._run(read, timeout_ms)
 
     def select(
         self,
@@ -116,7 +125,8 @@ class Transaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> Rows:
-        """As `Client.select`, at the transaction's start."""
+        """Return the rows with lower ≤ key < upper, as of the start of the transaction. Otherwise
+        as `Client.select`."""
         at = self._buffer.read_timestamp()
         select = self._session.select
         return self._run(
@@ -132,7 +142,8 @@ class Transaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> Any:
-        """As `Client.read_arrow`, at the transaction's start."""
+        """Return the same rows as `select`, as a `pyarrow.Table`. Otherwise as
+        `Client.read_arrow`."""
         at = self._buffer.read_timestamp()
         read = self._session.read_arrow
         return self._run(
@@ -140,7 +151,8 @@ class Transaction(ProcessBound):
         )
 
     def query(self, sql: str, *, timeout_ms: int | None = None) -> Any:
-        """As `Client.query`, at the transaction's start."""
+        """Run one SELECT in DuckDB's SQL, as of the start of the transaction. Otherwise as
+        `Client.query`."""
         begin = self._session.prepare_query(sql, self._buffer.read_timestamp())
         limit_ms = self._call_timeout_ms if timeout_ms is None else timeout_ms
         return answer(self._run, self._session, begin, self._buffer, limit_ms)
@@ -155,21 +167,25 @@ class Transaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Buffer rows: dicts of all key columns (None is null) and at least one other.
+        """Buffer rows for the commit.
 
-        Columns that a row lacks become null, or stay as they are with `update`; required ones must
-        be there. With `aggregate`, values of aggregate columns are changes (null is none) instead
-        of new values. `lock_type="shared_write"` lets others who say so write the row at the same
-        time: the table must allow it, which is checked at commit. All rows are taken or none.
-        Raises SchemaViolation, LimitExceeded (100,000 rows, 32 MiB), InvalidRequest, TableNotFound,
-        TransactionClosed."""
+        - `rows`: dicts with all key columns and at least one other column. None is null.
+        - `update`: columns that a row lacks keep their values. By default, they become null.
+          Required columns must be there in both cases.
+        - `aggregate`: values of aggregate columns are changes, and null is no change. By default,
+          they are new values.
+        - `lock_type`: with `"shared_write"`, other transactions that also use it may write the row
+          at the same time. The table must allow it, which the commit checks.
+
+        The call buffers all rows or none. Raises SchemaViolation, LimitExceeded (100,000 rows, 32
+        MiB), InvalidRequest, TableNotFound, TransactionClosed."""
         insert = self._session.insert_rows
-        self._run(insert(self._buffer, path, rows, update, aggregate, lock_type), timeout_ms)
+        return self._run(insert(self._buffer, path, rows, update, aggregate, lock_type), timeout_ms)
 
     def delete_rows(self, path: str, keys: Iterable[Row], *, timeout_ms: int | None = None) -> None:
-        """Buffer deletions of rows by their keys, which take the main lock; a key that no row has
-        is no error. Raises as `insert_rows`."""
-        self._run(self._session.delete_rows(self._buffer, path, keys), timeout_ms)
+        """Buffer deletions of rows by key for the commit. A deletion takes the main lock. A key
+        that no row has is no error. Raises as `insert_rows`."""
+        return self._run(self._session.delete_rows(self._buffer, path, keys), timeout_ms)
 
     def lock_rows(
         self,
@@ -180,20 +196,27 @@ class Transaction(ProcessBound):
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Buffer locks of rows, whether or not they are there, for the commit to take: the main
-        lock, or the lock groups named. With `shared_weak` the commit fails if another transaction
-        wrote the row since this one began; with `shared_strong` so do others that began before it
-        and write the row later; `exclusive` and `shared_write` do as writing would. A row that is
-        absent is locked as a whole. Conflicts show at commit. Raises InvalidRequest, LimitExceeded,
-        TransactionClosed."""
+        """Buffer locks of rows for the commit. The rows need not exist.
+
+        - `locks`: the lock groups to lock. The default is the main lock. A row that does not exist
+          is locked as a whole.
+        - `lock_type`: with `"shared_weak"`, the commit fails if another transaction wrote the row
+          after this one began. With `"shared_strong"`, another transaction also fails if it began
+          before this commit and writes the row later. `"exclusive"` and `"shared_write"` lock as a
+          write does.
+
+        The commit raises conflicts. Raises InvalidRequest, LimitExceeded, TransactionClosed."""
         lock = self._session.lock_rows
-        self._run(lock(self._buffer, path, keys, locks, lock_type), timeout_ms)
+        return self._run(lock(self._buffer, path, keys, locks, lock_type), timeout_ms)
 
     def commit(self, *, timeout_ms: int | None = None) -> Timestamp | None:
-        """→ the commit timestamp; None if nothing was written. Raises TransactionConflict,
-        CommitOutcomeUnknown (then ask `Client.outcome`), and others: nothing was committed."""
+        """Commit the transaction. Returns the commit timestamp, or None if nothing was written.
+
+        Raises TransactionConflict and other errors: then nothing is committed. If the transaction
+        is not atomic, some tablets may have its rows: the attributes of the error list them. After
+        CommitOutcomeUnknown, ask `Client.outcome`."""
         return self._run(self._session.commit(self._buffer), timeout_ms)
 
     def abort(self) -> None:
-        """Drop what is buffered. Raises TransactionClosed once it is committed."""
+        """Discard the buffered writes and locks. Raises TransactionClosed after a commit."""
         self._buffer.abort()

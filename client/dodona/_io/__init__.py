@@ -1,1 +1,1 @@
-"""Drivers and transports: the only part of the client that knows sockets, clocks and threads."""
+"""Drivers and transports: the only part of the client that uses sockets, clocks and threads."""

@@ -1,7 +1,7 @@
-"""The task that does an asyncio client's chores.
+"""The task that does the periodic work of an asyncio client.
 
-Owns: the task, which is there while there is something to do, and ends with the client. As
-`pinger`, in the client's event loop.
+Owns: the task. It exists while there is work, and ends with the client. It works as the thread in
+`pinger`, but in the event loop of the client.
 """
 
 import asyncio
@@ -10,28 +10,36 @@ from contextlib import suppress
 from typing import Any, Generic
 from weakref import WeakMethod
 
+from dodona._io.bounds import AsyncDriver
 from dodona._io.pinger import Chores, Item
 
 
+async def async_close_all(driver: AsyncDriver, *pingers: "AsyncPinger[Any]") -> None:
+    """Close a client: its driver last, because its pingers use the driver until they end."""
+    for pinger in pingers:
+        await pinger.close()
+    await driver.close()
+
+
 class AsyncPinger(Generic[Item]):
-    """One client's."""
+    """Does the periodic work of one client."""
 
     def __init__(self, run: Callable[[Any], Awaitable[Any]], chores: Chores[Item]) -> None:
-        """`run` is the driver's, a method."""
+        """Take the work, and `run`, which must be a method of the driver."""
         self._run = WeakMethod(run)
         self._chores = chores
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def watch(self, item: Item) -> None:
-        """Do what is due for it from now on."""
+        """Do the periodic work of this item from now on."""
         self._chores.add(item)
         self._news.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._do_all())
 
     async def close(self) -> None:
-        """Do nothing any more. The driver is still open."""
+        """Stop all periodic work. The driver is still open."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -42,7 +50,7 @@ class AsyncPinger(Generic[Item]):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait_ms / 1000)
             run = self._run()
-            if run is None:  # nobody has the client any more
+            if run is None:  # the program has dropped the client
                 return
             await run(self._chores.do_due())
             del run

@@ -1,6 +1,6 @@
-"""A query of the asyncio client, in several steps that are no protocol.
+"""Run a query of the asyncio client, in phases that are not one protocol.
 
-Owns: the order of its movements, and that what DuckDB computes, in a thread, ends with its caller.
+Owns: the order of the phases, and that the computation of DuckDB in a thread ends with its caller.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ async def async_answer(
     buffer: TransactionBuffer | None,
     timeout_ms: int | None,
 ) -> Any:
-    """The movements of a query, in `timeout_ms` together. Those that compute do so in a thread."""
+    """Run all phases of a query, in `timeout_ms` together. The phases that compute run in a
+    thread."""
     until = None if timeout_ms is None else AsyncUntil(run, timeout_ms)
     ask = until or run
     query = await ask(begin)
@@ -43,8 +44,8 @@ async def async_answer(
 async def _in_time(
     function: Callable[[], Result], query: Query, until: AsyncUntil | None
 ) -> Result:
-    """What a query computes. Raises Unavailable if that takes too long, Overloaded if this process
-    may open no more files."""
+    """Return the result of a phase that computes. Raises Unavailable if it takes too long, and
+    Overloaded if this process can open no more files."""
     need_descriptors(DESCRIPTORS)
     if until is None:
         return await _compute(function, query.interrupt)
@@ -53,14 +54,15 @@ async def _in_time(
         async with bound:
             return await _compute(function, query.interrupt)
     except TimeoutError as error:
-        if not bound.expired():  # a signal handler of the caller's raised it
+        if not bound.expired():  # a signal handler of the caller raised this error
             raise
         raise too_long(until.timeout_ms) from error
 
 
 async def _compute(function: Callable[[], Result], interrupt: Callable[[], None]) -> Result:
-    """Its result, computed in a thread, which does not outlive this call: a cancelled one
-    interrupts it until it ends, since an interruption before it has begun is lost."""
+    """Return the function's result, computed in a thread. The thread does not outlive this call: a
+    cancelled call interrupts it until it ends. It repeats the interrupt, because one that comes
+    before the computation begins is lost."""
     computing = asked(partial(copy_context().run, function))
     try:
         return await asyncio.shield(computing)
@@ -68,5 +70,5 @@ async def _compute(function: Callable[[], Result], interrupt: Callable[[], None]
         while not computing.done():
             interrupt()
             await asyncio.wait([computing], timeout=INTERRUPT_SECONDS)
-        computing.exception()  # nobody waits for it any more
+        computing.exception()  # take the error: no other code waits for it
         raise

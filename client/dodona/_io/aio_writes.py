@@ -1,17 +1,19 @@
 """Writes of the asyncio API, which begin when they are called.
 
-Owns: what happens to a write that is never awaited: a commit, or the publication of a load, must
-not leave it out without a word. Of a transaction nearly always the table is known, and then the
-call itself buffers. Where the master has to be asked about the table first, that goes on in a task,
-later writes wait for it, and so does whatever needs the buffer: reads, and the commit, which raises
-what such a write could not do. Writes of a load are tasks beside each other, and the publication
-waits for all of them. What a master transaction changes are tasks one after the other.
+Owns: what happens to a write that is never awaited. A commit, or the publication of a load, must
+include it or raise its error.
+- Writes of a transaction: the client nearly always knows the table, and the call itself buffers the
+  rows. If it must ask the master about the table first, a task does that. Later writes wait for the
+  task. So do reads and the commit, and the commit raises the error of such a write.
+- Writes of a load are tasks that run side by side. The publication waits for all of them.
+- Changes of a master transaction are tasks that run one after the other.
 Invariant: writes of a transaction take place in the order of their calls.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from dodona._core.protocol import steps
@@ -19,12 +21,13 @@ from dodona._core.protocol.steps import Step
 from dodona._io.bounds import AsyncRun
 from dodona_wire.errors import Unavailable
 
+Arguments = ParamSpec("Arguments")
+Kind = TypeVar("Kind", bound=type)
 Result = TypeVar("Result")
-Make = Callable[[Iterable[Any]], steps.Protocol[None]]
 Tasks = list["asyncio.Task[Any]"]
 
 _awaited: Final[set["asyncio.Task[Any]"]] = set()
-"""Those of which somebody hears at this moment."""
+"""The tasks that a caller awaits now."""
 
 
 class Write(Coroutine[Any, Any, Result]):
@@ -33,7 +36,8 @@ class Write(Coroutine[Any, Any, Result]):
     def __init__(
         self, task: "asyncio.Task[Result] | None", left: Tasks, *, goes_on: bool = True
     ) -> None:
-        """`goes_on`: also if whoever awaits it is cancelled. Without a task it is done."""
+        """Wrap the task of the write. Without a task, the write is done. With `goes_on`, the write
+        continues even if the caller that awaits it is cancelled."""
         self._task = task
         self._left = left
         self._goes_on = goes_on
@@ -50,36 +54,36 @@ class Write(Coroutine[Any, Any, Result]):
         finally:
             _awaited.discard(task)
             if task.done() and task in self._left:
-                self._left.remove(task)  # its caller knows what became of it
-            del self, task, awaited  # which has an error, whose traceback has this frame
+                self._left.remove(task)  # its caller has the result
+            del self, task, awaited  # the traceback of the task's error refers to this frame
 
     def send(self, value: Any) -> Any:
-        """As a coroutine's, for `asyncio.create_task`."""
+        """Send a value, as to a coroutine. `asyncio.create_task` needs this method."""
         self._steps = self._steps or self.__await__()
         return self._steps.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """As a coroutine's."""
+        """Raise an error inside, as in a coroutine."""
         if self._steps is None and self._task is not None and not self._goes_on:
-            self._task.cancel()  # whoever was to await it was cancelled before
+            self._task.cancel()  # its caller was cancelled before it awaited the write
         self._steps = self._steps or self.__await__()
         return self._steps.throw(*error)
 
     def close(self) -> None:
-        """As a coroutine's: the write goes on."""
+        """Close the object, as a coroutine. The write continues."""
         if self._steps is not None:
             self._steps.close()
 
 
 class _Begun:
-    """Those of one transaction or load that nobody has awaited to their end."""
+    """The writes of one transaction or load that no caller has awaited to their end."""
 
     def __init__(self) -> None:
         self._left: Tasks = []
 
     async def settle(self, timeout_ms: int | None = None) -> None:
-        """Until all are done. Raises what one of them did, and nobody has heard of; Unavailable
-        after `timeout_ms`."""
+        """Wait until all writes are done. Raises the error of a write if no caller has seen it.
+        Raises Unavailable after `timeout_ms`."""
         if not self._left:
             return
         try:
@@ -94,13 +98,14 @@ class _Begun:
         if task in self._left:
             self._left.remove(task)
         try:
-            if not task.cancelled():  # by whoever awaited it
+            if not task.cancelled():  # a caller that awaited it may have been cancelled
                 task.result()
         finally:
-            del task  # which has an error, whose traceback has this frame
+            del task  # the traceback of its error refers to this frame
 
     def drop(self) -> None:
-        """Nobody needs them any more. What somebody awaits goes on: he hears that it is closed."""
+        """Drop all writes, and cancel those that no caller awaits. An awaited write continues, and
+        its caller learns that the transaction or load is closed."""
         for task in self._left:
             if task not in _awaited:
                 task.cancel()
@@ -109,20 +114,21 @@ class _Begun:
 
 
 def _too_long(timeout_ms: int | None) -> Unavailable:
-    text = f"an earlier write has waited for an answer for {timeout_ms} ms"
+    text = f"An earlier write got no answer in {timeout_ms} ms."
     return Unavailable(text, timeout_ms=timeout_ms)
 
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:
     if not task.cancelled():
-        task.exception()  # of a write that is of no account
+        task.exception()  # take the error: the write was dropped
 
 
 class LoadWrites(_Begun):
-    """Of one load."""
+    """The writes of one load."""
 
     def begin(self, writing: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
-        """Begin it now. Whoever runs an event loop by hand does so when he runs it."""
+        """Begin the write now, as a task. Without a running event loop, it begins when the caller
+        runs one."""
         try:
             task = asyncio.get_running_loop().create_task(writing)
         except RuntimeError:
@@ -132,8 +138,8 @@ class LoadWrites(_Begun):
 
 
 class TreeWrites(_Begun):
-    """Of one master transaction: one after the other, and after those of the transactions around
-    it and in it."""
+    """The changes of one master transaction. They run one after the other. They also wait for the
+    earlier changes of the transactions around it and inside it."""
 
     def __init__(self, around: "TreeWrites | None" = None) -> None:
         super().__init__()
@@ -141,8 +147,8 @@ class TreeWrites(_Begun):
         self._family.add(self)
 
     async def wait(self, timeout_ms: int | None) -> None:
-        """Until all are done that were begun before, whatever came of them. Raises Unavailable
-        after `timeout_ms`."""
+        """Wait until all earlier changes are done, also those that failed. Raises Unavailable after
+        `timeout_ms`."""
         if earlier := self._earlier():
             timeout_s = None if timeout_ms is None else timeout_ms / 1000
             if (await asyncio.wait(earlier, timeout=timeout_s))[1]:
@@ -152,15 +158,50 @@ class TreeWrites(_Begun):
         return [task for it in self._family for task in it._left]
 
     def begin(self, writing: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
-        """As a load's."""
+        """Begin the change, as a load does, but behind all earlier changes."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return writing
         task = loop.create_task(_behind(self._earlier(), writing))
-        task.add_done_callback(lambda _: writing.close())  # it may have been cancelled before
+        task.add_done_callback(lambda _: writing.close())  # in case it was cancelled before
         self._left.append(task)
         return Write(task, self._left, goes_on=False)
+
+
+class _Begins(Protocol):
+    """An object whose methods begin at their calls."""
+
+    @property
+    def _writes(self) -> LoadWrites | TreeWrites: ...
+
+
+Owner = TypeVar("Owner", bound=_Begins)
+
+
+def begun_at_call(
+    method: Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]]:
+    """Begin a write at its call. A commit or a publication includes it without an await."""
+
+    @wraps(method)
+    def call(
+        self: Owner, /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Coroutine[Any, Any, Result]:
+        return self._writes.begin(method(self, *arguments, **named))
+
+    return call
+
+
+def begun_at_calls(*names: str) -> Callable[[Kind], Kind]:
+    """Begin these methods of a class at their calls, also those that it inherits."""
+
+    def changed(kind: Kind) -> Kind:
+        for name in names:
+            setattr(kind, name, begun_at_call(getattr(kind, name)))
+        return kind
+
+    return changed
 
 
 async def _behind(earlier: Tasks, writing: Coroutine[Any, Any, Result]) -> Result:
@@ -171,20 +212,25 @@ async def _behind(earlier: Tasks, writing: Coroutine[Any, Any, Result]) -> Resul
 
 
 class Writes(_Begun):
-    """Of one transaction."""
+    """The writes of one transaction."""
 
     def __init__(self, run: AsyncRun) -> None:
         super().__init__()
         self._run = run
 
-    def begin(self, make: Make, rows: Iterable[Any], timeout_ms: int | None = None) -> Write[None]:
-        """Buffer now, if that is possible. Raises what the write does, if it is. `timeout_ms`
-        bounds what it asks the master."""
+    def kept(self, rows: Iterable[Any]) -> Iterable[Any]:
+        """Return the rows as they are now, for a write that can't begin now."""
+        if not self._left:
+            return rows
+        return [dict(it) if isinstance(it, Mapping) else it for it in rows]
+
+    def begin(self, protocol: steps.Protocol[None], timeout_ms: int | None = None) -> Write[None]:
+        """Buffer rows, which are `kept`, by this protocol: now, if the table is known. Then the
+        call raises the errors of the write. Else a task does it. `timeout_ms` limits the questions
+        to the master."""
         if self._left:
-            copies = [dict(it) if isinstance(it, Mapping) else it for it in rows]
-            going_on = self._after(self._left[-1], make(copies), timeout_ms)
+            going_on = self._after(self._left[-1], protocol, timeout_ms)
         else:
-            protocol = make(rows)
             try:
                 step = next(protocol)
             except StopIteration:
@@ -205,7 +251,7 @@ class Writes(_Begun):
 
 
 def _resumed(protocol: steps.Protocol[None], step: Step) -> steps.Protocol[None]:
-    """The rest of one that has made its first step."""
+    """Return the rest of a protocol that has made its first step."""
     try:
         while True:
             step = protocol.send((yield step))

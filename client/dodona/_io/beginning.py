@@ -1,6 +1,6 @@
-"""What the asyncio API is about to begin: a transaction, or a snapshot that is held.
+"""A transaction or a held snapshot of the asyncio API that is about to begin.
 
-Owns: that one may await it or enter it, and what is said to who does neither.
+Owns: that a caller may await it or enter it, and the error for a caller that does neither.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -12,7 +12,7 @@ from dodona_wire.errors import InvalidRequest
 
 
 class Entered(Protocol):
-    """It knows what to do when its block ends."""
+    """An object that was entered by `async with`, and can end its block."""
 
     async def __aexit__(
         self,
@@ -26,22 +26,20 @@ Begun = TypeVar("Begun", bound=Entered)
 
 
 class Beginning(ProcessBound, Generic[Begun]):
-    """What is about to begin: await it, or enter it."""
+    """An object that is about to begin. Await it, or enter it by `async with`."""
 
-    _instead = "await it, or enter it, in this one"
+    _instead = "use `await` or `async with` in this process"
 
     def __init__(self, begin: Callable[[], Awaitable[Begun]]) -> None:
         self._begin = begin
         self._begun: Begun | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Somebody asks it for what only one that has begun has. Python itself may: for names that
-        are not public."""
+        """Raise InvalidRequest: the caller uses a name before the object has begun. Raises
+        AttributeError for private names, because Python itself may ask for those."""
         if name.startswith("_"):
             raise AttributeError(name)
-        raise InvalidRequest(
-            f"{name} is of one that has begun: `await` it first, or enter it by `async with`"
-        )
+        raise InvalidRequest(f"{name} is not available yet. Use `await` or `async with` first.")
 
     def __await__(self) -> Generator[Any, None, Begun]:
         return self._begin().__await__()

@@ -1,21 +1,23 @@
-"""What runs the protocols of a client, and bounds on its time. Of both faces.
+"""Time limits of calls, for the blocking and the asyncio client.
 
-Owns: the types of what runs protocols, and the two ways to bound it: `within` bounds each call
-that has no bound of its own; `Until` bounds several calls together. A bound of one call is in
-`dodona._core.protocol.deadline`, and drivers keep it.
+Owns: the types of what runs protocols, drivers among them, and two ways to limit their time.
+`within` limits each call that has no limit of its own. `Until` limits several calls together. The
+limit of one call is in `dodona._core.protocol.deadline`, and drivers keep it.
 """
 
+from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
 from dodona._core.protocol import steps
 from dodona._core.protocol.deadline import check_timeout
 from dodona._io.sessions import instant_us
+from dodona_wire.types import Timestamp
 
 Result = TypeVar("Result")
 
 
 class Run(Protocol):
-    """What a blocking client runs its protocols with."""
+    """Runs the protocols of a blocking client."""
 
     def __call__(
         self, protocol: steps.Protocol[Result], timeout_ms: int | None = None, /
@@ -23,11 +25,31 @@ class Run(Protocol):
 
 
 class AsyncRun(Protocol):
-    """What an asyncio client runs its protocols with."""
+    """Runs the protocols of an asyncio client."""
 
     async def __call__(
         self, protocol: steps.Protocol[Result], timeout_ms: int | None = None, /
     ) -> Result: ...
+
+
+class Driver(Protocol):
+    """Runs the protocols of a client."""
+
+    def run(self, protocol: steps.Protocol[Result], timeout_ms: int | None = None) -> Result: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncDriver(Protocol):
+    """Runs the protocols of an asyncio client."""
+
+    async def run(
+        self, protocol: steps.Protocol[Result], timeout_ms: int | None = None
+    ) -> Result: ...
+
+    def generate_timestamp(self) -> Awaitable[Timestamp]: ...
+
+    async def close(self) -> None: ...
 
 
 class _Within:
@@ -53,13 +75,14 @@ class _AsyncWithin:
 
 
 def check_call_timeout(call_timeout_ms: int | None) -> None:
-    """Raises InvalidRequest."""
+    """Check the default time limit of calls, in ms. Raises InvalidRequest."""
     if call_timeout_ms is not None:
         check_timeout(call_timeout_ms, "call_timeout_ms")
 
 
 def within(run: Run, timeout_ms: int | None, name: str = "timeout_ms") -> Run:
-    """The same, which bounds each call that has no bound of its own. Raises InvalidRequest."""
+    """Return `run` with a limit of `timeout_ms` for each call that has no limit of its own. `name`
+    is the name of the argument in errors. Raises InvalidRequest."""
     if timeout_ms is None:
         return run
     check_timeout(timeout_ms, name)
@@ -67,7 +90,7 @@ def within(run: Run, timeout_ms: int | None, name: str = "timeout_ms") -> Run:
 
 
 def async_within(run: AsyncRun, timeout_ms: int | None, name: str = "timeout_ms") -> AsyncRun:
-    """As `within`."""
+    """Return `run` with this limit, as `within` does, for asyncio."""
     if timeout_ms is None:
         return run
     check_timeout(timeout_ms, name)
@@ -75,10 +98,10 @@ def async_within(run: AsyncRun, timeout_ms: int | None, name: str = "timeout_ms"
 
 
 class _Deadline:
-    """Of several calls together."""
+    """The common deadline of several calls."""
 
     def __init__(self, timeout_ms: int) -> None:
-        """Raises InvalidRequest."""
+        """Set the deadline `timeout_ms` from now. Raises InvalidRequest."""
         check_timeout(timeout_ms)
         self.timeout_ms = timeout_ms
         self._end_us = instant_us() + timeout_ms * 1000
@@ -88,16 +111,16 @@ class _Deadline:
         return instant_us() >= self._end_us
 
     def left_ms(self, timeout_ms: int | None = None) -> int:
-        """Until the end, or `timeout_ms` if that is shorter; 1 at least."""
+        """Return the time until the deadline, or `timeout_ms` if that is shorter. At least 1 ms."""
         left_ms = max(1, (self._end_us - instant_us()) // 1000)
         return left_ms if timeout_ms is None else min(left_ms, timeout_ms)
 
 
 class Until(_Deadline):
-    """Runs several calls that end in one time together."""
+    """Runs several calls before one common deadline."""
 
     def __init__(self, run: Run, timeout_ms: int) -> None:
-        """Raises InvalidRequest."""
+        """Set the deadline `timeout_ms` from now. Raises InvalidRequest."""
         super().__init__(timeout_ms)
         self._run = run
 
@@ -108,10 +131,10 @@ class Until(_Deadline):
 
 
 class AsyncUntil(_Deadline):
-    """As `Until`."""
+    """Runs several calls before one common deadline, for asyncio."""
 
     def __init__(self, run: AsyncRun, timeout_ms: int) -> None:
-        """Raises InvalidRequest."""
+        """Set the deadline `timeout_ms` from now. Raises InvalidRequest."""
         super().__init__(timeout_ms)
         self._run = run
 

@@ -1,16 +1,16 @@
-"""What takes long to compute, in a thread where no signal arrives.
+"""Compute for a long time, in a thread that gets no signals.
 
 Owns: `compute`, `TooLong`, and the threads of each computation. Python runs signal handlers in the
-main thread. DuckDB that computes there looks for signals, and replaces what a handler raised by an
-error of its own. So the caller waits, and a second thread computes: what a handler raises reaches
-the caller as it is.
+main thread. If DuckDB computes there, it looks for signals, and replaces the error of a handler by
+an error of its own. So the caller waits, and a second thread computes. Then the error of a handler
+reaches the caller unchanged.
 
-The caller may be interrupted between any two steps. So a third thread oversees the computation: it
-begins it, interrupts it when the caller asks for that or has gone, and waits until its thread has
-ended. The caller waits for that. At the end of the process, Python stops a thread wherever it is:
-DuckDB then ends the process with SIGABRT if it computes, and writes on standard error about each
-object that the thread refers to. So an exit waits, too, and the thread that oversees refers to
-nothing at its end.
+A signal may interrupt the caller between any two steps. So a third thread oversees the computation.
+It begins the computation, and interrupts it if the caller asks for that or has gone. It waits until
+the computing thread has ended, and the caller waits for that.
+At the end of the process, Python stops each thread where it is. If DuckDB computes then, it ends
+the process with SIGABRT. It also writes on standard error about each object that the thread refers
+to. So an exit waits, too, and the overseeing thread refers to no object at its end.
 """
 
 import atexit
@@ -27,33 +27,35 @@ from dodona_wire.net.threads import begin_bare_thread
 
 Result = TypeVar("Result")
 DESCRIPTORS: Final = 8
-"""Of what may be opened, so many are to be left: DuckDB ends the process where it finds none."""
+"""The number of file descriptors that must be free. DuckDB ends the process if it finds none."""
 INTERRUPT_SECONDS: Final = 0.05
-"""How often: an interruption before anything is computed is lost."""
+"""The time between two interrupts. An interrupt that comes before the computation begins is
+lost."""
 END_SECONDS_MAX: Final = 5.0
-"""How long an interrupted caller waits for the end. DuckDB notices an interruption in less."""
+"""How long an interrupted caller waits for the end. DuckDB notices an interrupt in less time."""
 EXIT_SECONDS_MAX: Final = 60.0
-"""How long an exit of the process waits for it."""
+"""How long an exit of the process waits for computations to end."""
 EXIT_LOOK_SECONDS: Final = 0.005
 
 
 class TooLong(Exception):
-    """It was not computed in its time. No TimeoutError: that may be of the caller's handler."""
+    """A computation did not end in time. It is no TimeoutError, because a handler of the caller may
+    raise that."""
 
 
 def compute(
     function: Callable[[], Result], interrupt: Callable[[], None], wait_s: float | None = None
 ) -> Result:
-    """The function's result, or its error. `interrupt` has it end with an error.
+    """Return the result of a function that computes in another thread, or raise its error.
+    `interrupt` makes the function end with an error.
 
-    Raises TooLong after about `wait_s`, and what a signal handler raises meanwhile.
-    """
+    Raises TooLong after about `wait_s`, and the error of a signal handler that runs meanwhile."""
     computing = _Computing(function, interrupt)
     try:
         try:
             computing.begin()
             computing.wait(wait_s)
-        finally:  # also if a handler raised
+        finally:  # also if a signal handler raised an error
             computing.end()
         return computing.result()
     finally:
@@ -67,29 +69,31 @@ class _Computing(Generic[Result]):
         self._function = function
         self._interrupt = interrupt
         self._claims = [True]
-        """Taken by the thread that oversees it, or by a caller that ends it before it begins."""
+        """One claim. The overseeing thread takes it, or a caller that ends the computation before
+        it begins."""
         self._news: SimpleQueue[bool] = SimpleQueue()
-        """For the thread that oversees it: whether it is computed; if not, it is to end."""
+        """News for the overseeing thread. True: the function has returned. False: interrupt it."""
         self._results: list[Result] = []
         self._error: BaseException | None = None
         self._is_ended = self._is_left = self._is_silent = self._is_over = False
-        self._over = threading.Lock()  # held until it is
+        self._over = threading.Lock()  # held until the computation is over
         self._over.acquire()
 
     # ---- in the caller's thread, where a signal handler may raise between any two steps
 
     def begin(self) -> None:
-        """Raises RuntimeError if there can be no more threads."""
+        """Begin the overseeing thread. Raises RuntimeError if no more threads can begin."""
         begin_bare_thread(self._oversee)
 
     def wait(self, seconds: float | None) -> None:
-        """Until it is over, but no longer than that."""
+        """Wait until the computation is over, for at most this many seconds."""
         if not self._is_over:
             timeout_s = -1 if seconds is None else min(max(seconds, 0), threading.TIMEOUT_MAX)
             self._over.acquire(timeout=timeout_s)
 
     def end(self) -> None:
-        """If it is not over, interrupt it until it is, and wait for that for a while."""
+        """Interrupt the computation until it is over, and wait for that for at most
+        END_SECONDS_MAX."""
         if self._is_over:
             return
         self._is_ended = True
@@ -97,7 +101,8 @@ class _Computing(Generic[Result]):
         self.wait(END_SECONDS_MAX)
 
     def result(self) -> Result:
-        """Raises what it raised, or TooLong if it was ended before."""
+        """Return the result. Raises the error of the function, or TooLong if the caller ended it
+        before."""
         if self._results:
             return self._results[0]
         error, self._error = self._error, None
@@ -107,11 +112,11 @@ class _Computing(Generic[Result]):
         try:
             raise error
         finally:
-            del error  # its traceback has this frame: no cycle of them
+            del error  # its traceback refers to this frame: avoid a reference cycle
 
     def leave(self) -> None:
-        """The caller has what it wants, or was interrupted while it ended this. An error's
-        traceback refers to DuckDB: drop it."""
+        """Note that the caller needs no more: it has the result, or was interrupted while it ended
+        this. Drop the error, because its traceback refers to DuckDB."""
         self._is_left = True
         if not self._is_over:
             self.stop()
@@ -120,21 +125,22 @@ class _Computing(Generic[Result]):
     # ---- in any thread
 
     def stop(self) -> None:
-        """Have it interrupted until it ends. If it has not begun, it never will."""
+        """Interrupt the computation until it ends. If it has not begun, it never will."""
         if self._is_claimed():
             self._is_over = True
         else:
             self._news.put(False)
 
     def stop_silently(self) -> None:
-        """At the end of the process. A caller that waits for it is in a daemon's thread, which
-        Python stops: it stays there, since it could only complain."""
+        """Stop the computation at the end of the process. A caller that waits for it runs in a
+        daemon thread, which Python stops. It stays asleep, because it could only report an
+        error."""
         if not self._is_silent:
             self._is_silent = True
             self.stop()
 
     def _is_claimed(self) -> bool:
-        """By this call. Only one is the first."""
+        """Return whether this call takes the claim. Only the first call does."""
         with suppress(IndexError):
             return self._claims.pop()
         return False
@@ -178,21 +184,22 @@ class _Computing(Generic[Result]):
         except BaseException as error:  # noqa: BLE001 - its caller hears of it
             self._error = error
         finally:
-            if self._is_left:  # this may be after the caller has dropped it
+            if self._is_left:  # the caller may have dropped the outcome before it was set
                 self._drop_outcome()
             self._news.put(True)
 
 
 def _nothing() -> Any:
-    """In the place of what is not referred to any more."""
+    """Replaces a function that must not be referred to any more."""
 
 
 _at_work: "Final[set[_Computing[Any]]]" = set()
-"""Those whose threads have not ended."""
+"""The computations whose threads have not ended."""
 
 
 def _end_all() -> None:
-    """At the end of the process. Other functions that Python calls then may compute after it."""
+    """End all computations at the end of the process. Functions that Python calls later may still
+    compute."""
     until_s = time.monotonic() + EXIT_SECONDS_MAX
     while _at_work and time.monotonic() < until_s:
         for it in [*_at_work]:
@@ -201,4 +208,4 @@ def _end_all() -> None:
 
 
 atexit.register(_end_all)
-os.register_at_fork(after_in_child=_at_work.clear)  # the threads are the parent's
+os.register_at_fork(after_in_child=_at_work.clear)  # a fork does not have these threads

@@ -1,8 +1,8 @@
-"""Drivers: what runs a client's protocols over a network. One for asyncio, one that blocks.
+"""Drivers run the protocols of a client over a network: one for asyncio, and one that blocks.
 
-Owns: the carrying out of steps. A blocking caller's protocol runs in its own thread, and only its
-calls cross over to the client's (`engine`).
-A driver belongs to the process that made it: a fork inherits its sockets but not its thread.
+Owns: how each step of a protocol is carried out. The protocol of a blocking caller runs in the
+caller's thread. Only its calls go to the thread of the client (`engine`).
+A driver belongs to the process that created it. A fork inherits its sockets, but not its thread.
 """
 
 import asyncio
@@ -27,23 +27,26 @@ from dodona_wire.types import Timestamp
 
 
 class AsyncioDriver:
-    """Runs protocols in the event loop that it was made in."""
+    """Runs protocols in the event loop that it was created in."""
 
     peer_type: ClassVar[type[Peer]] = Peer
 
     def __init__(self, master_url: str, routing: Routing, key: ClusterKey | None = None) -> None:
-        """Connects to nothing yet. Raises InvalidRequest on what is no URL."""
+        """Create the driver, and connect to nothing yet. Raises InvalidRequest if the URL is not
+        valid."""
         self._loop = asyncio.get_running_loop()
         self._network = Network(master_url, routing, key, self.peer_type)
 
     def generate_timestamp(self) -> Coroutine[Any, Any, Timestamp]:
-        """The shortest way to a timestamp. Raises InvalidRequest; awaiting it, Unavailable."""
-        if asyncio._get_running_loop() is not self._loop:  # a tenth of what its like costs
+        """Return a fresh timestamp, without a protocol. Raises InvalidRequest. To await it raises
+        Unavailable."""
+        if asyncio._get_running_loop() is not self._loop:  # ten times as fast as the check below
             check_loop(self._loop)
         return self._network.generate()
 
     async def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
-        """The protocol's result, or its error, in about `timeout_ms` at most."""
+        """Run a protocol, in about `timeout_ms` at most. Returns its result, or raises its
+        error."""
         check_loop(self._loop)
         if timeout_ms is not None:
             protocol = bounded(protocol, timeout_ms, instant_us)
@@ -75,7 +78,7 @@ class AsyncioDriver:
             protocol.close()
 
     async def close(self) -> None:
-        """Fail what is pending. Repeating it is harmless."""
+        """Close all connections. Pending calls fail. Repeating the call is harmless."""
         check_loop(self._loop)
         await self._network.close()
 
@@ -83,7 +86,7 @@ class AsyncioDriver:
         done = self._loop.create_future()
 
         def wake() -> None:
-            if not done.done():  # else the caller was cancelled
+            if not done.done():  # otherwise the caller was cancelled
                 done.set_result(None)
 
         gathering = Gathering(self._network, step, wake)
@@ -92,32 +95,37 @@ class AsyncioDriver:
 
 
 def check_loop(own: asyncio.AbstractEventLoop) -> None:
-    """That the caller runs in this loop, in the process that made it. Raises InvalidRequest."""
+    """Check that the caller runs in this event loop, in the process that created it. Raises
+    InvalidRequest."""
     try:
         is_own = asyncio.get_running_loop() is own
     except RuntimeError:
         is_own = False
     if not is_own:
-        raise InvalidRequest("this client belongs to another event loop: make one in each loop")
+        raise InvalidRequest(
+            "This client belongs to another event loop. Create a client in each event loop."
+        )
 
 
 class BlockingDriver:
-    """Runs protocols in any thread of the process that made it."""
+    """Runs protocols in any thread of the process that created it."""
 
     peer_type: ClassVar[type[Peer]] = Peer
 
     def __init__(self, master_url: str, routing: Routing) -> None:
-        """Connects to nothing yet. Raises InvalidRequest on what is no URL."""
+        """Create the driver, and connect to nothing yet. Raises InvalidRequest if the URL is not
+        valid."""
         self._engine = Engine(master_url, routing, self.peer_type)
-        # At the end of the process it is closed as well, but waited for: see `engine`.
+        # At the end of the process, `engine` closes it, too, and waits for the end.
         weakref.finalize(self, _let_go, self._engine).atexit = False
 
     def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
-        """The protocol's result, or its error, in about `timeout_ms` at most."""
+        """Run a protocol, in about `timeout_ms` at most. Returns its result, or raises its
+        error."""
         if os.getpid() != (owner := self._engine.process_id):
             raise InvalidRequest(
-                f"this client belongs to process {owner}, of which this one is a fork: "
-                "make a new client here"
+                f"Process {owner} created this client, and this process is a fork of it. "
+                "Create a new client here."
             )
         if timeout_ms is not None:
             protocol = bounded(protocol, timeout_ms, instant_us)
@@ -143,13 +151,13 @@ class BlockingDriver:
             protocol.close()
 
     def close(self) -> None:
-        """Fail what is pending, in every thread. Repeating it is harmless, and goes on with what
-        an interrupt ended."""
-        if os.getpid() == self._engine.process_id:  # else the connections are another process's
+        """Close all connections. Pending calls fail, in every thread. Repeating the call is
+        harmless, and completes a close that was interrupted."""
+        if os.getpid() == self._engine.process_id:  # else another process has the connections
             self._engine.close()
 
 
 def _let_go(engine: Engine) -> None:
-    """Of a client that nobody has any more."""
+    """Close the engine of a client that the program has dropped."""
     if os.getpid() == engine.process_id:
         engine.begin_closing()

@@ -1,13 +1,14 @@
-"""The thread behind a blocking client: one event loop, one set of connections.
+"""The thread behind a blocking client: one event loop, and one set of connections.
 
-Owns: the thread, and how calls get into it and replies out of it. All of the caller's threads share
-its connections, and its frames.
+Owns: the thread, and how calls get into it and replies get out. All threads of the caller share its
+connections and its frames.
 
-A signal handler can raise in the caller's thread between any two steps, and a finalizer can call in
-at any of them. So nothing here is locked: what one thread hands to another is handed over in one
-step of the interpreter. Whoever waits looks from time to time whether the thread knows of its call,
-since a caller that was interrupted may have left it asleep. What a finalizer asks for waits for
-nothing: it may run in the thread of another client, or under a lock that the thread here needs.
+A signal handler can raise an error in the caller's thread between any two steps. A finalizer can
+call this module at any step. So no locks are used here: one thread passes an object to another in
+one step of the interpreter. An interrupted caller may leave the thread asleep. So a caller that
+waits checks from time to time whether the thread knows of its call. The request of a finalizer
+waits for nothing. It may run in the thread of another client, or under a lock that this thread
+needs.
 """
 
 import asyncio
@@ -34,22 +35,22 @@ from dodona_wire.net.threads import begin_thread
 
 CLOSE_SECONDS_MAX: Final = 5.0
 LOOK_SECONDS: Final = 0.05
-"""How long a caller waits before it looks whether its call was taken."""
+"""How long a caller waits before it checks whether the thread took its call."""
 
 WITHIN: Final = Failure(
     "invalid_request",
-    "a finalizer that runs in the client's own thread can't use the client: leave a note there, "
-    "and act on it elsewhere",
+    "A finalizer that runs in the client's own thread can't use the client. Record the work in the "
+    "finalizer, and do it in another thread.",
     {"is_sent": False},
 )
 
 
 _engines: "Final[set[Engine]]" = set()
-"""Whose threads have not ended."""
+"""The engines whose threads have not ended."""
 
 
 def _close_all() -> None:
-    """Clients that were never closed say goodbye all the same, at the interpreter's end."""
+    """Close clients that the program never closed, at the end of the interpreter."""
     own = [it for it in [*_engines] if it.process_id == os.getpid()]
     for it in own:
         it.begin_closing()
@@ -64,15 +65,15 @@ class Engine:
     """A thread, its event loop, and the network in it."""
 
     def __init__(self, master_url: str, routing: Routing, peer_type: type[Peer]) -> None:
-        """Raises InvalidRequest on what is no URL, or if threads are greenlets, and Overloaded if
-        this process may open no more files."""
+        """Begin the thread. Raises InvalidRequest if the URL is not valid, or if threads are
+        greenlets. Raises Overloaded if this process can open no more files."""
         check_threads()
         self.process_id = os.getpid()
         self._items: deque[_Exchange | Post] = deque()
         self._is_drain_due = False
         self._is_closed = False
         self._is_over = False
-        self._over = threading.Lock()  # held until it is
+        self._over = threading.Lock()  # held until the thread has ended
         self._over.acquire()
         self._thread_id = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -84,13 +85,13 @@ class Engine:
             begin_thread(partial(self._run, make, made), "dodona-client")
             error = made.get()
         except BaseException:
-            self._is_closed = True  # the thread ends as soon as it sees that
+            self._is_closed = True  # the thread ends when it sees this
             raise
         if error is not None:
             raise error
 
     def exchange(self, step: Calls) -> list[Reply]:
-        """The replies to the step's calls. Blocks the calling thread."""
+        """Return the replies to the calls of a step. Blocks the calling thread."""
         if self._is_closed:
             return [CLOSED] * len(step.requests)
         if threading.get_ident() == self._thread_id:
@@ -105,22 +106,23 @@ class Engine:
         return exchange.replies()
 
     def post(self, step: Post) -> None:
-        """Have the messages sent."""
+        """Send the messages of a step."""
         if not self._is_closed:
             self._submit(step)
 
     def close(self) -> None:
-        """Fail what is pending, end the thread. Repeating it is harmless."""
+        """Close the network and end the thread. Pending calls fail. Repeating the call is
+        harmless."""
         self.begin_closing()
         if threading.get_ident() == self._thread_id:
-            return  # collected there: it can't wait for itself
+            return  # the garbage collector ran there, and the thread can't wait for itself
         until_s = time.monotonic() + CLOSE_SECONDS_MAX
         if not self._wait_over(until_s):
             self._call(self._stop)
             self._wait_over(until_s + CLOSE_SECONDS_MAX)
 
     def begin_closing(self) -> None:
-        """As `close`, and don't wait for it."""
+        """Begin to close, and do not wait for the end."""
         self._is_closed = True
         self._call(self._begin_closing)
 
@@ -131,8 +133,9 @@ class Engine:
         return self._is_over
 
     def _submit(self, item: "_Exchange | Post") -> None:
-        """Hand it to the thread: one wake-up for all that come while it is on its way. An interrupt
-        between the last two lines leaves it asleep: so whoever waits looks after it."""
+        """Pass an item to the thread. One wake-up serves all items that come while it is on its
+        way. An interrupt between the last two lines leaves the thread asleep. So a caller that
+        waits wakes it."""
         self._items.append(item)
         if not self._is_drain_due:
             self._is_drain_due = True
@@ -144,7 +147,7 @@ class Engine:
     def _call(self, function: Callable[[], None]) -> None:
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # it has ended
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(function)
 
     # ---- in the thread
@@ -169,7 +172,7 @@ class Engine:
             return
         made.put(None)
         try:
-            if self._is_closed:  # its caller was interrupted
+            if self._is_closed:  # the caller of `__init__` was interrupted
                 loop.call_soon(self._begin_closing)
             loop.run_forever()
         finally:
@@ -202,8 +205,8 @@ class Engine:
 
 
 class _Exchange:
-    """One step's calls on their way through the thread. A raw lock is the cheapest thing that a
-    thread can wait on."""
+    """The calls of one step on their way through the thread. A raw lock is the fastest object on
+    which a thread can wait."""
 
     __slots__ = ("_gathering", "_step", "done")
 
@@ -221,7 +224,7 @@ class _Exchange:
         return self._gathering.replies
 
     def replies_of_ended(self) -> list[Reply]:
-        """What there is by the end of the thread."""
+        """Return the replies that are there when the thread has ended."""
         return [CLOSED] * len(self._step.requests) if self._gathering is None else self.replies()
 
 

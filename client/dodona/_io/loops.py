@@ -1,9 +1,9 @@
 """The event loop of a blocking client's thread.
 
-Owns: which one it is, and that names are looked up in threads that Python knows. libuv has threads
-of its own for that, and a fork that ends by `sys.exit` waits for them although it does not have
-them: it would die of a segmentation fault, long after it has left Python. Names are found at the
-end of the process as well, when Python's executors have ended.
+Owns: which loop it is, and that threads of Python look up names. libuv uses its own threads for
+that. A fork does not have these threads, but if it ends by `sys.exit`, it waits for them. Then it
+would crash with a segmentation fault, long after it has left Python. Names are also looked up at
+the end of the process, when the executors of Python have ended.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from dodona_wire.net.descriptors import need_descriptors
 from dodona_wire.net.pools import asked
 
 DESCRIPTORS: Final = 12
-"""More than a loop takes."""
+"""More file descriptors than a loop needs."""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed: it halves the time of a round trip. Raises Overloaded if this
-    process may open no more files."""
+    """Return a loop of uvloop if that is installed: it halves the time of a round trip. Otherwise
+    return one of asyncio. Raises Overloaded if this process can open no more files."""
     need_descriptors(DESCRIPTORS)
     try:
         import uvloop
-    except (ImportError, RuntimeError):  # it can't be imported once the main thread has ended
+    except (ImportError, RuntimeError):  # RuntimeError: the main thread has ended
         return _Loop()
 
     class Loop(uvloop.Loop):
-        """uvloop's, but for looking up names."""
+        """The loop of uvloop, except that Python's threads look up names."""
 
         async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
             return await asked(partial(socket.getaddrinfo, host, port, **options))
@@ -54,7 +54,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """asyncio's, but for looking up names."""
+    """The loop of asyncio, except that Python's threads look up names."""
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         return await asked(partial(socket.getaddrinfo, host, port, **options))

@@ -1,6 +1,7 @@
-"""The driver of a client, which traces its calls where the program or the environment asks for it.
+"""Make the driver of a client. If traces are on, the driver makes a span for each call.
 
-Imports nothing of OpenTelemetry unless it does (see `tracing`).
+The program or the environment sets this (see `tracing`). Only then are parts of OpenTelemetry
+loaded.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def blocking_driver(url: str, routing: Routing) -> "BlockingDriver":
-    """Of a client's calls. Raises InvalidRequest."""
+    """Return a driver for a blocking client. Raises InvalidRequest."""
     from dodona._io.drivers import BlockingDriver
 
     spans = client_spans()
@@ -29,7 +30,8 @@ def blocking_driver(url: str, routing: Routing) -> "BlockingDriver":
 def asyncio_driver(
     url: str, routing: Routing, key: ClusterKey | None = None, spans: "Spans | None" = None
 ) -> "AsyncioDriver":
-    """Of a client's calls; a server says whose `spans` they are. Raises InvalidRequest."""
+    """Return a driver for an asyncio client. A server passes its own `spans`. Raises
+    InvalidRequest."""
     from dodona._io.drivers import AsyncioDriver
 
     spans = spans or client_spans()

@@ -1,9 +1,9 @@
-"""All the connections of one client: to the master, the proxies, and the cells it talks to.
+"""All connections of one client: to the master, to the proxies, and to the cells that it uses.
 
-Owns: which peer a target is, and what becomes of a call whose target is nowhere. Cells are found
-in the shared routing; a cell that moved gets a new peer. The master is asked by REST: catalog calls
-are rare, and a proxy or a load balancer on the way is welcome to them.
-Belongs to one event loop; must not be used from another thread.
+Owns: which connection a call uses, and the failure of a call whose target has no known address. The
+shared routing has the addresses of cells. A cell that moved gets a new connection. Calls to the
+master use REST: they are rare, and may pass through a proxy or a load balancer.
+Belongs to one event loop. Must not be used from another thread.
 """
 
 import asyncio
@@ -34,18 +34,19 @@ from dodona_wire.types import CellId, Timestamp
 
 MASTER_TIMEOUT_SECONDS: Final = 10.0
 KEEPALIVE_SECONDS: Final = 2.0
-"""Less than servers grant: a request must not meet a connection that is just being closed."""
+"""Less than servers allow, so that a request does not meet a connection that the server is
+closing."""
 ORACLE_TIMEOUT_MS: Final = 5_000
-"""Protocols ask again for as long again: the two together are about ten seconds."""
+"""Protocols try once more for as long. Both together take about ten seconds."""
 
 CLOSED: Final = Failure("invalid_request", "the client is closed")
-"""Of another kind than `unavailable`: nothing was sent, and there is no use in asking again. It is
-a reply and no exception, since a commit under way must still end with an outcome or as unknown."""
+"""Not of the kind `unavailable`: nothing was sent, and a retry is useless. It is a reply and not an
+exception, because a commit in progress must end with an outcome, or with an unknown one."""
 _unanswered: Final = Failure("unavailable", "another answer was enough")
 
 
 def check_url(url: str) -> str:
-    """A master's URL as it is used from here on. Raises InvalidRequest."""
+    """Return the URL of a master in its normal form. Raises InvalidRequest."""
     if not isinstance(url, str):
         raise InvalidRequest(f"the master's URL is a str, not {type(url).__name__}")
     parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -61,7 +62,7 @@ def check_url(url: str) -> str:
 
 
 class Network:
-    """Where calls go. Nothing is connected before the first call."""
+    """Sends calls to servers. It connects to nothing before the first call."""
 
     def __init__(
         self,
@@ -70,8 +71,8 @@ class Network:
         key: ClusterKey | None = None,
         peer_type: type[Peer] = Peer,
     ) -> None:
-        """`key` is the cluster's; unless given, the one that comes with the URL. `peer_type` is
-        of the connections to cells."""
+        """Create the network. `key` is the key of the cluster. By default, it is the key that comes
+        with the URL. `peer_type` is the class of connections to cells."""
         self._peer_type = peer_type
         self._loop = asyncio.get_running_loop()
         self._master_url = check_url(master_url)
@@ -94,7 +95,7 @@ class Network:
         self._oracle: OracleClient | None = None
 
     def call(self, target: Target, body: Request) -> "asyncio.Future[Reply]":
-        """Send a request. The future never fails: a call that did gets a `Failure`."""
+        """Send a request. The future never raises: a call that failed gets a `Failure`."""
         if self._is_closed:
             return self._answered(CLOSED)
         if target >= 0:
@@ -113,11 +114,11 @@ class Network:
     def call_later(
         self, delay_ms: int, then: Callable[..., None], *given: Any
     ) -> asyncio.TimerHandle:
-        """Call back in this network's loop."""
+        """Call a function later, in the loop of this network."""
         return self._loop.call_later(delay_ms / 1000, then, *given)
 
     def give_up(self, target: Target, call: "asyncio.Future[Reply]", waited_ms: int) -> Failure:
-        """In place of an answer that did not come in its caller's time. It names the server."""
+        """Return a failure for an answer that did not come in time. It names the server."""
         if target >= 0:
             known = self._cells.get(CellId(target))
             return _nowhere(target) if known is None else known[1].give_up(call, waited_ms)
@@ -128,20 +129,21 @@ class Network:
         return silence.failure(text, self._loop.time(), is_sent=True)
 
     def post(self, step: Post) -> None:
-        """Send to cells what nobody waits for."""
+        """Send messages to cells that get no answer."""
         for target, body in step.requests:
             peer = self._peer(CellId(target))
             if peer is not None:
                 peer.post(body)  # type: ignore[arg-type]  # cells get data requests
 
     def generate(self) -> Coroutine[Any, Any, Timestamp]:
-        """A fresh timestamp, or Unavailable: the shortest way. Raises InvalidRequest."""
+        """Return a fresh timestamp, without a protocol. Raises InvalidRequest. To await it raises
+        Unavailable."""
         if self._is_closed:
             raise InvalidRequest(CLOSED.message)
         return (self._oracle or self._start_oracle()).generate()
 
     async def ask_oracle(self, body: Request) -> Reply:
-        """As `generate`, in a protocol's words."""
+        """Return fresh timestamps as a reply for a protocol, or a failure."""
         assert isinstance(body, GenerateTimestamps)
         if self._is_closed:
             return CLOSED
@@ -153,13 +155,14 @@ class Network:
         return TimestampRange(first, body.count)
 
     def _note_master(self, error: DodonaError) -> None:
-        """A proxy finds the master silent: so does whoever asks it for anything else."""
+        """Note that the master is silent if a proxy reports that. Other calls to the master use
+        this, too."""
         silent_ms = error.attributes.get("silent_ms")
         if type(silent_ms) is int and error.attributes.get("server") == "master":
             self._silence.begin(self._loop.time() - silent_ms / 1000)
 
     async def close(self) -> None:
-        """Fail what is pending and let all connections go. Repeating it is harmless."""
+        """Close all connections. Pending calls fail. Repeating the call is harmless."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -206,8 +209,9 @@ class Network:
         asked_at = self._loop.time()
         try:
             response = await self._send_to_master(call)
-        except (httpx.HTTPError, RuntimeError) as error:  # the latter: names are not looked up
-            self._silence.begin(asked_at)  # any more once the main thread has ended
+        except (httpx.HTTPError, RuntimeError) as error:
+            # RuntimeError: Python looks up no more names after the main thread has ended.
+            self._silence.begin(asked_at)
             return self._unreachable(error)
         except TimeoutError:
             text = f"no answer from {self._silence.name} in {BRIEF_SECONDS:g} s"
@@ -228,8 +232,9 @@ class Network:
         return reply
 
     async def _send_to_master(self, call: HttpCall) -> httpx.Response:
-        """Raises httpx.HTTPError; TimeoutError soon if the master is dead: its answer is awaited
-        all the same, by nobody, to learn that it is back."""
+        """Send a call to the master. Raises httpx.HTTPError. If the master was silent before,
+        raises TimeoutError soon. The request then continues without a caller, to notice when the
+        master is back."""
         if not self._silence.is_dead(self._loop.time()):
             return await self._request(call)
         sending = self._loop.create_task(self._request(call))
@@ -247,7 +252,8 @@ class Network:
         return response
 
     def _finds_key(self, refusal: Failure) -> bool:
-        """Whether it has a key now that it lacked: one that a master on this machine named."""
+        """Return whether the client has just found the key that it lacked, in the file that a
+        master on this machine named."""
         if refusal.kind != Unauthenticated.kind or self._key is not None:
             return False
         self._key = ClusterKey.announced(self._master_url, refusal.attributes)
@@ -276,7 +282,7 @@ class Network:
         return self._oracle_addresses()
 
     def _oracle_addresses(self) -> list[str]:
-        """The proxies, in an order of this client's own; the master itself while there are none."""
+        """Return the proxies in a random order, or the master itself if there are no proxies."""
         addresses = list(self._proxies)
         random.shuffle(addresses)
         return addresses or [self._master_url]
@@ -284,17 +290,17 @@ class Network:
 
 def _retrieve(task: "asyncio.Task[Any]") -> None:
     if not task.cancelled():
-        task.exception()  # else it is logged as lost
+        task.exception()  # take the error: otherwise asyncio logs it
 
 
 def _nowhere(target: Target) -> Failure:
-    text = f"where cell {target} is, the master has not said"
+    text = f"the master has not reported an address for cell {target}"
     return Failure("unavailable", text, {"cell": target, "is_sent": False})
 
 
 class Gathering:
-    """The replies to one `Calls` step, in order. `on_done` is called once, when they are all there,
-    or earlier where the step allows it."""
+    """Collects the replies to one `Calls` step, in order. It calls `on_done` once: when all replies
+    are there, or earlier if the step allows it."""
 
     __slots__ = ("_is_over_at_refusal", "_left_count", "_on_done", "_timer", "replies")
 
@@ -324,7 +330,8 @@ class Gathering:
             self._end()
 
     def _give_up(self, network: Network, step: Calls, calls: "list[asyncio.Future[Reply]]") -> None:
-        """The caller's time is up."""
+        """End with failures in place of missing replies, because the time limit of the step is
+        reached."""
         assert step.timeout_ms is not None
         if self._left_count == 0:
             return

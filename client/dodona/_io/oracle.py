@@ -1,13 +1,14 @@
-"""Timestamps for many callers: one request in flight, one future for some dozens of callers.
+"""Get timestamps for many callers, with one request in flight and one future for many callers.
 
-Owns: which proxy is asked, and what happens when it does not answer. The rule that keeps
-timestamps monotonic is the batcher's. A batch that a proxy failed is asked for again, from the next
-proxy: its callers came before the new request is sent, so they may be served from it.
-A caller is a place in a group, and a group a future: waking a task is then all that is left to do
-for each of them. What comes back is given to one half of the groups, and an iteration of the loop
-later to the other: what the first ask next is on its way while the others still work.
-Bounded: groups waiting, the time a batch may take, and the back-off when no proxy answers.
-Belongs to one event loop; must not be used from another thread.
+Owns: which proxy is asked, and what happens if it does not answer. The batcher keeps the rule that
+timestamps rise. If a proxy fails a batch, the next proxy gets the same request. Its callers came
+before the new request is sent, so they may use its timestamps.
+A caller is a place in a group, and a group is one future. So the only work for each caller is to
+wake its task. The answer first goes to one half of the groups, and one iteration of the loop later
+to the other half. So the next requests of the first half are on their way while the second half
+still works.
+Bounded: the groups that wait, the time of a batch, and the back-off when no proxy answers.
+Belongs to one event loop. Must not be used from another thread.
 """
 
 import asyncio
@@ -35,18 +36,18 @@ from dodona_wire.net.urls import hide_password
 from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp
 
 GROUP_COUNT_MAX: Final = 64
-"""Timestamps of a group, but for one who asks for more at a time."""
+"""The timestamps of a group, unless one caller asks for more at a time."""
 GROUPS_MAX: Final = 16_384
-"""Groups that wait: about a million callers."""
+"""The groups that wait: about a million callers."""
 TIMEOUT_MS: Final = 10_000
-"""How long a batch is asked for, from proxy to proxy, before its callers fail."""
+"""How long a batch goes from proxy to proxy before its callers fail."""
 PROXY_TIMEOUT_MS: Final = 4_000
-"""How long one proxy may take: a little longer than it lets the master take."""
+"""How long one proxy may take: a little longer than the proxy waits for the master."""
 BACKOFF_MS_FIRST: Final = 20
 BACKOFF_MS_MAX: Final = 500
 BACKOFF_MS_STARTING: Final = 50
 STARTING_ROUNDS_MAX: Final = 40
-"""So often the pauses stay short, as the server is probably just being started again."""
+"""The number of rounds with short pauses, because the server is probably starting again."""
 
 _log = logging.getLogger("dodona.oracle")
 
@@ -54,8 +55,8 @@ Discover = Callable[[], Awaitable[Sequence[str]]]
 
 
 class _Group:
-    """Callers who wait together. Their future comes to the first of their timestamps, to a Failure,
-    or to None: then they wait again, since one of them has gone."""
+    """Callers that wait together. The result of their future is the first of their timestamps, or a
+    Failure. It may also be None: then they wait again, because one of them has gone."""
 
     __slots__ = ("_loop", "count", "future")
 
@@ -69,14 +70,14 @@ class _Group:
 
     def _wait(self) -> "asyncio.Future[Timestamp | Failure | None]":
         future: asyncio.Future[Timestamp | Failure | None] = self._loop.create_future()
-        # What cancels a task cancels what it waits for. A subclass would do, too, but asyncio's
-        # short ways are for futures of its own class.
+        # To cancel a task cancels the future that it waits for. A subclass would work, too, but
+        # asyncio has fast paths for futures of its own class only.
         future.cancel = self._let_go  # type: ignore[method-assign]
         return future
 
     def _let_go(self, msg: object = None) -> bool:
-        """One of the callers is cancelled: it must hear of it at once, and the others wait on.
-        → False, so that its task ends by itself when it wakes."""
+        """Wake all callers, because one of them is cancelled and must notice. The others wait
+        again. Returns False, so that the cancelled task ends by itself when it wakes."""
         future = self.future
         if not future.done():
             self.future = self._wait()
@@ -85,7 +86,7 @@ class _Group:
 
 
 class OracleClient:
-    """Asks proxies (or a master: it speaks the same words) for timestamps."""
+    """Asks proxies for timestamps. It may also ask a master, which has the same protocol."""
 
     def __init__(
         self,
@@ -95,8 +96,8 @@ class OracleClient:
         timeout_ms: int = TIMEOUT_MS,
         key: ClusterKey | None = None,
     ) -> None:
-        """`addresses`: where to ask, in this order. `discover` is awaited when none of them
-        answered, and names those to ask from then on."""
+        """Take the addresses to ask, in this order. If none of them answers, the client awaits
+        `discover`, which returns the addresses to ask from then on."""
         assert addresses
         assert timeout_ms > 0
         self._loop = asyncio.get_running_loop()
@@ -107,12 +108,12 @@ class OracleClient:
         self._peers = {address: self._peer(address) for address in addresses}
         self._address = addresses[0]
         self._batcher: Batcher[_Group] = Batcher()
-        self._full = _Group(self._loop)  # who finds it opens a group
+        self._full = _Group(self._loop)  # a caller that finds this group opens a new one
         self._full.count = GROUP_COUNT_MAX
         self._group = self._full
         self._gathering: list[_Group] = []
         self._waiting_count = 0
-        self._is_busy = False  # a batch is away, or is sent at the end of this iteration
+        self._is_busy = False  # a batch is in flight, or leaves at the end of this iteration
         self._batch_count = 0
         self._batch_deadline = 0.0
         self._attempt_count = 0
@@ -125,12 +126,12 @@ class OracleClient:
 
     @property
     def silence(self) -> Silence:
-        """Of the server that is asked now."""
+        """The silence of the server that is asked now."""
         return self._peers[self._address].silence
 
     async def generate(self) -> Timestamp:
-        """A fresh timestamp. Raises Unavailable, or Overloaded when about a million callers wait
-        already."""
+        """Return a fresh timestamp. Raises Unavailable, or Overloaded if about a million callers
+        wait already."""
         group = self._group
         place = group.count
         if place >= GROUP_COUNT_MAX:
@@ -138,22 +139,25 @@ class OracleClient:
             place = 0
         group.count = place + 1
         first = await group.future
-        if type(first) is not int:  # one in a million
+        if type(first) is not int:  # about once in a million calls
             first = await self._wait_on(group, first)
         return first + place  # type: ignore[return-value]  # to say so would cost as much again
 
     async def generate_range(self, count: int) -> Timestamp:
-        """As `generate`: the first of `count` fresh timestamps in a row (1 to 1,000,000)."""
+        """Return the first of `count` fresh timestamps in a row (1 to 1,000,000). Otherwise as
+        `generate`."""
         if not 0 < count <= TIMESTAMPS_PER_REQUEST_MAX:
             limit = TIMESTAMPS_PER_REQUEST_MAX
-            raise InvalidRequest(f"1 to {limit} timestamps a request", count=count)
+            raise InvalidRequest(f"Request 1 to {limit} timestamps at a time.", count=count)
         group = self._group = self._open()
         group.count = count
         return await self._wait_on(group, None)
 
     def _open(self) -> _Group:
         if self._waiting_count >= GROUPS_MAX:
-            raise Overloaded(f"{GROUPS_MAX} groups of callers wait for timestamps")
+            raise Overloaded(
+                f"{GROUPS_MAX} groups of callers already wait for timestamps. Try again later."
+            )
         self._waiting_count += 1
         group = _Group(self._loop)
         self._gathering.append(group)
@@ -163,7 +167,8 @@ class OracleClient:
         return group
 
     async def _wait_on(self, group: _Group, end: Timestamp | Failure | None) -> Timestamp:
-        """→ the group's first timestamp, however often others leave the group meanwhile."""
+        """Return the first timestamp of the group, however often other callers leave it
+        meanwhile."""
         while end is None:
             end = await group.future
         if isinstance(end, Failure):
@@ -171,7 +176,7 @@ class OracleClient:
         return end
 
     async def close(self) -> None:
-        """Fail all callers and let the connections go."""
+        """Fail all callers, and close the connections."""
         self._is_closed = True
         if self._searching is not None:
             self._searching.cancel()
@@ -182,7 +187,8 @@ class OracleClient:
     # ---- a batch
 
     def _send(self) -> None:
-        """Ask for all who came during this loop iteration, or while the last batch was away."""
+        """Ask for all callers that came in this loop iteration, or while the last batch was in
+        flight."""
         groups, self._gathering, self._group = self._gathering, [], self._full
         for group in groups:
             self._batcher.add(group, group.count)
@@ -203,7 +209,7 @@ class OracleClient:
             assert isinstance(reply, Failure), reply
             self._fail_over(reply)
         elif reply.count != self._batch_count:
-            text = f"{self._batch_count} timestamps asked for, {reply.count} given"
+            text = f"The oracle returned {reply.count} timestamps instead of {self._batch_count}."
             self._fail_over(Failure("unavailable", text))
         else:
             self._deal(reply.first)
@@ -235,7 +241,7 @@ class OracleClient:
             self._ask()
         else:
             if failure.attributes.get("silent_ms", 0) >= DEAD_AFTER_SECONDS * 1000:
-                brief = self._loop.time() + BRIEF_SECONDS  # it was waited for before
+                brief = self._loop.time() + BRIEF_SECONDS  # earlier batches waited for it
                 self._batch_deadline = min(self._batch_deadline, brief)
             self._searching = self._loop.create_task(self._search())
             self._searching.add_done_callback(partial(self._end_search, failure))
@@ -248,8 +254,8 @@ class OracleClient:
         self._send()
 
     async def _search(self) -> None:
-        """Nobody answered: find out who could, and leave them a moment. Raises TimeoutError at the
-        end of the batch's time, whatever hangs."""
+        """Wait a little, and look for other addresses, because no server answered. Raises
+        TimeoutError at the end of the batch's time, even if a server hangs."""
         rounds = self._attempt_count // len(self._peers)
         bound_ms = BACKOFF_MS_MAX if rounds > STARTING_ROUNDS_MAX else BACKOFF_MS_STARTING
         longest_ms = min(bound_ms, BACKOFF_MS_FIRST << min(rounds - 1, 16))
@@ -259,7 +265,7 @@ class OracleClient:
         await self._adopt(found)
 
     async def _adopt(self, addresses: Sequence[str]) -> None:
-        """From now on ask these, if any are named."""
+        """Ask these addresses from now on, if there are any."""
         if not addresses:
             return
         gone = [peer for address, peer in self._peers.items() if address not in addresses]
@@ -270,7 +276,7 @@ class OracleClient:
             await peer.close()
 
     def _end_search(self, failure: Failure, task: asyncio.Task[None]) -> None:
-        """`failure` is why there was one."""
+        """End a search, and ask again or fail the batch. `failure` is the reason for the search."""
         self._searching = None
         if task.cancelled():
             self._fail(Failure("unavailable", "the client was closed"))

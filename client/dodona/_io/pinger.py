@@ -1,12 +1,13 @@
-"""The thread that does a blocking client's chores: what has to be said again and again.
+"""The thread that does the periodic work of a blocking client.
 
-Owns: the thread. It is there while there is something to do, and ends with the client. What is
-done, and when, is the chores' business: pings of master transactions, renewals of held snapshots.
+Owns: the thread. It exists while there is work, and ends with the client. The chores decide what to
+do and when: they ping master transactions, and renew the leases of held snapshots and loads.
 
-Callers may be interrupted between any two steps, and finalizers may call in at any: so nothing is
-locked. They leave items in a queue. Who does the chores is settled by the threads that are begun
-for it, among themselves.
-The driver is not kept: what is held of a client that nobody has any more is nobody's either.
+Signals may interrupt callers between any two steps, and finalizers may call in at any step. So no
+locks are used here. Callers put items into a queue. The threads that are begun for the work settle
+among themselves which of them does it.
+This module does not keep the driver alive, so the program can drop a client with all that belongs
+to it.
 """
 
 import threading
@@ -17,6 +18,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakMethod
 
 from dodona._core.protocol import steps
+from dodona._io.bounds import Driver
 from dodona_wire.net.threads import begin_thread
 
 CLOSE_SECONDS_MAX: Final = 5.0
@@ -26,37 +28,45 @@ Taken = TypeVar("Taken", contravariant=True)
 
 
 class Chores(Protocol[Taken]):
-    """What there is to do for some items, as long as they are in use."""
+    """The periodic work for some items, while they are in use."""
 
     def add(self, item: Taken, /) -> None: ...
 
     def wait_ms(self) -> int | None:
-        """How long until something is due. None if nothing will be."""
+        """Return how long until some work is due, in ms. None if no work will be due."""
         ...
 
     def do_due(self) -> steps.Protocol[None]: ...
 
 
+def close_all(driver: Driver, *pingers: "Pinger[Any]") -> None:
+    """Close a client: its driver first, so that the threads of the pingers wait for no answer."""
+    driver.close()
+    for pinger in pingers:
+        pinger.close()
+
+
 class Pinger(Generic[Item]):
-    """One client's. Any thread may use it."""
+    """Does the periodic work of one client. Any thread may use it."""
 
     def __init__(self, run: Callable[[Any], Any], chores: Chores[Item]) -> None:
-        """`run` is the driver's, a method."""
+        """Take the work, and `run`, which must be a method of the driver."""
         self._run = WeakMethod(run)
         self._chores = chores
-        self._news: SimpleQueue[Item | None] = SimpleQueue()  # None: look whether it is closed
-        self._doers: dict[int, int] = {}  # at 0 the thread that does them, if there is one
-        self._thread: threading.Thread | None = None  # the last one that was begun
+        self._news: SimpleQueue[Item | None] = SimpleQueue()  # None: check `_is_closed`
+        self._doers: dict[int, int] = {}  # at key 0 the thread that does the work, if any
+        self._thread: threading.Thread | None = None  # the thread that began last
         self._is_closed = False
 
     def watch(self, item: Item) -> None:
-        """Do what is due for it from now on."""
+        """Do the periodic work of this item from now on."""
         self._news.put(item)
         if not self._doers:
             self._thread = begin_thread(self._do_all, "dodona-pinger")
 
     def close(self) -> None:
-        """Do nothing any more. The driver is closed already, so that no answer is waited for."""
+        """Stop all periodic work. The driver is closed already, so the thread waits for no
+        answer."""
         self._is_closed = True
         self._news.put(None)
         thread = self._thread
@@ -66,8 +76,8 @@ class Pinger(Generic[Item]):
     # ---- in a thread of its own
 
     def _do_all(self) -> None:
-        """One thread at a time. What comes while it is about to end is seen by it, or by the next
-        one, which is begun then."""
+        """Work while there is an item, in one thread at a time. If an item comes while this thread
+        is about to end, this thread sees it, or the next thread, which begins then."""
         me = threading.get_ident()
         while self._doers.setdefault(0, me) == me:
             try:
@@ -79,7 +89,7 @@ class Pinger(Generic[Item]):
                 return
 
     def _do_due(self) -> bool:
-        """→ whether there is still a driver to do it."""
+        """Do the work that is due. Returns False if the driver is gone."""
         run = self._run()
         if run is None:
             self._is_closed = True
@@ -88,7 +98,7 @@ class Pinger(Generic[Item]):
         return True
 
     def _wait(self) -> bool:
-        """Until something is due. → False once nothing will be."""
+        """Wait until some work is due. Returns False once no work will be."""
         self._take(0)
         while not self._is_closed and (wait_ms := self._chores.wait_ms()) is not None:
             if wait_ms == 0:
@@ -97,7 +107,7 @@ class Pinger(Generic[Item]):
         return False
 
     def _take(self, wait_s: float) -> None:
-        """What is new: if nothing is there, wait for it so long."""
+        """Take new items from the queue. If there are none, wait for one for at most `wait_s`."""
         with suppress(Empty):
             item = self._news.get(wait_s > 0, wait_s)
             while True:

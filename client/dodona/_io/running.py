@@ -1,7 +1,8 @@
-"""What the clients do in several steps that are no protocol: what users hand them to run.
+"""Run what users pass to the clients, in phases that are not one protocol: queries and functions.
 
-Owns: the order of a query's movements, and the refusal of functions that
-only begin to run when they are called. What these would write comes after the commit, or never.
+Owns: the order of the phases of a query, and the check of functions. It refuses a function whose
+call only returns a generator or coroutine. The writes of such a function would come after the
+commit, or never.
 """
 
 import inspect
@@ -21,24 +22,34 @@ from dodona_wire.shown import shown
 Result = TypeVar("Result")
 
 
-def check_function(function: object, *, is_async: bool = False) -> None:
-    """That it can be run as a transaction, as far as can be seen before. Raises InvalidRequest."""
+def check_function(function: object) -> None:
+    """Check that a function can run as a transaction, as far as this is known before the call.
+    Raises InvalidRequest."""
+    _check(function, is_async=False)
+
+
+def check_async_function(function: object) -> None:
+    """Check that a function can run as a transaction of the asyncio API, which may be async."""
+    _check(function, is_async=True)
+
+
+def _check(function: object, *, is_async: bool) -> None:
     if not callable(function):
-        raise InvalidRequest(f"function is called, which {shown(function)} can't be")
+        raise InvalidRequest(f"`function` must be callable, not {shown(function)}.")
     for called in (function, getattr(function, "func", None), type(function).__call__):
         if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
             raise InvalidRequest(
-                f"{_named(function)} is a generator function: a call of it only makes a generator, "
-                "and runs nothing. Remove `yield`, and return a list"
+                f"{_named(function)} is a generator function. A call only creates a generator, and "
+                "runs nothing. Remove `yield`, and return a list."
             )
         if inspect.iscoroutinefunction(called) and not is_async:
             raise InvalidRequest(
-                f"{_named(function)} is async: it runs in the transactions of `dodona.aio` only"
+                f"{_named(function)} is async. Run it in a transaction of `dodona.aio`."
             )
 
 
 def finished(result: Result) -> Result:
-    """What a function returned, or came to, unless it only began. Raises InvalidRequest."""
+    """Return the result of a function. Raises InvalidRequest if the function has only begun."""
     is_begun = isinstance(result, Coroutine | AsyncGenerator) or (
         isinstance(result, Generator) and inspect.getgeneratorstate(result) == inspect.GEN_CREATED
     )
@@ -46,20 +57,18 @@ def finished(result: Result) -> Result:
         result.close()
     if is_begun:
         raise InvalidRequest(
-            f"the function returned {type(result).__name__} {_named(result)}, which has not run: "
-            "what it writes would come after the commit. Await or exhaust it in the function"
+            f"The function returned {type(result).__name__} {_named(result)}, which has not run. "
+            "Its writes would come after the commit. Await or exhaust it in the function."
         )
     if isinstance(result, Awaitable):
-        raise InvalidRequest("the function returned what is to be awaited: await it within")
+        raise InvalidRequest("The function returned an awaitable. Await it inside the function.")
     return result
 
 
-async def finished_async(result: Awaitable[Result]) -> Result:
-    """What an async function comes to. Raises InvalidRequest if it is none."""
+async def async_finished(result: Awaitable[Result]) -> Result:
+    """Return the awaited result of an async function. Raises InvalidRequest if it is not async."""
     if not isinstance(result, Awaitable):
-        raise InvalidRequest(
-            f"the function is an async one: its result is awaited, not {shown(result)}"
-        )
+        raise InvalidRequest(f"The function must be async. It returned {shown(result)}.")
     return finished(await result)
 
 
@@ -75,7 +84,8 @@ def answer(
     buffer: TransactionBuffer | None,
     timeout_ms: int | None,
 ) -> Any:
-    """The movements of a query, of which two compute and two ask, in `timeout_ms` together."""
+    """Run all phases of a query, in `timeout_ms` together. Two phases compute, and two ask
+    servers."""
     until = None if timeout_ms is None else Until(run, timeout_ms)
     ask = until or run
     query = ask(begin)
@@ -87,8 +97,8 @@ def answer(
 
 
 def _in_time(function: Callable[[], Result], query: Query, until: Until | None) -> Result:
-    """What a query computes. Raises Unavailable if that takes too long, Overloaded if this process
-    may open no more files."""
+    """Return the result of a phase that computes. Raises Unavailable if it takes too long, and
+    Overloaded if this process can open no more files."""
     need_descriptors(DESCRIPTORS)
     wait_s = None if until is None else until.left_ms() / 1000
     try:
@@ -99,6 +109,6 @@ def _in_time(function: Callable[[], Result], query: Query, until: Until | None) 
 
 
 def too_long(timeout_ms: int) -> Unavailable:
-    """Of a query whose time was up."""
-    text = f"the query was not computed in the {timeout_ms} ms of this call: give it more time"
+    """Return the error of a query that reached its time limit."""
+    text = f"The query was not computed in the {timeout_ms} ms of this call. Set a longer timeout."
     return Unavailable(text, timeout_ms=timeout_ms)

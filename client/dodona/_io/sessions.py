@@ -1,5 +1,5 @@
-"""What both facades begin with: a session on this process's clocks and dice, and the embedded
-database's module. Imports no network library."""
+"""What both clients need first: a session with the clocks and dice of this process, and the module
+of the embedded database. Must not import: a network library."""
 
 import importlib
 import os
@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any, Final
 
-# So that a program needs no file to name what it imported: an error that it catches, a type.
+# Import these now. Then a program can name an error or a type even if it can open no more files.
 import dodona.errors
 import dodona.schema
 import dodona.types  # noqa: F401
@@ -22,11 +22,11 @@ from dodona_wire.net.urls import hide_password
 
 FolderPath = str | os.PathLike[str]
 CONNECT_TIMEOUT_MS: Final = 10_000
-SERVER_EXTRA: Final = "an embedded database needs the server extra: pip install 'dodona[server]'"
+SERVER_EXTRA: Final = "An embedded database needs the server extra: pip install 'dodona[server]'"
 
 
 def new_session(acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT) -> Session:
-    """A session that nobody else uses. Raises InvalidRequest."""
+    """Return a session that no other client uses. Raises InvalidRequest."""
     check_acknowledgement(acknowledgement)
     return Session(
         instant_us=instant_us,
@@ -37,7 +37,7 @@ def new_session(acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT) -> S
 
 
 def instant_us() -> int:
-    """Monotonic microseconds."""
+    """Return the monotonic time in microseconds."""
     return time.monotonic_ns() // 1000
 
 
@@ -46,7 +46,8 @@ def _unix_us() -> int:
 
 
 def load_embedded() -> Any:
-    """The module behind `open`. By name: the light client does not know the servers."""
+    """Return the module behind `open`. It is imported by its name, because the light client does
+    not know the servers. Raises InvalidRequest without the server extra."""
     try:
         return importlib.import_module("dodona_local.embedded")
     except ImportError as error:
@@ -54,14 +55,16 @@ def load_embedded() -> Any:
 
 
 def check_folder(path: FolderPath) -> str:
-    """The path of a data folder as text. Raises InvalidRequest."""
+    """Return the path of a data folder as text. Raises InvalidRequest."""
     text: object = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
-        raise InvalidRequest(f"a data folder's path is a str or a Path, not {type(path).__name__}")
+        raise InvalidRequest(
+            f"A data folder's path must be a str or a Path, not {type(path).__name__}."
+        )
     if not text or "\0" in text:
-        raise InvalidRequest("a data folder's path is empty or has a NUL in it")
+        raise InvalidRequest("A data folder's path is empty or has a NUL in it. Pass another path.")
     if "://" in text:
         raise InvalidRequest(
-            "this is a URL: `connect` speaks to a cluster", url=hide_password(text)
+            "This is a URL. Use `connect` for a cluster, or pass a folder.", url=hide_password(text)
         )
     return text

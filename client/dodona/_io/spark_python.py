@@ -1,7 +1,7 @@
-"""Which Python Spark's workers run.
+"""Choose the Python that Spark's workers run.
 
-Owns: the default, set in the environment before a session starts: Spark reads it there once. It
-runs `python3` otherwise, whichever comes first on PATH, and that one need not have Dodona.
+Owns: the default, in the environment. It must be set before a session starts, because Spark reads
+it there once. Without it, Spark runs the first `python3` on PATH, which may not have Dodona.
 """
 
 import os
@@ -12,5 +12,5 @@ VARIABLE: Final = "PYSPARK_PYTHON"
 
 
 def choose_this_python() -> None:
-    """Unless the environment says another."""
+    """Choose the Python of this process, unless the environment names another one."""
     os.environ.setdefault(VARIABLE, sys.executable)

@@ -1,8 +1,8 @@
-"""Errors and what their tracebacks keep.
+"""Free the variables that the traceback of an error keeps.
 
-Owns: `forget_locals`. A traceback has the frames that its error came through, with their variables;
-where the error is one of these, a cycle keeps all of them until the garbage collector comes: also
-the caller's frames, and there the client.
+Owns: `forget_locals`. A traceback has the frames that its error passed through, with their
+variables. If the error is one of these variables, there is a reference cycle. It keeps all of them
+until the garbage collector runs: also the frames of the caller, and the client in them.
 """
 
 from contextlib import suppress
@@ -16,14 +16,16 @@ _MAY_WAIT: Final = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 def forget_locals(error: DodonaError) -> None:
-    """Of our own frames that the error has come through so far. Those that still run keep theirs;
-    the caller's, and those of what the caller handed in, are not touched. Nor are coroutines: one
-    that waits, and is to go on with the error, would be ended by it."""
+    """Clear the variables of Dodona's own frames in the traceback of an error.
+
+    Frames that still run keep their variables. The frames of the caller, and of functions that the
+    caller passed, stay as they are. So do coroutines: clearing one that waits for the error would
+    end it."""
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
         is_own = str(frame.f_globals.get("__name__")).startswith(_OWN)
         if is_own and not frame.f_code.co_flags & _MAY_WAIT:
-            with suppress(RuntimeError):  # it runs
+            with suppress(RuntimeError):  # the frame still runs
                 frame.clear()
         trace = trace.tb_next

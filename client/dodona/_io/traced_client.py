@@ -1,8 +1,8 @@
-"""A client's calls, traced: a span for each, around the protocol that carries it out.
+"""Trace the calls of a client: one span for each, around the protocol that carries out the call.
 
-Owns: which protocols have spans, what these say, and how their context travels with requests to
-cells. A protocol is not changed: it is run inside another that looks at its steps. Imported only
-where traces are on.
+Owns: which protocols have spans, the attributes of the spans, and how their context travels with
+requests to cells. A protocol stays unchanged. It runs inside another protocol, which looks at its
+steps. Imported only if tracing is on.
 """
 
 from collections.abc import Sequence
@@ -35,24 +35,24 @@ NAMES: Final = {
     "RowSession.commit": "commit",
     "RowSession.write_rows": "insert_rows",
     "RowSession.erase_rows": "delete_rows",
-    "send_parts": "write_arrow",  # what that comes down to
+    "send_parts": "write_arrow",  # the protocol that `write_arrow` runs
     "ReadSession.lookup_rows": "lookup_rows",
     "ReadSession.lookup_versions": "lookup_versions",
-    "within_budget": "lookup_rows",  # a gateway's
+    "within_budget": "lookup_rows",  # of a gateway
     "ReadSession.select": "select",
-    "ReadSession.first_rows": "select",  # likewise
+    "ReadSession.first_rows": "select",  # of a gateway, too
     "ReadSession.read_arrow": "read_arrow",
     "Query.fetch": "query",
     "ChangeSession.read_changes": "read_changes",
 }
-"""Protocols that have a span, by what their functions are named, with the class: the commit of a
-master transaction is another thing than that of rows."""
+"""The protocols that have a span, by the names of their functions. The names include the class,
+because the commit of a master transaction is another protocol than the commit of rows."""
 
 Result = TypeVar("Result")
 
 
 def traced(protocol: Protocol[Result], spans: Spans) -> Protocol[Result]:
-    """The same, within a span, if it is one of those that have one."""
+    """Return the protocol within a span if it is in NAMES. Otherwise return the protocol itself."""
     name = NAMES.get(getattr(protocol, "__qualname__", ""))
     return protocol if name is None else _within_span(protocol, spans, name)
 
@@ -82,7 +82,7 @@ def _within_span(protocol: Protocol[Result], spans: Spans, name: str) -> Protoco
 
 
 class _Account:
-    """What a protocol was seen to do."""
+    """Collects what a protocol does, for its span."""
 
     def __init__(self) -> None:
         self._protocol: str | None = None
@@ -111,7 +111,8 @@ class _Account:
             self._row_count += len(body.keys)
 
     def attributes(self, outcome: str) -> dict[str, Any]:
-        """`rows` are those asked for, or written, with what was sent again."""
+        """Return the attributes of the span. `rows` counts the rows that were asked for or written,
+        also those that were sent again."""
         found: dict[str, Any] = {"dodona.outcome": outcome, "dodona.cells": [*self._cells]}
         if self._protocol is not None:
             found["dodona.protocol"] = self._protocol
@@ -121,7 +122,8 @@ class _Account:
 
 
 def _with_context(step: Step, context: str) -> Step:
-    """What goes to cells says in which span. The oracle's answers are for many at a time."""
+    """Add the context of the span to requests to cells. Requests to the oracle have none, because
+    one answer serves many callers."""
     if type(step) is Calls:
         return Calls(_wrapped(step.requests, context), step.is_over_at_refusal)
     return Post(_wrapped(step.requests, context)) if type(step) is Post else step
@@ -134,7 +136,7 @@ def _wrapped(requests: Sequence[tuple[Target, Any]], context: str) -> tuple[Any,
 
 
 class TracedPeer(Peer):
-    """A connection that carries contexts, to a server that takes them."""
+    """A connection that sends contexts if the server accepts them."""
 
     _is_taken = False
 
@@ -159,7 +161,7 @@ def _bare(body: Any) -> RpcRequest | CellMessage:
 
 
 class TracedAsyncioDriver(AsyncioDriver):
-    """As its base, with spans."""
+    """An AsyncioDriver with spans."""
 
     peer_type = TracedPeer
 
@@ -174,7 +176,7 @@ class TracedAsyncioDriver(AsyncioDriver):
 
 
 class TracedBlockingDriver(BlockingDriver):
-    """As its base, with spans."""
+    """A BlockingDriver with spans."""
 
     peer_type = TracedPeer
 

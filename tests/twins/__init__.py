@@ -1,0 +1,1 @@
+"""Makes the blocking modules of the client of the asyncio ones: `python -m twins`."""
